@@ -1,0 +1,317 @@
+"""Command line of the benchmarks: chooses shapes and clients, runs each in a process of its own, in rotation, and reports.
+
+Owns the processes it starts and, where no broker is named, a Kafka broker.
+"""
+
+import argparse
+import contextlib
+import datetime
+import fnmatch
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from attrs import evolve, frozen
+
+from benchmarks.data import CHUNK, Topics
+from benchmarks.jobs import Codec, Job, Shape
+from benchmarks.report import Group, Run, judge, save, table
+from benchmarks.workers import CLIENTS
+
+ITERATING: Final = ("kafka_async.iterate", "aiokafka.iterate")
+"""Clients whose read returns only with a record: they cannot end a run without traffic."""
+
+FEW, MANY = 10, 1000
+"""Partitions that ``partitions`` compares."""
+
+SUITE: Final = (
+    Shape(),
+    Shape(partitions=6),
+    Shape(size=1000, records=500_000),
+    *(Shape(codec=codec) for codec in get_args(Codec) if codec != "none"),
+)
+"""The shapes that the targets speak of."""
+
+NOTES: Final = (
+    "Each client in its own process, in rotation; medians over the rounds, (min-max). Timing starts when the first batch has come.",
+    "confluent.tuned is confluent.consume with fetch.queue.backoff.ms=1; the default, 1000, makes fast readers wait.",
+    "All others at their defaults: confluent-kafka does not check CRCs, the others do; confluent-kafka has its own threads.",
+)
+
+WORKER_TIMEOUT: Final = 600.0
+"""Seconds after which a run counts as failed."""
+
+
+@frozen(kw_only=True)
+class Plan:
+    """What to run: the broker, its topics, the clients and how often."""
+
+    bootstrap: str
+    topics: Topics
+    clients: tuple[str, ...]
+    rounds: int
+    seconds: float
+    max_records: int | None
+
+
+def say(text: str) -> None:
+    """Write a line to the terminal at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def work(client: str, job: Job) -> dict[str, float]:
+    """Run one job in a fresh process and return what it measured. Raises ``RuntimeError`` with the end of its error output."""
+    command = [sys.executable, "-m", "benchmarks.worker", client, job.to_json()]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_TIMEOUT, check=False)  # noqa: S603  # ours
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"no result within {WORKER_TIMEOUT:.0f} s") from None
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise RuntimeError(last[0])
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+@contextlib.contextmanager
+def traffic(plan: Plan, topic: str, partitions: int, per_second: int) -> Iterator[None]:
+    """Have a process write paced records while the block runs."""
+    job = Job(mode="paced", bootstrap=plan.bootstrap, topic=topic, partitions=partitions, records=per_second)
+    command = [sys.executable, "-m", "benchmarks.worker", "producer", job.to_json()]
+    with subprocess.Popen(command) as producer:  # noqa: S603  # ours
+        try:
+            yield
+            if producer.poll() is not None:
+                raise RuntimeError(f"the producer ended with status {producer.returncode}")
+        finally:
+            producer.terminate()
+
+
+def rotate(plan: Plan, clients: Sequence[str], measure: Callable[[str], dict[str, float]]) -> tuple[Run, ...]:
+    """Measure every client once a round; each round begins with another one, so that none always runs first."""
+    runs: list[Run] = []
+    for number in range(plan.rounds):
+        first = number % len(clients) if clients else 0
+        for client in [*clients[first:], *clients[:first]]:
+            try:
+                runs.append(Run(client=client, round=number, values=measure(client)))
+            except RuntimeError as error:
+                runs.append(Run(client=client, round=number, error=str(error)))
+    order = {client: place for place, client in enumerate(clients)}
+    return tuple(sorted(runs, key=lambda run: (order[run.client], run.round)))
+
+
+def warm_up(plan: Plan, job: Job) -> None:
+    """Run a job once for nothing, so that the broker's code and the page cache are warm for the first client that counts."""
+    with contextlib.suppress(RuntimeError):
+        work(plan.clients[-1], job)
+
+
+def throughput(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
+    """Read whole topics, shape by shape."""
+    for shape in shapes:
+        topic = plan.topics.filled(shape)
+        job = Job(
+            mode="throughput",
+            bootstrap=plan.bootstrap,
+            topic=topic,
+            partitions=shape.partitions,
+            records=shape.records,
+            max_records=plan.max_records,
+        )
+        warm_up(plan, job)
+        runs = rotate(plan, plan.clients, lambda client, job=job: work(client, job))  # type: ignore[misc]  # a default binds the job
+        yield Group(command="throughput", title=f"throughput: {shape}", shape=shape, runs=runs)
+
+
+def latency(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """Time from send to arrival at 500 records a second."""
+    topic = plan.topics.empty("latency", 1)
+    job = Job(mode="latency", bootstrap=plan.bootstrap, topic=topic, partitions=1, reset="latest", at_once=1, seconds=plan.seconds)
+    with traffic(plan, topic, 1, 500):
+        warm_up(plan, job)
+        runs = rotate(plan, plan.clients, lambda client: work(client, job))
+    yield Group(command="latency", title="latency: 500 records/s of 100 B, 1 partition", shape=Shape(records=0), runs=runs)
+
+
+def partitions(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """CPU for 100 records a second over few and over many partitions."""
+
+    def measure(client: str) -> dict[str, float]:
+        measured: dict[str, float] = {}
+        for name, count in (("few", FEW), ("many", MANY)):
+            topic = plan.topics.empty("partitions", count)
+            job = Job(mode="paced", bootstrap=plan.bootstrap, topic=topic, partitions=count, reset="latest", at_once=1)
+            with traffic(plan, topic, count, 100):
+                values = work(client, evolve(job, seconds=plan.seconds, warm_up=5.0))
+            measured |= {f"cpu_percent_{name}": values["cpu_percent"], "peak_rss_mib": values["peak_rss_mib"]}
+        return measured | {"cpu_growth": measured["cpu_percent_many"] / max(measured["cpu_percent_few"], 0.01)}
+
+    runs = rotate(plan, plan.clients, measure)
+    title = f"partitions: 100 records/s of 100 B over {FEW} and {MANY:,} partitions"
+    yield Group(command="partitions", title=title, shape=Shape(partitions=MANY, records=0), runs=runs)
+
+
+def memory(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
+    """Peak memory of a fast and of a slow reader of the same records."""
+    for shape in shapes:
+        topic = plan.topics.filled(shape)
+        fast = Job(
+            mode="throughput",
+            bootstrap=plan.bootstrap,
+            topic=topic,
+            partitions=shape.partitions,
+            records=shape.records,
+            max_records=plan.max_records,
+        )
+        slow = evolve(fast, mode="slow", pause=0.2, seconds=plan.seconds, warm_up=0.0)
+
+        def measure(client: str, fast: Job = fast, slow: Job = slow) -> dict[str, float]:
+            return {"reading_mib": work(client, fast)["peak_rss_mib"], "slow_mib": work(client, slow)["peak_rss_mib"]}
+
+        title = f"memory: {shape}; the slow reader sleeps 0.2 s after each read"
+        yield Group(command="memory", title=title, shape=shape, runs=rotate(plan, plan.clients, measure))
+
+
+def idle(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
+    """Cost of waiting for records that never come."""
+    clients = [client for client in plan.clients if client not in ITERATING]
+    for count in dict.fromkeys(shape.partitions for shape in shapes):
+        topic = plan.topics.empty("idle", count)
+        job = Job(mode="idle", bootstrap=plan.bootstrap, topic=topic, partitions=count, reset="latest", at_once=1)
+        runs = rotate(plan, clients, lambda client, job=job: work(client, evolve(job, seconds=plan.seconds)))  # type: ignore[misc]  # as above
+        title = f"idle: {count} partition{'s' if count > 1 else ''} without traffic"
+        yield Group(command="idle", title=title, shape=Shape(partitions=count, records=0), runs=runs)
+
+
+COMMANDS: Final = {"throughput": throughput, "latency": latency, "partitions": partitions, "memory": memory, "idle": idle}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-b", "--bootstrap", metavar="HOST:PORT", help="broker to use; without it a Kafka of its own is started")
+    common.add_argument("--clients", nargs="+", default=["*"], metavar="NAME", help="clients to run, with wildcards: 'aiokafka.*'")
+    common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5)")
+    common.add_argument("--seconds", type=_positive, metavar="N", help="length of a timed run (default 10)")
+    common.add_argument("--max-records", type=_positive, metavar="N", help="records per read call, where a client takes a limit")
+    common.add_argument("--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="for JSON and SVG (%(default)s)")
+    common.add_argument(
+        "--check", action="store_true", help="exit with status 1 if a target is missed or unmeasured, or a client fails"
+    )
+    common.add_argument("--quick", action="store_true", help="a smoke test: few records, one round, two seconds")
+    shapes = argparse.ArgumentParser(add_help=False)
+    shapes.add_argument("--size", type=int, nargs="+", default=[100], metavar="BYTES", help="bytes of a value (default 100)")
+    shapes.add_argument("--codec", nargs="+", choices=get_args(Codec), default=["none"], help="compression (default none)")
+    shapes.add_argument("--partitions", type=_positive, nargs="+", default=[1], metavar="N", help="partitions (default 1)")
+    shapes.add_argument("--records", type=_positive, metavar="N", help="records per topic (default 2,000,000)")
+    shapes.add_argument("--headers", action="store_true", help="two headers on each record")
+    top = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Compares this package with aiokafka, confluent-kafka and kafka-python on one broker.",
+        epilog="Clients: " + ", ".join(CLIENTS) + ".",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, run in COMMANDS.items():
+        parents = [common, shapes] if name in ("throughput", "memory", "idle") else [common]
+        sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
+        if name == "throughput":
+            sub.add_argument("--suite", action="store_true", help="run every shape that a target speaks of")
+    return top
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected at least 1")
+    return value
+
+
+def shapes_of(options: argparse.Namespace) -> list[Shape]:
+    """Return the shapes that the options name, every combination of them."""
+    if options.command in ("latency", "partitions"):
+        return []
+    if getattr(options, "suite", False):
+        shapes = list(SUITE)
+    else:
+        shapes = [
+            Shape(size=size, codec=codec, partitions=count, headers=options.headers)
+            for size in options.size
+            for codec in options.codec
+            for count in options.partitions
+        ]
+    records = options.records or (20_000 if options.quick else None)
+    if records is not None:
+        shapes = [evolve(shape, records=max(CHUNK, records // CHUNK * CHUNK)) for shape in shapes]
+    return shapes
+
+
+def chosen(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the clients that any of ``patterns`` matches. Raises ``SystemExit`` for one that matches none."""
+    for pattern in patterns:
+        if not fnmatch.filter(CLIENTS, pattern):
+            raise SystemExit(f"no client matches {pattern!r}; there are {', '.join(CLIENTS)}")
+    return tuple(client for client in CLIENTS if any(fnmatch.fnmatch(client, pattern) for pattern in patterns))
+
+
+@contextlib.contextmanager
+def broker(bootstrap: str | None) -> Iterator[str]:
+    """Give the broker that was named, or one of our own for the length of the block."""
+    if bootstrap is not None:
+        yield bootstrap
+        return
+    from tests.brokers import KafkaCluster
+
+    with KafkaCluster(heap_mb=1024, properties={"file.delete.delay.ms": "1000"}) as cluster:
+        yield cluster.bootstrap_servers
+
+
+def about() -> dict[str, Any]:
+    """Return what a reader of the numbers needs to know about where they come from."""
+    versions = {}
+    for name in ("kafka-async", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+        "versions": versions,
+    }
+
+
+def main() -> int:
+    """Run the command; return the exit status."""
+    options = parser().parse_args()
+    clients, shapes = chosen(options.clients), shapes_of(options)
+    groups: list[Group] = []
+    for note in NOTES:
+        say(note)
+    with broker(options.bootstrap) as bootstrap, contextlib.closing(Topics(bootstrap)) as topics:
+        plan = Plan(
+            bootstrap=bootstrap,
+            topics=topics,
+            clients=clients,
+            rounds=options.rounds or (1 if options.quick else 5),
+            seconds=options.seconds or (2 if options.quick else 10),
+            max_records=options.max_records,
+        )
+        for group in COMMANDS[options.command](plan, shapes):
+            say("\n" + table(group))
+            groups.append(group)
+    for path in save(groups, about(), options.out, options.command):
+        say(f"wrote {path}")
+    missed = any(not verdict.met for group in groups for verdict in judge(group))
+    failed = any(run.error for group in groups for run in group.runs)
+    return int(options.check and (missed or failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What one worker process is asked to do, and the shape of the records it reads. Plain data; imports no client."""
+
+import json
+from typing import Final, Literal
+
+from attrs import asdict, frozen
+
+Mode = Literal["throughput", "latency", "paced", "slow", "idle"]
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+CODECS: Final[tuple[Codec, ...]] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@frozen(kw_only=True)
+class Shape:
+    """The records of one topic: bytes of a value, compression, partitions, headers or not, how many records."""
+
+    size: int = 100
+    codec: Codec = "none"
+    partitions: int = 1
+    headers: bool = False
+    records: int = 2_000_000
+
+    def __str__(self) -> str:
+        parts = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        headers = ", headers" if self.headers else ""
+        return f"{self.records:,} records of {self.size} B, {self.codec}, {parts}{headers}"
+
+
+@frozen(kw_only=True)
+class Job:
+    """One run of one client, as it crosses to the worker process in JSON.
+
+    ``reset``: where reading begins. ``at_once``: records per call of clients that wait for a full batch (confluent's ``consume``)
+    and records per step of the clients that iterate. ``max_records``: limit of a read call of the others; ``None``: their default.
+    ``seconds``: how long to measure where time ends the run; ``pause``: seconds that a slow reader sleeps after each read.
+    """
+
+    mode: Mode
+    bootstrap: str
+    topic: str
+    partitions: int
+    records: int = 0
+    reset: Literal["earliest", "latest"] = "earliest"
+    at_once: int = 1000
+    max_records: int | None = None
+    seconds: float = 0.0
+    warm_up: float = 2.0
+    pause: float = 0.0
+
+    def to_json(self) -> str:
+        """Return the job as one line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        """Return the job that ``to_json`` wrote."""
+        return cls(**json.loads(text))

@@ -1,0 +1,209 @@
+"""Turns runs into what a person or a program reads: tables with medians, spreads and ratios, verdicts, JSON and a plot.
+
+A ratio of two clients is taken within each round and then the median over the rounds, so that a slow moment of the machine, which
+hits a whole round, does not count for or against one of them.
+"""
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import asdict, field, frozen
+
+from benchmarks.jobs import Shape
+from benchmarks.targets import TARGETS, Target
+
+
+@frozen(kw_only=True)
+class Run:
+    """One process: its client, its round, and what it measured or why it failed."""
+
+    client: str
+    round: int
+    values: dict[str, float] = field(factory=dict)
+    error: str | None = None
+
+
+@frozen(kw_only=True)
+class Group:
+    """Runs that may be compared with each other: one command, one shape of records."""
+
+    command: str
+    title: str
+    shape: Shape
+    runs: tuple[Run, ...]
+
+    def clients(self) -> list[str]:
+        """Return the clients with at least one good run, in the order they were asked for."""
+        return list(dict.fromkeys(run.client for run in self.runs if run.error is None))
+
+    def series(self, client: str, metric: str) -> dict[int, float]:
+        """Return the values of one client by round."""
+        return {run.round: run.values[metric] for run in self.runs if run.client == client and metric in run.values}
+
+
+@frozen
+class Metric:
+    """A column: key of the value, heading, number format, and whether more is better."""
+
+    key: str
+    heading: str
+    form: str
+    more_is_better: bool = False
+
+
+METRICS: Final[dict[str, tuple[Metric, ...]]] = {
+    "throughput": (
+        Metric("records_per_s", "records/s", ",.0f", True),
+        Metric("mb_per_s", "MB/s", ",.1f", True),
+        Metric("cpu_us_per_record", "CPU us/record", ".3f"),
+        Metric("with_startup_per_s", "records/s with start-up", ",.0f", True),
+        Metric("peak_rss_mib", "peak RSS MiB", ".0f"),
+    ),
+    "latency": (
+        Metric("p50_ms", "p50 ms", ".2f"),
+        Metric("p99_ms", "p99 ms", ".2f"),
+        Metric("max_ms", "max ms", ".1f"),
+        Metric("cpu_percent", "CPU %", ".1f"),
+    ),
+    "partitions": (
+        Metric("cpu_percent_few", "CPU % at 10", ".1f"),
+        Metric("cpu_percent_many", "CPU % at 1,000", ".1f"),
+        Metric("cpu_growth", "growth", ".2f"),
+        Metric("peak_rss_mib", "peak RSS MiB", ".0f"),
+    ),
+    "memory": (
+        Metric("reading_mib", "peak RSS MiB reading", ".0f"),
+        Metric("slow_mib", "peak RSS MiB, slow reader", ".0f"),
+    ),
+    "idle": (
+        Metric("cpu_percent", "CPU %", ".2f"),
+        Metric("switches_per_s", "voluntary switches/s", ".1f"),
+        Metric("wake_ups_per_s", "loop wake-ups/s", ".1f"),
+    ),
+}
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """How a target came out in a group. What could not be measured is not met: ``measured`` is ``None`` then."""
+
+    text: str
+    measured: float | None
+    met: bool
+
+    def __str__(self) -> str:
+        word = "UNMEASURED" if self.measured is None else "met" if self.met else "MISSED"
+        return f"{word:10} {self.text}"
+
+
+def paired(group: Group, metric: Metric, client: str, peers: Sequence[str]) -> float | None:
+    """Return the median over rounds of ``client`` divided by the best of ``peers``; ``None`` where no round has both."""
+    best = max if metric.more_is_better else min
+    others = [group.series(peer, metric.key) for peer in peers]
+    ratios = []
+    for number, value in group.series(client, metric.key).items():
+        rivals = [series[number] for series in others if series.get(number)]
+        if rivals:
+            ratios.append(value / best(rivals))
+    return statistics.median(ratios) if ratios else None
+
+
+def judge(group: Group) -> list[Verdict]:
+    """Return the verdict of every target that applies to the group."""
+    return [_verdict(group, target) for target in TARGETS if target.command == group.command and target.applies(group.shape)]
+
+
+def _verdict(group: Group, target: Target) -> Verdict:
+    metric = next(metric for metric in METRICS[group.command] if metric.key == target.metric)
+    peers = [peer for peer in target.peers if group.series(peer, metric.key)]
+    if target.peers:
+        measured = paired(group, metric, target.client, peers)
+    else:
+        series = group.series(target.client, metric.key)
+        measured = statistics.median(series.values()) if series else None
+    limit = f"wanted {'at least' if metric.more_is_better else 'at most'} {target.limit:.2f}"
+    of = f" times {'the best of ' if len(target.peers) > 1 else ''}{', '.join(peers or target.peers)}" if target.peers else ""
+    text = f"{target.client} {metric.heading}: {'-' if measured is None else f'{measured:.2f}'}, {limit}{of}"
+    met = measured is not None and (measured >= target.limit if metric.more_is_better else measured <= target.limit)
+    return Verdict(text=text, measured=measured, met=met)
+
+
+def table(group: Group) -> str:
+    """Return a group as text: a line per client, then ratios of ours to each peer, then verdicts and failures."""
+    metrics = METRICS[group.command]
+    rows = [["client", *(metric.heading for metric in metrics)]]
+    rows += [[client, *(_cell(group.series(client, metric.key), metric) for metric in metrics)] for client in group.clients()]
+    lines = [group.title, *_aligned(rows), *_ratio_lines(group)]
+    lines += map(str, judge(group))
+    lines += [
+        f"FAILED     {client}: {error}" for client, error in dict.fromkeys((r.client, r.error) for r in group.runs if r.error)
+    ]
+    return "\n".join(lines)
+
+
+def _cell(series: dict[int, float], metric: Metric) -> str:
+    if not series:
+        return "-"
+    values = list(series.values())
+    middle = format(statistics.median(values), metric.form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({format(min(values), metric.form)}-{format(max(values), metric.form)})"
+
+
+def _ratio_lines(group: Group) -> list[str]:
+    metrics = METRICS[group.command]
+    ours = [client for client in group.clients() if client.startswith("kafka_async.")]
+    peers = [client for client in group.clients() if client not in ours]
+    if not ours or not peers:
+        return []
+    rows = [["ratio, paired by round", *(metric.heading for metric in metrics)]]
+    for mine in ours:
+        for peer in peers:
+            ratios = [paired(group, metric, mine, [peer]) for metric in metrics]
+            rows.append([f"{mine} : {peer}", *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+
+
+def save(groups: Sequence[Group], about: dict[str, Any], directory: Path, command: str) -> list[Path]:
+    """Write ``COMMAND.json`` and, where matplotlib is installed, ``COMMAND.svg`` to ``directory``; return what was written."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{command}.json"
+    content = [asdict(group) | {"verdicts": [asdict(verdict) for verdict in judge(group)]} for group in groups]
+    path.write_text(json.dumps({"about": about, "groups": content}, indent=1) + "\n")
+    return [path, *_plot(groups, directory / f"{command}.svg")]
+
+
+def _plot(groups: Sequence[Group], path: Path) -> Iterable[Path]:
+    """Draw the first metric of each group as bars, with whiskers from the smallest to the largest round."""
+    drawn = [group for group in groups if group.clients()]
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        return []
+    if not drawn:
+        return []
+    mpl.rcParams["svg.hashsalt"] = "benchmarks"  # the same numbers give the same file
+    figure = Figure(figsize=(9, 0.6 + 2.4 * len(drawn)), layout="constrained")
+    for axes, group in zip(figure.subplots(len(drawn), squeeze=False)[:, 0], drawn, strict=True):
+        metric = METRICS[group.command][0]
+        for place, client in enumerate(reversed(group.clients())):
+            values = list(group.series(client, metric.key).values())
+            middle = statistics.median(values)
+            whiskers = [[middle - min(values)], [max(values) - middle]]
+            color = "tab:blue" if client.startswith("kafka_async.") else "tab:gray"
+            axes.barh(place, middle, xerr=whiskers, color=color, capsize=3)
+        axes.set_yticks(range(len(group.clients())), list(reversed(group.clients())))
+        axes.set_xlabel(metric.heading)
+        axes.set_title(group.title, fontsize="medium")
+    figure.savefig(path, metadata={"Date": None})
+    return [path]

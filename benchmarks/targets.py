@@ -1,0 +1,59 @@
+"""The goals of this package's speed and thrift, beside the names of the numbers that they are measured by. Plain data."""
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import frozen
+
+from benchmarks.jobs import Shape
+
+
+@frozen
+class Target:
+    """A goal for one client: a ratio to the best of ``peers``, or a plain value where there are none.
+
+    ``limit`` is a minimum where more of ``metric`` is better, else a maximum. ``applies`` tells for which records it is meant.
+    """
+
+    command: str
+    client: str
+    metric: str
+    limit: float
+    peers: tuple[str, ...] = ()
+    applies: Callable[[Shape], bool] = lambda shape: True
+
+
+def _small(shape: Shape) -> bool:
+    """100 B, uncompressed, 1 and 6 partitions: the cost of a record decides."""
+    return shape.size == 100 and shape.codec == "none" and shape.partitions in (1, 6) and not shape.headers
+
+
+def _large_or_compressed(shape: Shape) -> bool:
+    """1 KB uncompressed, or 100 B in any codec: the cost of a byte decides, and all clients pay it alike."""
+    size_decides = shape.size == 1000 and shape.codec == "none"
+    codec_decides = shape.size == 100 and shape.codec != "none"
+    return (size_decides or codec_decides) and shape.partitions in (1, 6) and not shape.headers
+
+
+GETMANY: Final = "kafka_async.getmany"
+AIOKAFKA: Final = ("aiokafka.getmany",)
+# With its pauses or without, whichever did better: a ratio to a client that waits for a timer would flatter ours.
+CONFLUENT: Final = ("confluent.consume", "confluent.tuned")
+PEERS: Final = ("aiokafka.getmany", "aiokafka.iterate", *CONFLUENT, "confluent.aio", "kafka_python.poll")
+
+TARGETS: Final = (
+    Target("throughput", GETMANY, "records_per_s", 4, CONFLUENT, _small),
+    Target("throughput", GETMANY, "records_per_s", 6, AIOKAFKA, _small),
+    Target("throughput", "kafka_async.iterate", "records_per_s", 12, ("aiokafka.iterate",), _small),
+    Target("throughput", "kafka_async.arrow", "records_per_s", 8, CONFLUENT, _small),
+    Target("throughput", GETMANY, "cpu_us_per_record", 1 / 3, CONFLUENT, _small),
+    Target("throughput", GETMANY, "cpu_us_per_record", 1 / 6, AIOKAFKA, _small),
+    Target("throughput", GETMANY, "records_per_s", 1.5, PEERS, _large_or_compressed),
+    Target("latency", GETMANY, "p50_ms", 1, PEERS),
+    Target("latency", GETMANY, "p99_ms", 1, PEERS),
+    Target("partitions", GETMANY, "cpu_growth", 1.5),
+    Target("partitions", GETMANY, "cpu_percent_many", 1, CONFLUENT),
+    Target("memory", GETMANY, "reading_mib", 100),
+    Target("memory", GETMANY, "slow_mib", 100),
+    Target("idle", GETMANY, "cpu_percent", 1),
+)

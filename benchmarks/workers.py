@@ -1,0 +1,212 @@
+"""One function per client: connect, assign every partition, read in the library's own idiom until the sink says that it is over.
+
+Every client but ``confluent.tuned`` runs at its own defaults except: no group, no commits, start at the offset the job names. A
+function imports its library itself, so that a process holds one client only. ``WAIT_MS`` bounds each read, so that a timed run ends
+without traffic too.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from benchmarks.jobs import Job
+from benchmarks.sinks import Sink
+
+WAIT_MS: Final = 1000
+
+
+def _our_options(job: Job) -> dict[str, Any]:
+    return {"bootstrap_servers": job.bootstrap, "auto_offset_reset": job.reset}
+
+
+@asynccontextmanager
+async def _ours(job: Job, sink: Sink) -> AsyncIterator[Any]:
+    from kafka_async import KafkaConsumer, TopicPartition
+
+    async with KafkaConsumer(**_our_options(job)) as consumer:
+        consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])
+        sink.probe = lambda: consumer.statistics().wake_ups
+        yield consumer
+
+
+async def ours_getmany(job: Job, sink: Sink) -> None:
+    """This package, lists of records."""
+    async with _ours(job, sink) as consumer:
+        while True:
+            batch = await consumer.getmany(timeout_ms=WAIT_MS, max_records=job.max_records)
+            if sink.take([record.value for records in batch.values() for record in records]):
+                return
+            if job.pause:
+                await asyncio.sleep(job.pause)
+
+
+async def ours_iterate(job: Job, sink: Sink) -> None:
+    """This package, ``async for``."""
+    async with _ours(job, sink) as consumer:
+        await _iterate(consumer, job, sink)
+
+
+async def ours_arrow(job: Job, sink: Sink) -> None:
+    """This package, Arrow columns."""
+    async with _ours(job, sink) as consumer:
+        while True:
+            batch = await consumer.getarrow(timeout_ms=WAIT_MS, max_records=job.max_records)
+            values = batch.column("value")
+            if sink.take(values.to_pylist()) if job.mode == "latency" else sink.take_sized(len(values), _bytes(values)):
+                return
+            if job.pause:
+                await asyncio.sleep(job.pause)
+
+
+def _bytes(values: Any) -> int:
+    """Return the bytes of a binary column without making an object per value."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]  # it has no type information
+
+    return pc.sum(pc.binary_length(values)).as_py() or 0
+
+
+def ours_sync(job: Job, sink: Sink) -> None:
+    """This package, the blocking facade."""
+    from kafka_async import TopicPartition, sync
+
+    with sync.KafkaConsumer(**_our_options(job)) as consumer:
+        consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])
+        while True:
+            batch = consumer.getmany(timeout_ms=WAIT_MS, max_records=job.max_records)
+            if sink.take([record.value for records in batch.values() for record in records]):
+                return
+            if job.pause:
+                time.sleep(job.pause)
+
+
+@asynccontextmanager
+async def _aiokafka(job: Job) -> AsyncIterator[Any]:
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # it has no type information
+
+    consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, auto_offset_reset=job.reset, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def aiokafka_getmany(job: Job, sink: Sink) -> None:
+    """aiokafka, lists of records."""
+    async with _aiokafka(job) as consumer:
+        while True:
+            batch = await consumer.getmany(timeout_ms=WAIT_MS, max_records=job.max_records)
+            if sink.take([record.value for records in batch.values() for record in records]):
+                return
+            if job.pause:
+                await asyncio.sleep(job.pause)
+
+
+async def aiokafka_iterate(job: Job, sink: Sink) -> None:
+    """aiokafka, ``async for``."""
+    async with _aiokafka(job) as consumer:
+        await _iterate(consumer, job, sink)
+
+
+async def _iterate(consumer: Any, job: Job, sink: Sink) -> None:
+    """Hand values over in steps: a call per record would cost more than some clients need for the record."""
+    values: list[bytes | None] = []
+    async for record in consumer:
+        values.append(record.value)
+        if len(values) >= job.at_once:
+            if sink.take(values):
+                return
+            values.clear()
+            if job.pause:
+                await asyncio.sleep(job.pause)
+
+
+def _confluent_options(job: Job) -> dict[str, Any]:
+    options = {"bootstrap.servers": job.bootstrap, "auto.offset.reset": job.reset}
+    return options | {"enable.auto.commit": False, "group.id": "benchmark"}  # a group id is obligatory; it is not used
+
+
+def _confluent_partitions(job: Job) -> list[Any]:
+    """Return the partitions with where to begin: without an offset the library would ask the group's coordinator first."""
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    offset = OFFSET_BEGINNING if job.reset == "earliest" else OFFSET_END
+    return [TopicPartition(job.topic, p, offset) for p in range(job.partitions)]
+
+
+def _confluent_values(messages: list[Any]) -> list[bytes | None]:
+    """Look at the first message for an error only: none is expected, and a check of each would be charged to the library."""
+    if messages and (error := messages[0].error()) is not None:
+        raise RuntimeError(str(error))
+    return [message.value() for message in messages]
+
+
+def confluent_consume(job: Job, sink: Sink) -> None:
+    """confluent-kafka, blocking ``consume``."""
+    _confluent(job, sink, {})
+
+
+def confluent_tuned(job: Job, sink: Sink) -> None:
+    """confluent-kafka, blocking ``consume``, without the pauses of its defaults.
+
+    librdkafka stops fetching a partition for ``fetch.queue.backoff.ms``, 1000 by default, whenever ``queued.min.messages`` wait to
+    be read. A reader that then empties the queue sooner waits for the rest of that second, so at the defaults its rate says
+    little about what a record costs it.
+    """
+    _confluent(job, sink, {"fetch.queue.backoff.ms": 1})
+
+
+def _confluent(job: Job, sink: Sink, options: dict[str, Any]) -> None:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(_confluent_options(job) | options)
+    consumer.assign(_confluent_partitions(job))
+    while not sink.take(_confluent_values(consumer.consume(job.at_once, WAIT_MS / 1000))):
+        if job.pause:
+            time.sleep(job.pause)
+    consumer.close()
+
+
+async def confluent_aio(job: Job, sink: Sink) -> None:
+    """confluent-kafka, ``AIOConsumer.consume``."""
+    from confluent_kafka.aio import AIOConsumer
+
+    consumer = AIOConsumer(_confluent_options(job))
+    await consumer.assign(_confluent_partitions(job))
+    while not sink.take(_confluent_values(await consumer.consume(job.at_once, WAIT_MS / 1000))):
+        if job.pause:
+            await asyncio.sleep(job.pause)
+    await consumer.close()
+
+
+def kafka_python_poll(job: Job, sink: Sink) -> None:
+    """kafka-python, blocking ``poll``."""
+    from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # it has no type information
+
+    consumer = KafkaConsumer(bootstrap_servers=job.bootstrap, auto_offset_reset=job.reset, enable_auto_commit=False)
+    consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])
+    while True:
+        batch = consumer.poll(timeout_ms=WAIT_MS, max_records=job.max_records)
+        if sink.take([record.value for records in batch.values() for record in records]):
+            break
+        if job.pause:
+            time.sleep(job.pause)
+    consumer.close()
+
+
+CLIENTS: Final[dict[str, Callable[[Job, Sink], Coroutine[Any, Any, None] | None]]] = {
+    "kafka_async.getmany": ours_getmany,
+    "kafka_async.iterate": ours_iterate,
+    "kafka_async.arrow": ours_arrow,
+    "kafka_async.sync": ours_sync,
+    "aiokafka.getmany": aiokafka_getmany,
+    "aiokafka.iterate": aiokafka_iterate,
+    "confluent.consume": confluent_consume,
+    "confluent.tuned": confluent_tuned,
+    "confluent.aio": confluent_aio,
+    "kafka_python.poll": kafka_python_poll,
+}
+"""Every client by the name that ``--clients`` takes; a blocking one is a plain function."""

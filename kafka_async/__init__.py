@@ -1,0 +1,42 @@
+"""An asyncio-native Apache Kafka consumer.
+
+async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
+    async for record in consumer:
+        ...
+"""
+
+from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
+from .application.consumer import KafkaConsumer
+from .config import ConsumerConfig
+from .model import (
+    ConsumerRecord,
+    ConsumerState,
+    IsolationLevel,
+    Node,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionStatistics,
+    Statistics,
+    SubscriptionPattern,
+    TopicPartition,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConsumerConfig",
+    "ConsumerInterceptor",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ConsumerState",
+    "IsolationLevel",
+    "KafkaConsumer",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionStatistics",
+    "Statistics",
+    "SubscriptionPattern",
+    "TopicPartition",
+    "__version__",
+]

@@ -1,0 +1,195 @@
+"""The read calls: waiting for records and handing them over.
+
+Decides: the order of things inside a read (errors, events of the background, records) and when the event loop gets a turn.
+Owns: the batch that an iteration is in the middle of. The hand-over of records is one synchronous step: a cancellation before
+it takes nothing, and none can come between it and the return (promise 2). Deserializers and interceptors may await; what they
+were working on is put back when they are cancelled.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from operator import length_hint
+from typing import Any, Final, TypeVar
+
+from attrs import define, field
+
+from ..errors import KafkaError
+from ..model import ConsumerRecord, TopicPartition
+from ..records import ColumnBuilder
+from .callbacks import Batch, Deserializers, settled
+from .runtime import Runtime
+from .unread import Unread
+
+T = TypeVar("T")
+Record = ConsumerRecord[Any, Any]
+
+TURN: Final = 0.02
+"""Seconds for which reads that find data in the buffer may go on without letting others run on the event loop."""
+
+
+@define(eq=False)
+class _Iteration:
+    """A batch that is handed out record by record. ``records`` is emptied to stop whoever iterates over it."""
+
+    records: list[Record] = field(factory=list)
+    iterator: Iterator[Record] = field(factory=lambda: iter(()))
+    taken: Mapping[TopicPartition, list[Record]] = field(factory=dict)
+    """The batch before deserializers and interceptors saw it."""
+    stamps: Mapping[TopicPartition, int] = field(factory=dict)
+
+
+@define(eq=False)
+class Reader:
+    """Carries out read calls on the unread records."""
+
+    unread: Unread
+    runtime: Runtime
+    deserializers: Deserializers | None
+    interceptors: tuple[Any, ...]
+    before_read: Callable[[], Awaitable[None]]
+    """Raises what the background has to report and applies what it proposes."""
+    max_poll_records: int
+    _iteration: _Iteration = field(factory=_Iteration, init=False)
+    _turn_ends: float = field(default=0.0, init=False)
+    _decoding: bool = field(default=False, init=False)
+
+    # --- batches ---------------------------------------------------------------------------------------------------------------
+
+    async def batch(self, only: Collection[TopicPartition], seconds: float, max_records: int) -> Batch:
+        """Return up to ``max_records`` records by partition, as soon as there are any; ``{}`` where none came in time."""
+        self.give_back()
+        return (await self._read(only, seconds, max_records))[0]
+
+    async def _read(self, only: Collection[TopicPartition], seconds: float, max_records: int) -> tuple[Batch, Batch]:
+        """Return the records for the application, and the same as they were taken."""
+        if self.deserializers is None and not self.interceptors:
+            taken = await self._until(only, seconds, lambda: self.unread.take(max_records, only)) or {}
+            return taken, taken
+        deadline = self.runtime.clock() + seconds
+        while True:
+            left = deadline - self.runtime.clock()
+            taken = await self._until(only, left, lambda: {} if self._decoding else self.unread.take(max_records, only)) or {}
+            if not taken:
+                return {}, {}
+            batch = await self._call_back(taken, self.unread.stamps(taken))
+            if batch:
+                return batch, taken
+
+    async def columns(self, only: Collection[TopicPartition], seconds: float, max_records: int, into: ColumnBuilder) -> int:
+        """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many."""
+        self.give_back()
+        return await self._until(only, seconds, lambda: self.unread.take_columns(max_records, into, only)) or 0
+
+    async def _until(self, only: Collection[TopicPartition], seconds: float, attempt: Callable[[], T]) -> T | None:
+        """Return what ``attempt`` finds, waiting for it up to ``seconds``."""
+        runtime, unread = self.runtime, self.unread
+        deadline = runtime.clock() + seconds
+        await self._take_turn()
+        while True:
+            ticket = runtime.signal.ticket()
+            await self.before_read()
+            self._raise_failure(only)
+            found = attempt()
+            if found:
+                return found
+            self._raise_failure(only)
+            remaining = deadline - runtime.clock()
+            if remaining <= 0:
+                await self._take_turn(now=True)
+                return None
+            if unread.starved:
+                unread.drop_others(only or self._unpaused())
+            await runtime.signal.wait(ticket, remaining)
+            self._turn_ends = runtime.clock() + TURN
+
+    def _raise_failure(self, only: Collection[TopicPartition]) -> None:
+        failure = self.unread.failure(only)
+        if failure is not None:
+            raise failure
+
+    def _unpaused(self) -> Collection[TopicPartition]:
+        return [partition for partition, entry in self.unread.partitions.items() if not entry.paused]
+
+    async def _take_turn(self, *, now: bool = False) -> None:
+        """Let others run if reads have kept the event loop for a while."""
+        time = self.runtime.clock()
+        if now or time >= self._turn_ends:
+            await self.runtime.signal.checkpoint()
+            self._turn_ends = self.runtime.clock() + TURN
+
+    async def _call_back(self, taken: Batch, stamps: Mapping[TopicPartition, int]) -> Batch:
+        """Deserialize and intercept. Whatever interrupts it, what is not delivered is put back, in order."""
+        self._decoding = True  # another task must not take the records behind these meanwhile: order within a partition
+        try:
+            batch, refused = await self._deserialize(taken)
+            for interceptor in self.interceptors:
+                if batch:
+                    batch = await settled(interceptor.on_consume(batch))
+        except BaseException:
+            self.unread.put_back(taken, stamps)
+            raise
+        finally:
+            self._decoding = False
+            self.runtime.wake_application()
+        for partition, (rest, error) in refused.items():
+            self.unread.put_back({partition: rest}, stamps)
+            self.unread.refuse(partition, stamps.get(partition), error)
+        if not batch:
+            self._raise_failure(tuple(refused))
+        return batch
+
+    async def _deserialize(self, taken: Batch) -> tuple[Batch, dict[TopicPartition, tuple[list[Record], KafkaError]]]:
+        """Return what could be deserialized, and per partition the records behind a poison one with the error about it."""
+        if self.deserializers is None:
+            return taken, {}
+        batch: Batch = {}
+        refused: dict[TopicPartition, tuple[list[Record], KafkaError]] = {}
+        for partition, records in taken.items():
+            done, error = await self.deserializers.apply(records)
+            if done:
+                batch[partition] = done
+            if error is not None:
+                refused[partition] = (records[len(done) + 1 :], error)
+        return batch, refused
+
+    # --- one by one ------------------------------------------------------------------------------------------------------------
+
+    async def one(self, only: Collection[TopicPartition]) -> Record:
+        """Return the next record, waiting for it as long as it takes."""
+        if only:
+            while True:
+                batch = await self.batch(only, 3600.0, 1)
+                for records in batch.values():
+                    return records[0]
+        while True:
+            for record in self._iteration.iterator:
+                return record
+            await self.fill()
+
+    @property
+    def iterator(self) -> Iterator[Record]:
+        """The records of the current iteration that were not handed out; ends when they are, or when they are given back."""
+        return self._iteration.iterator
+
+    async def fill(self) -> None:
+        """Wait for records to iterate over."""
+        batch, taken = await self._read((), 3600.0, self.max_poll_records)
+        if length_hint(self._iteration.iterator):  # another task was faster; its records come before these
+            self.unread.put_back(taken, self.unread.stamps(taken))
+            return
+        lists = list(batch.values())
+        records = lists[0] if len(lists) == 1 else [record for part in lists for record in part]
+        self._iteration = _Iteration(records, iter(records), taken, self.unread.stamps(taken))
+
+    def give_back(self) -> None:
+        """Put back what an iteration took and did not hand out yet, so that positions and other reads are exact."""
+        iteration = self._iteration
+        left = length_hint(iteration.iterator)
+        if not left:
+            return
+        first: dict[TopicPartition, int] = {}
+        for record in iteration.records[len(iteration.records) - left :]:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        iteration.records.clear()
+        self._iteration = _Iteration()
+        rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
+        self.unread.put_back(rest, iteration.stamps)

@@ -1,0 +1,274 @@
+"""Puts the managers together and carries out ApplicationEvents: Java's RequestManagers and ApplicationEventProcessor in one.
+
+Decides: the order in which managers are polled, and which manager an event is for. Owns: the managers and the deadlines of
+calls. Must never wait: an event is carried out at once, and what takes time is left to a manager and resolved through the
+event's ``Call``.
+"""
+
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, assert_never
+
+from attrs import define, field
+
+from ..config import ConsumerConfig
+from ..errors import KafkaError, KafkaTimeoutError
+from ..events import (
+    ApplicationEvent,
+    AssignFromUser,
+    AssignmentApplied,
+    AssignPartitions,
+    BackgroundSnapshot,
+    Call,
+    FindPositions,
+    HaltPartition,
+    ListOffsets,
+    MetadataUpdated,
+    PartitionSnapshot,
+    PausePartitions,
+    ResetOffset,
+    ResumePartitions,
+    Seek,
+    Stop,
+    SubscribePattern,
+    SubscribeTopics,
+    TakeSnapshot,
+    TopicMetadata,
+    Unsubscribe,
+)
+from ..model import Node, TopicPartition
+from ..network import UnsentRequest
+from ..trace import Listener
+from .event_handler import EventHandler
+from .fetch import FetchManager
+from .fetch_buffer import FetchBuffer
+from .follow import TopicFollower
+from .list_offsets import ListOffsetsManager
+from .metadata import MetadataManager
+from .positions import PositionsManager
+from .request_manager import Poll, RequestManager
+from .subscription import FetchPosition, FetchState, SubscriptionState
+
+
+@define(eq=False)
+class Background:
+    """Everything that decides, in one object without a clock, a socket or an event loop."""
+
+    config: ConsumerConfig
+    handler: EventHandler = field(repr=False)
+    buffer: FetchBuffer = field(repr=False)
+    random: Callable[[], float] = field(repr=False)
+    wall_ms: Callable[[float], int] = field(repr=False)
+    trace: Listener = field(repr=False)
+    has_usable_node: Callable[[float], bool] = field(repr=False)
+    connection_error: Callable[[], KafkaError | None] = field(repr=False)
+    connections: Callable[[], tuple[int, int]] = field(repr=False)
+    """Open connections and requests in flight, for the statistics."""
+
+    subscription: SubscriptionState = field(init=False)
+    metadata: MetadataManager = field(init=False)
+    list_offsets: ListOffsetsManager = field(init=False)
+    positions: PositionsManager = field(init=False)
+    fetch: FetchManager = field(init=False)
+    follower: TopicFollower = field(init=False)
+    managers: tuple[RequestManager, ...] = field(init=False)
+    stopping: Call[None] | None = field(default=None, init=False)
+    wake_ups: int = field(default=0, init=False)
+    _calls: list[tuple[Call[Any], Callable[[], BaseException | None]]] = field(factory=list, init=False)
+    _published: int = field(default=-1, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config, random, trace = self.config, self.random, self.trace
+        self.subscription = SubscriptionState()
+        self.metadata = MetadataManager(
+            config=config,
+            random=random,
+            trace=trace,
+            wanted=self._wanted_topics,
+            has_usable_node=self.has_usable_node,
+            connection_error=self.connection_error,
+            on_change=self._leaders_changed,
+            on_recreated=lambda topic: self.positions.topic_recreated(topic),
+            on_error=self.handler.publish_error,
+        )
+        self.list_offsets = ListOffsetsManager(config=config, metadata=self.metadata, random=random, trace=trace)
+        self.positions = PositionsManager(
+            config=config,
+            subscription=self.subscription,
+            metadata=self.metadata,
+            list_offsets=self.list_offsets,
+            deliver=self.buffer.put,
+            on_error=self.handler.publish_error,
+            wall_ms=self.wall_ms,
+            random=random,
+            trace=trace,
+        )
+        self.fetch = FetchManager(
+            config=config,
+            subscription=self.subscription,
+            metadata=self.metadata,
+            positions=self.positions,
+            buffer=self.buffer,
+            on_error=self.handler.publish_error,
+            random=random,
+            trace=trace,
+        )
+        self.follower = TopicFollower(
+            metadata=self.metadata,
+            propose=lambda partitions: self.handler.publish(AssignPartitions(partitions=partitions)),
+        )
+        self.subscription.on_change = self._partition_changed
+        # Positions before list_offsets: a reset that starts now is sent in the same turn. Fetch last: it uses what the others
+        # decided.
+        self.managers = (self.metadata, self.positions, self.list_offsets, self.fetch)
+
+    # --- one turn --------------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Carry out what waits in the queue, then ask every manager what it wants."""
+        self.wake_ups += 1
+        for event in self.handler.drain_application():
+            self.dispatch(event, now)
+        self.follower.check()
+        if self._published != self.metadata.version:
+            self._published = self.metadata.version
+            self.handler.publish(MetadataUpdated(cluster=self.metadata.describe()))
+        requests: list[UnsentRequest] = []
+        wake_at = self._reap(now)
+        for manager in self.managers:
+            poll = manager.poll(now)
+            requests.extend(poll.requests)
+            wake_at = min(wake_at, poll.wake_at)
+        return Poll(tuple(requests), wake_at)
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Collect the last words of every manager."""
+        return Poll(tuple(request for manager in self.managers for request in manager.poll_on_close(now).requests))
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        return self.metadata.nodes
+
+    def fail_calls(self, error: BaseException) -> None:
+        """Fail whatever waits: the loop ends."""
+        for event in self.handler.drain_application():
+            call = getattr(event, "call", None)
+            if isinstance(call, Call):
+                call.fail(error)
+        for call, _ in self._calls:
+            call.fail(error)
+
+    def _reap(self, now: float) -> float:
+        """Fail calls whose deadline passed, with the reason why they were not answered; return the next deadline."""
+        self._calls = [entry for entry in self._calls if not entry[0].done]
+        for call, cause in self._calls:
+            if call.deadline <= now:
+                error = KafkaTimeoutError("the call was not answered before its deadline")
+                error.__cause__ = cause()
+                call.fail(error)
+        return min((call.deadline for call, _ in self._calls if not call.done), default=inf)
+
+    def _partition_changed(self, partition: TopicPartition) -> None:
+        self.positions.changed(partition)
+        self.fetch.changed(partition)
+
+    def _leaders_changed(self, partitions: frozenset[TopicPartition], now: float) -> None:
+        self.positions.leaders_changed(partitions)
+        for partition in partitions:
+            self._partition_changed(partition)
+
+    def _wanted_topics(self) -> frozenset[str] | None:
+        followed = self.follower.wanted
+        return None if followed is None else followed | self.subscription.topics | self.list_offsets.topics
+
+    # --- events ----------------------------------------------------------------------------------------------------------------
+
+    def dispatch(self, event: ApplicationEvent, now: float) -> None:  # noqa: C901 - one match, a line or two per event
+        """Carry out one event."""
+        match event:
+            case AssignFromUser():
+                self.follower.unsubscribe()
+                self._assign(event.stamps, now)
+            case AssignmentApplied():
+                self._assign(event.stamps, now)
+            case SubscribeTopics():
+                self.follower.subscribe(event.topics)
+                self.metadata.request_update(now)
+            case SubscribePattern():
+                self.follower.subscribe_pattern(event.matches, exclude_internal=event.exclude_internal)
+                self.metadata.request_update(now)
+            case Unsubscribe():
+                self.follower.unsubscribe()
+                self._assign({}, now)
+            case Seek():
+                self._seek(event)
+            case ResetOffset():
+                self._reset(event)
+            case HaltPartition():
+                entry = self.subscription.get(event.partition)
+                if entry is not None and entry.stamp <= event.stamp and entry.state is not FetchState.HALTED:
+                    entry.stamp = event.stamp
+                    self.subscription.halt(entry)
+            case PausePartitions():
+                self.subscription.pause(event.partitions, paused=True)
+            case ResumePartitions():
+                self.subscription.pause(event.partitions, paused=False)
+            case FindPositions():
+                self._track(event.call, lambda: self.positions.problem(event.partitions))
+                self.positions.find(event.call, event.partitions)
+            case ListOffsets():
+                self._track(event.call, lambda: self.list_offsets.last_error(event.timestamps))
+                self.list_offsets.answer_call(event.call, event.timestamps)
+            case TopicMetadata():
+                names = event.topics or frozenset()
+                self._track(event.call, lambda: next((self.metadata.problem(n) for n in names), self.metadata.problem("")))
+                self.metadata.look_up(event.call, event.topics, create=event.create, fail_fast=event.fail_fast)
+            case TakeSnapshot():
+                event.call.resolve(self.snapshot())
+            case Stop():
+                self.stopping = event.call
+            case _:
+                assert_never(event)
+
+    def _track(self, call: Call[Any], cause: Callable[[], BaseException | None]) -> None:
+        self._calls.append((call, cause))
+
+    def _assign(self, stamps: Mapping[TopicPartition, int], now: float) -> None:
+        for partition in self.subscription.assign(stamps):
+            self.buffer.forget(partition)
+        if not self.subscription.topics <= self.metadata.topics.keys():
+            self.metadata.request_update(now)
+
+    def _seek(self, event: Seek) -> None:
+        entry = self.subscription.get(event.partition)
+        if entry is not None and entry.stamp <= event.stamp:
+            entry.stamp = event.stamp
+            position = FetchPosition(event.offset, event.leader_epoch)
+            self.subscription.seek(entry, position, validate=event.leader_epoch is not None)
+
+    def _reset(self, event: ResetOffset) -> None:
+        for partition, stamp in event.stamps.items():
+            entry = self.subscription.get(partition)
+            if entry is not None and entry.stamp <= stamp:
+                entry.stamp = stamp
+                entry.suspended = False
+                self.subscription.reset(entry, event.strategy)
+
+    def snapshot(self) -> BackgroundSnapshot:
+        """Return the background's half of the statistics."""
+        connections, in_flight = self.connections()
+        partitions = {}
+        for partition, entry in self.subscription.partitions.items():
+            leader = self.metadata.leader(partition)
+            partitions[partition] = PartitionSnapshot(
+                state=entry.state.value, leader=leader.node_id if leader is not None else None, read_replica=entry.read_replica
+            )
+        return BackgroundSnapshot(
+            cluster_id=self.metadata.cluster_id,
+            brokers=tuple(self.metadata.nodes.values()),
+            connections=connections,
+            requests_in_flight=in_flight,
+            wake_ups=self.wake_ups,
+            has_metadata=self.metadata.version > 0,
+            partitions=partitions,
+        )

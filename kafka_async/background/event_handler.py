@@ -1,0 +1,49 @@
+"""The two queues between the application's side and the background loop (the design document's EventHandler).
+
+Decides: nothing. Owns: the queues. Each side appends to one and drains the other; a ``deque`` is safe for that across
+threads. ``wake`` is called after each append and must be safe to call from the other side's thread.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from attrs import define, field
+
+from ..errors import KafkaError
+from ..events import ApplicationEvent, BackgroundEvent, ErrorEvent
+
+
+@define(eq=False)
+class EventHandler:
+    """Carries ApplicationEvents down and BackgroundEvents up."""
+
+    wake_background: Callable[[], None] = field(repr=False)
+    wake_application: Callable[[], None] = field(repr=False)
+    application_events: deque[ApplicationEvent] = field(factory=deque, init=False)
+    background_events: deque[BackgroundEvent] = field(factory=deque, init=False)
+
+    def add(self, event: ApplicationEvent) -> None:
+        """Queue an event for the background. Called by the application."""
+        self.application_events.append(event)
+        self.wake_background()
+
+    def publish(self, event: BackgroundEvent) -> None:
+        """Queue an event for the application. Called by the background."""
+        self.background_events.append(event)
+        self.wake_application()
+
+    def publish_error(self, error: KafkaError) -> None:
+        """Queue an error unless the same one waits already: a caller that does not read must not find a thousand of them."""
+        text = str(error)
+        for event in tuple(self.background_events):
+            if isinstance(event, ErrorEvent) and type(event.error) is type(error) and str(event.error) == text:
+                return
+        self.publish(ErrorEvent(error=error))
+
+    def drain_application(self) -> Iterator[ApplicationEvent]:
+        while self.application_events:
+            yield self.application_events.popleft()
+
+    def drain_background(self) -> Iterator[BackgroundEvent]:
+        while self.background_events:
+            yield self.background_events.popleft()

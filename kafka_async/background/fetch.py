@@ -1,0 +1,342 @@
+"""Reading ahead: the Fetch request manager.
+
+Decides: which broker is asked for which partitions, how much at a time, and what every error code of an answer means. Owns:
+one fetch session per broker and the requests in flight. Must never look inside records (``measure`` reads batch headers to
+learn the next offset) and never hold data: an answer goes into the buffer at once, and the position moves on behind it.
+
+Fetching is continuous: a broker gets its next request as soon as its answer is in the buffer, as far as there is room for it
+(KIP-74, KIP-81). Partitions with unread data stay in the session as long as they are under their share of the buffer, so that one
+slow partition cannot fill it, and a broker's session is not churned (KAFKA-17182). Work is per change, never per partition and
+turn: 1,000 idle partitions cost nothing.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final
+
+from attrs import define, evolve, field
+
+from ..config import ConsumerConfig
+from ..errors import (
+    BrokerResponseError,
+    CorruptRecordException,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    KafkaError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+from ..model import IsolationLevel, Node, TopicPartition
+from ..network import UnsentRequest
+from ..records import measure
+from ..trace import Fault, Fetched, Listener
+from ..wire.messages import FetchRequest, FetchResponse, PartitionData
+from .fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Watermarks
+from .fetch_session import FINAL_EPOCH, FetchSession, Wanted
+from .metadata import Leader, MetadataManager
+from .positions import PositionsManager
+from .request_manager import NEVER, Backoff, Poll
+from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
+
+_SESSION_ERRORS: Final = (FetchSessionIdNotFound.errno, InvalidFetchSessionEpoch.errno, FetchSessionTopicIdError.errno)
+_REQUEST_SHARE: Final = 4
+"""One request asks for at most this part of the buffer, so that receive buffers stay small and several brokers get a turn."""
+
+
+@define(eq=False)
+class _Broker:
+    """The conversation with one broker."""
+
+    node_id: int
+    backoff: Backoff
+    session: FetchSession = field(factory=FetchSession)
+    reserved: int | None = None
+    """Bytes that the request in flight may bring; ``None``: none is in flight."""
+    sent_at: float = 0.0
+
+
+@define(eq=False)
+class FetchManager:
+    """Fetches what is assigned, positioned and not paused."""
+
+    config: ConsumerConfig
+    subscription: SubscriptionState = field(repr=False)
+    metadata: MetadataManager = field(repr=False)
+    positions: PositionsManager = field(repr=False)
+    buffer: FetchBuffer = field(repr=False)
+    on_error: Callable[[KafkaError], None] = field(repr=False)
+    random: Callable[[], float] = field(repr=False)
+    trace: Listener = field(repr=False)
+    _brokers: dict[int, _Broker] = field(factory=dict, init=False)
+    _placed: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _changed: set[TopicPartition] = field(factory=set, init=False)
+    _full: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions left out because their share of the buffer is unread."""
+    _timers: list[tuple[float, TopicPartition]] = field(factory=list, init=False)
+
+    def changed(self, partition: TopicPartition) -> None:
+        """Something about the partition is new; it is looked at again at the next poll."""
+        self._changed.add(partition)
+
+    # --- deciding --------------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Return the Fetch requests that may go out now."""
+        self.buffer.hungry = False
+        while self._timers and self._timers[0][0] <= now:
+            self._changed.add(heappop(self._timers)[1])
+        self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
+        self._full -= self._changed
+        for partition in self._changed:
+            self._place(partition, now)
+        self._changed.clear()
+        requests: list[UnsentRequest] = []
+        wake_at = self._timers[0][0] if self._timers else NEVER
+        idle = [broker for broker in self._brokers.values() if broker.reserved is None and broker.session.wanted]
+        for broker in idle:
+            if not broker.backoff.ready(now):
+                wake_at = min(wake_at, broker.backoff.retry_at)
+            elif size := self._request_size(len(idle)):
+                requests.append(self._request(broker, size, now))
+            else:
+                self.buffer.hungry = True
+        if self._full:
+            self.buffer.hungry = True
+        return Poll(tuple(requests), wake_at)
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Close the sessions of brokers that have no request of ours to answer first: a long poll is never waited for."""
+        requests = []
+        for broker in self._brokers.values():
+            if broker.reserved is None and broker.session.session_id:
+                request = evolve(
+                    self._message(broker, 0), session_epoch=FINAL_EPOCH, topics=(), forgotten_topics_data=(), max_wait_ms=0
+                )
+                requests.append(
+                    UnsentRequest(message=request, node_id=broker.node_id, on_done=lambda *_: None, expires_at=now + 1.0)
+                )
+        return Poll(tuple(requests))
+
+    @property
+    def in_flight(self) -> int:
+        return sum(broker.reserved is not None for broker in self._brokers.values())
+
+    def _share(self) -> int:
+        """Bytes that one partition may have unread before it is left out for a while."""
+        partitions = max(1, len(self.subscription.partitions))
+        return max(self.config.max_partition_fetch_bytes, self.buffer.limit // (2 * partitions))
+
+    def _request_size(self, brokers: int) -> int:
+        """Return the bytes that the next request may ask for, 0 where there is no room for a useful one."""
+        reserved = sum(broker.reserved or 0 for broker in self._brokers.values())
+        room = self.buffer.room() - reserved
+        cap = min(self.config.fetch_max_bytes, max(self.buffer.limit // _REQUEST_SHARE, 1))
+        size = min(cap, room // brokers)
+        useful = min(self.config.max_partition_fetch_bytes, cap)
+        if size >= useful:
+            return size
+        if room >= useful:
+            return useful
+        return cap if reserved == 0 and self.buffer.total.unread == 0 else 0
+
+    def _place(self, partition: TopicPartition, now: float) -> None:
+        """Put the partition into the session of the broker it is to be read from, and out of any other."""
+        entry = self.subscription.get(partition)
+        node_id, how = self._how(entry, now) if entry is not None else (None, None)
+        before = self._placed.get(partition)
+        if before is not None and before != node_id:
+            del self._placed[partition]
+            self._brokers[before].session.want(partition, None)
+        if node_id is not None:
+            self._placed[partition] = node_id
+            self._broker(node_id).session.want(partition, how)
+
+    def _how(self, entry: PartitionState, now: float) -> tuple[int | None, Wanted | None]:
+        if not entry.fetchable or entry.position is None:
+            return None, None
+        if entry.retry_at > now:
+            heappush(self._timers, (entry.retry_at, entry.partition))
+            return None, None
+        if self.buffer.unread(entry.partition) >= self._share():
+            self._full.add(entry.partition)
+            return None, None
+        leader = self.metadata.leader(entry.partition)
+        if leader is None:
+            self.metadata.request_update(now)
+            heappush(self._timers, (now + self.config.retry_backoff_ms / 1000, entry.partition))
+            return None, None
+        node_id = leader.node_id
+        if entry.read_replica is not None:
+            if entry.read_replica_until <= now or entry.read_replica not in self.metadata.nodes:
+                entry.read_replica = None
+            else:
+                node_id = entry.read_replica
+                heappush(self._timers, (entry.read_replica_until, entry.partition))
+        cap = min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // _REQUEST_SHARE, 1))
+        return node_id, Wanted(self.metadata.topic_id(entry.partition.topic), entry.position.offset, cap, leader.epoch)
+
+    def _broker(self, node_id: int) -> _Broker:
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000, self.random)
+            broker = self._brokers[node_id] = _Broker(node_id, backoff)
+        return broker
+
+    def _message(self, broker: _Broker, size: int) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=self.config.fetch_max_wait_ms,
+            min_bytes=self.config.fetch_min_bytes,
+            max_bytes=size,
+            isolation_level=self.config.isolation_level.value,
+            session_id=broker.session.session_id,
+            session_epoch=broker.session.epoch,
+            topics=(),
+            forgotten_topics_data=(),
+            rack_id=self.config.client_rack,
+        )
+
+    def _request(self, broker: _Broker, size: int, now: float) -> UnsentRequest:
+        message = self._message(broker, size)
+        session = broker.session.build()
+        broker.reserved = size
+        broker.sent_at = now
+        return UnsentRequest(
+            message=evolve(message, topics=session.topics, forgotten_topics_data=session.forgotten),
+            node_id=broker.node_id,
+            on_done=lambda outcome, at: self._answered(broker, outcome, at),
+            expires_at=now + (self.config.request_timeout_ms + self.config.fetch_max_wait_ms) / 1000,
+            max_wait=self.config.fetch_max_wait_ms / 1000,
+        )
+
+    # --- answers ---------------------------------------------------------------------------------------------------------------
+
+    def _answered(self, broker: _Broker, outcome: object, now: float) -> None:
+        broker.reserved = None
+        if not isinstance(outcome, FetchResponse):
+            self._request_failed(broker, outcome, now)
+        elif outcome.error_code in _SESSION_ERRORS:
+            broker.session.reset(keep_id=outcome.error_code != FetchSessionIdNotFound.errno)
+            if outcome.error_code == FetchSessionTopicIdError.errno:
+                broker.backoff.failed(now)  # metadata without topic ids: a full request right away would meet the same
+                self.metadata.request_update(now)
+        elif outcome.error_code:
+            self._request_failed(broker, for_code(outcome.error_code), now)
+        else:
+            broker.backoff.succeeded()
+            broker.session.succeeded(outcome.session_id)
+            self._read(broker, outcome, now)
+
+    def _request_failed(self, broker: _Broker, outcome: object, now: float) -> None:
+        """The broker is gone or refuses us: what it remembers is in doubt, and its partitions may be led elsewhere by now."""
+        broker.session.reset()
+        broker.backoff.failed(now)
+        self.metadata.request_update(now)
+        for partition, node_id in tuple(self._placed.items()):
+            entry = self.subscription.get(partition)
+            if node_id == broker.node_id and entry is not None:
+                if entry.read_replica == node_id:
+                    self.subscription.read_from(entry, None)
+                self._changed.add(partition)
+        if isinstance(outcome, KafkaError) and not outcome.retriable:
+            self.on_error(outcome)
+        error = outcome if isinstance(outcome, BaseException) else None
+        self.trace(Fault(now=now, text=f"fetch from broker {broker.node_id} failed; trying again", error=error))
+
+    def _read(self, broker: _Broker, response: FetchResponse, now: float) -> None:
+        endpoints = {node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints}
+        for topic in response.responses:
+            name = broker.session.name(topic.topic, topic.topic_id)
+            for data in topic.partitions:
+                partition = TopicPartition(name or "", data.partition_index)
+                entry = self.subscription.get(partition)
+                sent = broker.session.told.get(partition)
+                if entry is None or sent is None or not _expected(entry, sent):
+                    continue  # assigned away, sought elsewhere or reset while the answer was on its way
+                if data.error_code:
+                    self._partition_failed(entry, sent, data, endpoints, now)
+                else:
+                    self._accept(broker, entry, sent, data, now)
+
+    def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData, now: float) -> None:
+        partition = entry.partition
+        self.buffer.watermarks[partition] = Watermarks(
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset if data.last_stable_offset >= 0 else data.high_watermark,
+            log_start_offset=data.log_start_offset,
+            fetched_at=now,
+        )
+        if data.preferred_read_replica >= 0 and data.preferred_read_replica != broker.node_id:
+            self.subscription.read_from(entry, data.preferred_read_replica, now + self.config.metadata_max_age_ms / 1000)
+        if not data.records:
+            return
+        committed_only = self.config.isolation_level is IsolationLevel.READ_COMMITTED
+        aborted = tuple((txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()) if committed_only else ()
+        parcel = FetchedData(
+            partition=partition, stamp=entry.stamp, fetch_offset=sent.offset, records=data.records, aborted=aborted
+        )
+        span = measure(data.records, sent.offset)
+        if entry.checked_epoch is None:
+            entry.checked_epoch = sent.leader_epoch
+        if span.corrupt or span.next_offset <= sent.offset:
+            entry.suspended = True  # the reader will say what is wrong with it, behind the good records before
+        epoch = span.leader_epoch
+        if epoch is None and entry.position is not None:
+            epoch = entry.position.offset_epoch
+        self.subscription.advance(entry, FetchPosition(max(span.next_offset, sent.offset), epoch))
+        self.buffer.put(parcel)
+        self.trace(
+            Fetched(now=now, topic=partition.topic, partition=partition.partition, size=parcel.size, latency=now - broker.sent_at)
+        )
+
+    def _partition_failed(
+        self, entry: PartitionState, sent: Wanted, data: PartitionData, endpoints: dict[int, Node], now: float
+    ) -> None:
+        """Java's ``FetchCollector.handleInitializeErrors``, per error code."""
+        error = for_code(data.error_code)
+        if isinstance(error, OffsetOutOfRangeError):
+            if entry.read_replica is not None:
+                self.subscription.read_from(entry, None)  # the follower may lag: ask the leader before believing it
+            else:
+                self.positions.out_of_range(entry, now)
+            return
+        hint = data.current_leader
+        epoch = hint.leader_epoch if hint.leader_epoch >= 0 else None
+        if hint.leader_id >= 0 and self.metadata.hear_leader(entry.partition, Leader(hint.leader_id, epoch), endpoints, now):
+            return
+        if entry.read_replica is not None:
+            self.subscription.read_from(entry, None)
+        self._retry_or_halt(entry, error, now)
+
+    def _retry_or_halt(self, entry: PartitionState, error: BrokerResponseError, now: float) -> None:
+        name = f"{entry.partition.topic}-{entry.partition.partition}"
+        named = for_code(error.errno, f"{name}: {error.description}")
+        if isinstance(error, TopicAuthorizationFailedError):
+            self.on_error(named)  # access can be given at any time: keep asking, but not often
+            self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
+        elif isinstance(error, CorruptRecordException) or not error.retriable:
+            self._broker_refuses(entry, named, now)
+        else:
+            backoff = min(self.config.retry_backoff_ms * 2.0 ** min(entry.failures, 10), self.config.retry_backoff_max_ms)
+            self.subscription.delay(entry, now + backoff / 1000)
+            if error.invalid_metadata:
+                self.metadata.request_update(now)
+            self.trace(Fault(now=now, text=f"{name} cannot be fetched at the moment; trying again", error=error))
+
+    def _broker_refuses(self, entry: PartitionState, error: BrokerResponseError, now: float) -> None:
+        """An error that the broker will repeat: tried once more, then the application is told and the partition stops."""
+        if entry.failures == 0:
+            self.subscription.delay(entry, now + self.config.retry_backoff_ms / 1000)
+            return
+        if isinstance(error, CorruptRecordException) and entry.position is not None:
+            error = CorruptRecordException(
+                *error.args, topic=entry.partition.topic, partition=entry.partition.partition, offset=entry.position.offset
+            )
+        self.subscription.halt(entry)
+        self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
+
+
+def _expected(entry: PartitionState, sent: Wanted) -> bool:
+    """Whether an answer is still about the partition's position."""
+    return entry.state is FetchState.FETCHING and entry.position is not None and entry.position.offset == sent.offset

@@ -1,0 +1,125 @@
+"""One broker's fetch session (KIP-227): what the broker remembers, so that a request names only what changed.
+
+Decides: whether the next request is full or incremental, and which partitions it names. Owns: what we want from the broker,
+what the broker was told, and the session's id and epoch. Must never know why a partition is wanted.
+
+The cost of a request is that of the changes since the last one, whatever the number of partitions. Any doubt about what the
+broker remembers (an error, a lost connection) ends in a full request, which loses nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from ..model import TopicPartition
+from ..wire.messages import FetchPartition, FetchTopic, ForgottenTopic
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+@frozen
+class Wanted:
+    """How one partition is to be fetched."""
+
+    topic_id: UUID | None
+    offset: int
+    max_bytes: int
+    leader_epoch: int | None
+
+
+@frozen(kw_only=True)
+class SessionRequest:
+    """The session part of a Fetch request."""
+
+    session_id: int
+    epoch: int
+    topics: tuple[FetchTopic, ...]
+    forgotten: tuple[ForgottenTopic, ...]
+
+
+@define(eq=False)
+class FetchSession:
+    """The session with one broker."""
+
+    session_id: int = 0
+    epoch: int = INITIAL_EPOCH
+    wanted: dict[TopicPartition, Wanted] = field(factory=dict)
+    told: dict[TopicPartition, Wanted] = field(factory=dict)
+    names: dict[UUID, str] = field(factory=dict)
+    """Names of the topic ids that were sent, to read answers by: metadata may have moved on meanwhile."""
+    _changed: set[TopicPartition] = field(factory=set, init=False)
+
+    def want(self, partition: TopicPartition, how: Wanted | None) -> None:
+        """Fetch a partition like this from the next request on; ``None``: not at all."""
+        if how is None:
+            self.wanted.pop(partition, None)
+        else:
+            self.wanted[partition] = how
+        self._changed.add(partition)
+
+    def build(self) -> SessionRequest:
+        """Return the next request and take it as sent."""
+        if self.epoch == INITIAL_EPOCH:
+            self.told = dict(self.wanted)
+            self._changed.clear()
+            self.names = {how.topic_id: tp.topic for tp, how in self.told.items() if how.topic_id is not None}
+            return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_by_topic(self.told), forgotten=())
+        send: dict[TopicPartition, Wanted] = {}
+        forget: list[tuple[TopicPartition, UUID | None]] = []
+        for partition in self._changed:
+            before, after = self.told.get(partition), self.wanted.get(partition)
+            if before is not None and (after is None or before.topic_id != after.topic_id):
+                forget.append((partition, before.topic_id))
+            if after is None:
+                self.told.pop(partition, None)
+            elif before != after:
+                send[partition] = self.told[partition] = after
+                if after.topic_id is not None:
+                    self.names[after.topic_id] = partition.topic
+        self._changed.clear()
+        return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_by_topic(send), forgotten=_forgotten(forget))
+
+    def succeeded(self, session_id: int) -> None:
+        """The broker answered; ``session_id`` 0 means that it keeps no session for us."""
+        if session_id == 0:
+            self.reset()
+            return
+        self.epoch = 1 if session_id != self.session_id or self.epoch >= _EPOCH_MAX else self.epoch + 1
+        self.session_id = session_id
+
+    def reset(self, *, keep_id: bool = False) -> None:
+        """Start afresh with a full request; with ``keep_id`` it also closes the session that the broker may still hold."""
+        if not keep_id:
+            self.session_id = 0
+        self.epoch = INITIAL_EPOCH
+
+    def name(self, topic: str, topic_id: UUID | None) -> str | None:
+        """Return the topic that an answer is about: by name up to version 12, by id after."""
+        return topic or (self.names.get(topic_id) if topic_id is not None else None)
+
+
+def _by_topic(partitions: Mapping[TopicPartition, Wanted]) -> tuple[FetchTopic, ...]:
+    topics: dict[tuple[str, UUID | None], list[FetchPartition]] = {}
+    for partition, how in partitions.items():
+        topics.setdefault((partition.topic, how.topic_id), []).append(
+            FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=-1 if how.leader_epoch is None else how.leader_epoch,
+                fetch_offset=how.offset,
+                partition_max_bytes=how.max_bytes,
+            )
+        )
+    return tuple(FetchTopic(topic=name, topic_id=topic_id, partitions=tuple(parts)) for (name, topic_id), parts in topics.items())
+
+
+def _forgotten(partitions: Iterable[tuple[TopicPartition, UUID | None]]) -> tuple[ForgottenTopic, ...]:
+    topics: dict[tuple[str, UUID | None], list[int]] = {}
+    for partition, topic_id in partitions:
+        topics.setdefault((partition.topic, topic_id), []).append(partition.partition)
+    return tuple(
+        ForgottenTopic(topic=name, topic_id=topic_id, partitions=tuple(parts)) for (name, topic_id), parts in topics.items()
+    )

@@ -1,0 +1,238 @@
+"""Offsets by time, beginning and end: the ListOffsets request manager.
+
+Decides: which broker is asked, what is asked in one request, and when to ask again. Owns: the look-ups that are not answered yet; a
+look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset (``positions.py``) alike. Must never move a position.
+An answer is given once per look-up; retriable errors are retried until the asker loses interest.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from attrs import define, field, frozen
+
+from ..config import ConsumerConfig
+from ..errors import (
+    InvalidRequestError,
+    KafkaError,
+    MalformedResponseError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+    for_code,
+)
+from ..events import Call
+from ..model import OffsetAndTimestamp, TopicPartition
+from ..network import UnsentRequest
+from ..trace import Fault, Listener
+from ..wire.messages import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from .metadata import Leader, MetadataManager
+from .request_manager import NEVER, Backoff, Poll
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+@frozen
+class Found:
+    """The answer to one look-up. ``offset`` is -1 where no record is that young."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+    def public(self) -> OffsetAndTimestamp | None:
+        return OffsetAndTimestamp(self.offset, self.timestamp, self.leader_epoch) if self.offset >= 0 else None
+
+
+@define(eq=False)
+class _Lookup:
+    partition: TopicPartition
+    timestamp: int
+    on_answer: Callable[[Found | KafkaError, float], None]
+    wanted: Callable[[], bool]
+    backoff: Backoff
+    in_flight: bool = False
+    error: KafkaError | None = None
+
+
+@define(eq=False)
+class ListOffsetsManager:
+    """Asks each partition's leader for offsets."""
+
+    config: ConsumerConfig
+    metadata: MetadataManager = field(repr=False)
+    random: Callable[[], float] = field(repr=False)
+    trace: Listener = field(repr=False)
+    _lookups: list[_Lookup] = field(factory=list, init=False)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics whose leaders must be known for the look-ups that wait."""
+        return frozenset(lookup.partition.topic for lookup in self._lookups)
+
+    def look_up(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        on_answer: Callable[[Found | KafkaError, float], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no."""
+        backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000, self.random)
+        self._lookups.append(_Lookup(partition, timestamp, on_answer, wanted, backoff))
+
+    def answer_call(
+        self, call: Call[Mapping[TopicPartition, OffsetAndTimestamp | None]], timestamps: Mapping[TopicPartition, int]
+    ) -> None:
+        """Resolve ``call`` when every one of the partitions has an answer; the first fatal error fails it."""
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+        def answered(partition: TopicPartition, outcome: Found | KafkaError, now: float) -> None:
+            if isinstance(outcome, KafkaError):
+                call.fail(outcome)
+                return
+            found[partition] = outcome.public()
+            if len(found) == len(timestamps):
+                call.resolve({tp: found[tp] for tp in timestamps})
+
+        for partition, timestamp in timestamps.items():
+            self.look_up(partition, timestamp, partial(answered, partition), lambda: not call.done)
+        if not timestamps:
+            call.resolve({})
+
+    def last_error(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
+        """Return why look-ups of these partitions have no answer yet."""
+        wanted = set(partitions)
+        errors = (lookup.error for lookup in self._lookups if lookup.partition in wanted)
+        return next((error for error in errors if error is not None), None)
+
+    # --- the conversation ------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Return one request per leader and isolation for the look-ups that may be sent."""
+        self._lookups = [lookup for lookup in self._lookups if lookup.wanted()]
+        by_leader: dict[Leader, list[_Lookup]] = defaultdict(list)
+        wake_at = NEVER
+        for lookup in self._lookups:
+            if lookup.in_flight:
+                continue
+            if not lookup.backoff.ready(now):
+                wake_at = min(wake_at, lookup.backoff.retry_at)
+                continue
+            leader = self.metadata.leader(lookup.partition)
+            if leader is None:
+                self._unknown_leader(lookup, now)
+                wake_at = min(wake_at, lookup.backoff.retry_at)
+            else:
+                by_leader[Leader(leader.node_id, None)].append(lookup)
+        requests = tuple(
+            self._request(leader.node_id, group, now) for leader, lookups in by_leader.items() for group in _distinct(lookups)
+        )
+        return Poll(requests, wake_at)
+
+    def poll_on_close(self, now: float) -> Poll:
+        """A look-up has no last words."""
+        return Poll()
+
+    def _unknown_leader(self, lookup: _Lookup, now: float) -> None:
+        lookup.error = self.metadata.problem(lookup.partition.topic)
+        lookup.backoff.failed(now)
+        known = self.metadata.topics.get(lookup.partition.topic)
+        if known is None or len(known.partitions) <= lookup.partition.partition or self.metadata.leader(lookup.partition) is None:
+            self.metadata.request_update(now)
+
+    def _request(self, node_id: int, lookups: list[_Lookup], now: float) -> UnsentRequest:
+        topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+        for lookup in lookups:
+            lookup.in_flight = True
+            leader = self.metadata.leader(lookup.partition)
+            epoch = leader.epoch if leader is not None and leader.epoch is not None else -1
+            topics[lookup.partition.topic].append(
+                ListOffsetsPartition(
+                    partition_index=lookup.partition.partition, current_leader_epoch=epoch, timestamp=lookup.timestamp
+                )
+            )
+        timeout_ms = self.config.request_timeout_ms
+        request = ListOffsetsRequest(
+            isolation_level=self.config.isolation_level.value,
+            topics=tuple(ListOffsetsTopic(name=name, partitions=tuple(parts)) for name, parts in topics.items()),
+            timeout_ms=timeout_ms,
+        )
+        return UnsentRequest(
+            message=request,
+            node_id=node_id,
+            on_done=lambda outcome, at: self._answered(lookups, outcome, at),
+            expires_at=now + timeout_ms / 1000,
+            withdrawn=lambda: not any(lookup.wanted() for lookup in lookups),
+        )
+
+    def _answered(self, lookups: list[_Lookup], outcome: object, now: float) -> None:
+        answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+        error: KafkaError | None = outcome if isinstance(outcome, KafkaError) else None
+        if isinstance(outcome, ListOffsetsResponse):
+            answers = {
+                TopicPartition(topic.name, part.partition_index): part for topic in outcome.topics for part in topic.partitions
+            }
+        for lookup in lookups:
+            lookup.in_flight = False
+            if error is None:
+                self._settle(lookup, answers.get(lookup.partition), now)
+            else:
+                self._failed(lookup, error, now)
+
+    def _settle(self, lookup: _Lookup, answer: ListOffsetsPartitionResponse | None, now: float) -> None:
+        if answer is None:
+            self._failed(lookup, MalformedResponseError(f"a ListOffsets response leaves {lookup.partition} out"), now)
+        elif answer.error_code == UnsupportedForMessageFormatError.errno:
+            self._answer(lookup, Found(-1, -1, None), now)  # segments older than timestamps: no answer, as in Java
+        elif answer.error_code:
+            self._failed(lookup, for_code(answer.error_code), now)
+        elif answer.offset < 0 and lookup.timestamp in (EARLIEST, LATEST):
+            self._failed(lookup, MalformedResponseError(f"offset {answer.offset} for the end of {lookup.partition}"), now)
+        else:
+            epoch = answer.leader_epoch if answer.leader_epoch >= 0 else None
+            self._answer(lookup, Found(answer.offset, answer.timestamp, epoch), now)
+
+    def _answer(self, lookup: _Lookup, outcome: Found | KafkaError, now: float) -> None:
+        if lookup in self._lookups:
+            self._lookups.remove(lookup)
+            lookup.on_answer(outcome, now)
+
+    def _failed(self, lookup: _Lookup, error: KafkaError, now: float) -> None:
+        named = _naming(error, lookup.partition)
+        if not error.retriable or isinstance(error, (UnsupportedVersionError, InvalidRequestError)):
+            self._answer(lookup, named, now)
+            return
+        lookup.error = named
+        lookup.backoff.failed(now)
+        if error.invalid_metadata:
+            self.metadata.request_update(now)
+        self.trace(Fault(now=now, text=f"no offset for {lookup.partition.topic}-{lookup.partition.partition} yet", error=error))
+
+
+def _naming(error: KafkaError, partition: TopicPartition) -> KafkaError:
+    """Return a broker's error with the partition it is about in its text."""
+    errno = getattr(error, "errno", None)
+    if errno is None:
+        return error
+    return for_code(errno, f"{partition.topic}-{partition.partition}: {error.args[0] if error.args else ''}")
+
+
+def _distinct(lookups: list[_Lookup]) -> list[list[_Lookup]]:
+    """Split look-ups so that no request asks for one partition twice: the answer could not tell them apart."""
+    groups: list[dict[TopicPartition, _Lookup]] = []
+    for lookup in lookups:
+        for group in groups:
+            if lookup.partition not in group:
+                group[lookup.partition] = lookup
+                break
+        else:
+            groups.append({lookup.partition: lookup})
+    return [list(group.values()) for group in groups]

@@ -1,0 +1,167 @@
+"""The background loop: the only part of this folder that awaits.
+
+Decides: nothing; it asks ``Background`` and the delegate, in that order, and does what they say. Owns: the clock, the wake-up, the
+connections' tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and
+every one that comes later (promise 3), with the original as its cause.
+
+It wakes only when a deadline falls due, a connection has something or the application asks (promise 9).
+"""
+
+import random
+import time
+from collections.abc import Callable
+
+import anyio
+from attrs import define, field
+
+from ..config import ConsumerConfig
+from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaError
+from ..network import (
+    ConnectionRunner,
+    ConnectionState,
+    NetworkClientDelegate,
+    TcpConnector,
+    TransportFactory,
+    bootstrap_nodes,
+)
+from ..trace import Listener
+from .dispatch import Background
+from .event_handler import EventHandler
+from .fetch_buffer import FetchBuffer
+from .request_manager import NEVER
+
+
+@define(eq=False)
+class BackgroundLoop:
+    """Runs a ``Background`` on an event loop until it is told to stop."""
+
+    config: ConsumerConfig
+    handler: EventHandler
+    buffer: FetchBuffer
+    trace: Listener
+    transport_factory: TransportFactory | None = None
+    clock: Callable[[], float] = anyio.current_time
+    on_end: Callable[[], None] = field(default=lambda: None)
+    """Called when the loop has ended, for whatever reason; ``failure`` says which."""
+    failure: BaseException | None = field(default=None, init=False)
+    ended: bool = field(default=False, init=False)
+    background: Background = field(init=False)
+    _delegate: NetworkClientDelegate = field(init=False)
+    _wakeup: anyio.Event | None = field(default=None, init=False)
+    _awake: bool = field(default=True, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._delegate = NetworkClientDelegate(self.config, random=random.random, trace=self.trace)
+        self.background = Background(
+            config=self.config,
+            handler=self.handler,
+            buffer=self.buffer,
+            random=random.random,
+            wall_ms=lambda now: int(time.time() * 1000),
+            trace=self.trace,
+            has_usable_node=self._delegate.has_usable_node,
+            connection_error=self._connection_error,
+            connections=self._connections,
+        )
+
+    def wake(self) -> None:
+        """Have the loop take another turn. From its own thread only."""
+        self._awake = True
+        if self._wakeup is not None:
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Run until a ``Stop`` event was carried out, or until cancelled."""
+        try:
+            self._delegate.set_bootstrap(await bootstrap_nodes(self.config))
+            async with anyio.create_task_group() as connections:
+                factory = self.transport_factory or TcpConnector.from_config(self.config)
+                runner = ConnectionRunner(self._delegate, connections, factory, self.clock, self.wake)
+                await self._turn_until_stopped(runner)
+                await self._say_last_words(runner)
+                connections.cancel_scope.cancel()
+        except BaseException as error:
+            self.failure = _sole(error)
+            if not isinstance(self.failure, Exception):
+                raise  # cancellation of the task that we are
+        finally:
+            self._finish()
+
+    async def _turn_until_stopped(self, runner: ConnectionRunner) -> None:
+        known = self.background.nodes
+        while self.background.stopping is None:
+            self._awake = False
+            now = self.clock()
+            poll = self.background.poll(now)
+            if self.background.nodes is not known:
+                known = self.background.nodes
+                self._follow_nodes(now)
+            self._delegate.add(poll.requests, now)
+            plan = self._delegate.plan(now)
+            runner.perform(plan)
+            if not plan.settled:
+                await self._sleep_until(min(poll.wake_at, plan.wake_at))
+
+    def _follow_nodes(self, now: float) -> None:
+        if self.background.nodes:
+            self._delegate.set_nodes(self.background.nodes, now)
+        else:
+            self._delegate.disconnect_all(now)
+
+    async def _sleep_until(self, wake_at: float) -> None:
+        if self._awake:
+            return
+        self._wakeup = anyio.Event()
+        # CancelScope(deadline) rather than move_on_after: the deadline is absolute already.
+        with anyio.CancelScope(deadline=wake_at if wake_at < NEVER else float("inf")):
+            await self._wakeup.wait()
+        self._wakeup = None
+
+    async def _say_last_words(self, runner: ConnectionRunner) -> None:
+        """Send what the managers still have to say, within the deadline of the stop; then close every connection."""
+        call = self.background.stopping
+        deadline = call.deadline if call is not None else 0.0
+        now = self.clock()
+        self._delegate.drain(now)
+        self._delegate.add(self.background.poll_on_close(now).requests, now)
+        while now < deadline:
+            self._awake = False
+            plan = self._delegate.plan(now)
+            runner.perform(plan)
+            if self._delegate.is_drained:
+                break
+            await self._sleep_until(min(plan.wake_at, deadline))
+            now = self.clock()
+        self._delegate.close(now)
+        runner.perform(self._delegate.plan(now))
+        with anyio.CancelScope(deadline=max(deadline, now)):
+            await runner.aclose()
+
+    def _finish(self) -> None:
+        self.ended = True
+        error: BaseException
+        if isinstance(self.failure, Exception):
+            error = BackgroundLoopError(f"the background loop failed: {self.failure!r}")
+            error.__cause__ = self.failure
+        else:
+            error = ConsumerStoppedError("the consumer is stopped")
+        self.background.fail_calls(error)
+        if self.background.stopping is not None:
+            self.background.stopping.resolve(None)
+        self.on_end()
+
+    def _connections(self) -> tuple[int, int]:
+        states = self._delegate.connection_states()
+        ready = sum(state.state is ConnectionState.READY for state in states)
+        return ready, sum(state.in_flight for state in states)
+
+    def _connection_error(self) -> KafkaError | None:
+        errors = (state.last_error for state in self._delegate.connection_states())
+        return next((error for error in errors if error is not None), None)
+
+
+def _sole(error: BaseException) -> BaseException:
+    """Return the one error inside an exception group: a task group wraps what its tasks raise."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,313 @@
+"""How a partition gets a position, and keeps one that can be trusted.
+
+Decides: what follows a missing offset, an offset out of range, a change of leader (KIP-320: is the log that we read still
+there?) and a topic that was deleted and created again. Owns: which partitions are being looked up or validated at the moment,
+and the callers who wait for positions. Must never fetch, and never take an error for "there is no offset" (promise 6).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import define, field
+
+from ..config import ConsumerConfig
+from ..errors import (
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    UnsupportedVersionError,
+    for_code,
+)
+from ..events import Call, PositionFound
+from ..model import OffsetAndMetadata, TopicPartition
+from ..network import UnsentRequest
+from ..trace import Fault, Listener, Notice
+from ..wire.messages import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from .fetch_buffer import Parcel, PartitionFailed, Repositioned
+from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
+from .metadata import Leader, MetadataManager
+from .request_manager import NEVER, Poll
+from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
+
+_WORK = (FetchState.INITIALIZING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
+
+
+@define(eq=False)
+class PositionsManager:
+    """Brings every assigned partition to a position from which it can be fetched."""
+
+    config: ConsumerConfig
+    subscription: SubscriptionState = field(repr=False)
+    metadata: MetadataManager = field(repr=False)
+    list_offsets: ListOffsetsManager = field(repr=False)
+    deliver: Callable[[Parcel], None] = field(repr=False)
+    """Puts a parcel into the buffer: a new position or the failure of a partition, in order with the data before it."""
+    on_error: Callable[[KafkaError], None] = field(repr=False)
+    wall_ms: Callable[[float], int] = field(repr=False)
+    """The loop's time as milliseconds since the epoch."""
+    random: Callable[[], float] = field(repr=False)
+    trace: Listener = field(repr=False)
+    initialize: Callable[[PartitionState], bool] = field(default=lambda entry: False, repr=False)
+    """Whether somebody else (the committed offsets of a group) gives a new partition its first position."""
+    _todo: set[TopicPartition] = field(factory=set, init=False)
+    _busy: dict[TopicPartition, PartitionState] = field(factory=dict, init=False)
+    _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
+
+    # --- questions and hints ---------------------------------------------------------------------------------------------------
+
+    def changed(self, partition: TopicPartition) -> None:
+        """A partition's state moved; look at it at the next poll."""
+        self._todo.add(partition)
+
+    def find(self, call: Call[Mapping[TopicPartition, PositionFound]], partitions: frozenset[TopicPartition]) -> None:
+        """Resolve ``call`` when all partitions have a position; a partition that is not assigned has none to wait for."""
+        self._waiting.append((call, partitions))
+
+    def leaders_changed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have positions checked whose leader is in a new epoch (KIP-320)."""
+        for partition in partitions:
+            entry = self.subscription.get(partition)
+            leader = self.metadata.leader(partition)
+            if entry is None or leader is None or entry.state is not FetchState.FETCHING or entry.position is None:
+                continue
+            if entry.read_replica is not None:
+                self.subscription.read_from(entry, None)
+            known = None not in (entry.position.offset_epoch, leader.epoch, entry.checked_epoch)
+            if known and leader.epoch != entry.checked_epoch:
+                self.subscription.validate(entry)
+
+    def topic_recreated(self, topic: str) -> None:
+        """Start a topic that was deleted and created again from its beginning: none of its records was read yet.
+
+        Positions in the old topic mean nothing in the new one (KAFKA-12257). With ``auto_offset_reset="none"`` the
+        application decides.
+        """
+        for partition, entry in self.subscription.partitions.items():
+            if partition.topic == topic and entry.state is not FetchState.HALTED:
+                if self.config.auto_offset_reset == "none":
+                    self._halt(entry, OffsetOutOfRangeError(f"topic {topic!r} was deleted and created again"))
+                else:
+                    self.subscription.reset(entry, "earliest")
+
+    def out_of_range(self, entry: PartitionState, now: float) -> None:
+        """The log does not hold the position: reset by policy, or say so."""
+        offset = entry.position.offset if entry.position is not None else -1
+        name = f"{entry.partition.topic}-{entry.partition.partition}"
+        if self.config.auto_offset_reset == "none":
+            text = f"offset {offset} of {name} is outside the log and auto_offset_reset is 'none'"
+            self._halt(entry, OffsetOutOfRangeError(text, offsets={entry.partition: offset}))
+        else:
+            self.trace(
+                Notice(now=now, text=f"offset {offset} of {name} is outside the log; reset to {self.config.auto_offset_reset}")
+            )
+            self.subscription.reset(entry, None)
+
+    def problem(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
+        """Return why these partitions have no position yet."""
+        partitions = tuple(partitions)
+        problems = (self.metadata.problem(partition.topic) for partition in partitions)
+        return self.list_offsets.last_error(partitions) or next((problem for problem in problems if problem), None)
+
+    # --- the conversation ------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Start what can be started; return the validation requests."""
+        wake_at = NEVER
+        checks: dict[int, list[tuple[PartitionState, Leader]]] = defaultdict(list)
+        for partition in tuple(self._todo):
+            entry = self.subscription.get(partition)
+            if entry is None or entry.state not in _WORK or self._busy.get(partition) is entry:
+                self._todo.discard(partition)
+            elif entry.retry_at > now:
+                wake_at = min(wake_at, entry.retry_at)
+            elif self._start(entry, checks, now):
+                self._todo.discard(partition)
+            else:
+                wake_at = min(wake_at, entry.retry_at)
+        self._answer_waiting()
+        return Poll(tuple(self._check(node_id, entries, now) for node_id, entries in checks.items()), wake_at)
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Positions have no last words."""
+        return Poll()
+
+    def _start(self, entry: PartitionState, checks: dict[int, list[tuple[PartitionState, Leader]]], now: float) -> bool:
+        """Return whether the partition is taken care of; else it is tried again at its ``retry_at``."""
+        if entry.state is FetchState.INITIALIZING:
+            if self.initialize(entry):
+                return True
+            self.subscription.reset(entry, None)
+        if entry.state is FetchState.AWAIT_RESET:
+            self._start_reset(entry, now)
+            return True
+        leader = self.metadata.leader(entry.partition)
+        if leader is None:
+            self.metadata.request_update(now)
+            entry.retry_at = now + self.config.retry_backoff_ms / 1000
+            return False
+        epoch = entry.position.offset_epoch if entry.position is not None else None
+        if epoch is None or leader.epoch is None:
+            self.subscription.validated(entry, leader.epoch)
+        else:
+            self._busy[entry.partition] = entry
+            checks[leader.node_id].append((entry, leader))
+        return True
+
+    def _answer_waiting(self) -> None:
+        still = []
+        for call, partitions in self._waiting:
+            if call.done:
+                continue
+            found: dict[TopicPartition, PositionFound] = {}
+            for partition in partitions:
+                entry = self.subscription.get(partition)
+                if entry is not None and entry.position is not None:
+                    epoch = entry.position.offset_epoch
+                    found[partition] = PositionFound(stamp=entry.stamp, offset=entry.position.offset, leader_epoch=epoch)
+                elif entry is not None and entry.state is not FetchState.HALTED:
+                    break
+            else:
+                call.resolve(found)
+                continue
+            still.append((call, partitions))
+        self._waiting = still
+
+    def _halt(self, entry: PartitionState, error: KafkaError) -> None:
+        self.subscription.halt(entry)
+        self.deliver(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
+
+    # --- resets ----------------------------------------------------------------------------------------------------------------
+
+    def _start_reset(self, entry: PartitionState, now: float) -> None:
+        strategy = entry.strategy or self.config.auto_offset_reset
+        if strategy == "none":
+            name = f"{entry.partition.topic}-{entry.partition.partition}"
+            text = f"no offset is stored for {name} and auto_offset_reset is 'none'"
+            self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
+            return
+        self._busy[entry.partition] = entry
+        self.list_offsets.look_up(
+            entry.partition,
+            self._timestamp(strategy, now),
+            lambda outcome, at: self._reset_answered(entry, strategy, outcome, at),
+            lambda: self._still(entry, FetchState.AWAIT_RESET),
+        )
+
+    def _timestamp(self, strategy: str, now: float) -> int:
+        if strategy in ("earliest", "latest"):
+            return EARLIEST if strategy == "earliest" else LATEST
+        duration = self.config.reset_duration
+        return self.wall_ms(now) - int(duration.total_seconds() * 1000 if duration is not None else 0)
+
+    def _still(self, entry: PartitionState, state: FetchState) -> bool:
+        """Whether the partition is still the same assignment in the same state; else an answer comes too late."""
+        still = self.subscription.get(entry.partition) is entry and entry.state is state
+        if not still and self._busy.get(entry.partition) is entry:
+            del self._busy[entry.partition]
+            self._todo.add(entry.partition)
+        return still
+
+    def _reset_answered(self, entry: PartitionState, strategy: str, outcome: Found | KafkaError, now: float) -> None:
+        if not self._still(entry, FetchState.AWAIT_RESET):
+            return
+        self._busy.pop(entry.partition, None)
+        if (entry.strategy or self.config.auto_offset_reset) != strategy:
+            self._todo.add(entry.partition)  # asked for the beginning, then for the end, before the first answer came
+        elif isinstance(outcome, KafkaError):
+            self.on_error(outcome)
+            self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
+            self._todo.add(entry.partition)
+        elif outcome.offset < 0:  # by_duration: no record is that young, so the next one to come is the first
+            self.subscription.reset(entry, "latest")
+        else:
+            self.subscription.seek(entry, FetchPosition(outcome.offset))
+            self.deliver(Repositioned(partition=entry.partition, stamp=entry.stamp, offset=outcome.offset))
+
+    # --- validation (KIP-320) --------------------------------------------------------------------------------------------------
+
+    def _check(self, node_id: int, entries: list[tuple[PartitionState, Leader]], now: float) -> UnsentRequest:
+        topics: dict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
+        positions: dict[TopicPartition, FetchPosition | None] = {}
+        for entry, leader in entries:
+            positions[entry.partition] = entry.position
+            topics[entry.partition.topic].append(
+                OffsetForLeaderPartition(
+                    partition=entry.partition.partition,
+                    current_leader_epoch=-1 if leader.epoch is None else leader.epoch,
+                    leader_epoch=entry.position.offset_epoch or 0 if entry.position is not None else 0,
+                )
+            )
+        request = OffsetForLeaderEpochRequest(
+            topics=tuple(OffsetForLeaderTopic(topic=name, partitions=tuple(parts)) for name, parts in topics.items()),
+        )
+        return UnsentRequest(
+            message=request,
+            node_id=node_id,
+            on_done=lambda outcome, at: self._checked(entries, positions, outcome, at),
+            expires_at=now + self.config.request_timeout_ms / 1000,
+        )
+
+    def _checked(
+        self,
+        entries: list[tuple[PartitionState, Leader]],
+        positions: Mapping[TopicPartition, FetchPosition | None],
+        outcome: object,
+        now: float,
+    ) -> None:
+        answers: dict[TopicPartition, EpochEndOffset] = {}
+        if isinstance(outcome, OffsetForLeaderEpochResponse):
+            answers = {TopicPartition(topic.topic, part.partition): part for topic in outcome.topics for part in topic.partitions}
+        for entry, leader in entries:
+            self._busy.pop(entry.partition, None)
+            self._todo.add(entry.partition)
+            if not self._still(entry, FetchState.AWAIT_VALIDATION) or entry.position is not positions[entry.partition]:
+                continue
+            answer = answers.get(entry.partition)
+            if isinstance(outcome, UnsupportedVersionError):
+                self.subscription.validated(entry, leader.epoch)  # a broker older than 2.1 cannot tell
+            elif answer is None or answer.error_code:
+                error = for_code(answer.error_code) if answer is not None else outcome
+                self._check_failed(entry, error if isinstance(error, KafkaError) else None, now)
+            else:
+                self._judge(entry, leader, answer, now)
+
+    def _check_failed(self, entry: PartitionState, error: KafkaError | None, now: float) -> None:
+        delay = self.config.retry_backoff_ms if error is None or error.retriable else self.config.retry_backoff_max_ms
+        self.subscription.delay(entry, now + delay / 1000)
+        if error is None or error.retriable:
+            self.metadata.request_update(now)
+            self.trace(Fault(now=now, text=f"position of {entry.partition.topic} could not be validated yet", error=error))
+        else:
+            self.on_error(error)
+
+    def _judge(self, entry: PartitionState, leader: Leader, answer: EpochEndOffset, now: float) -> None:
+        """Compare the position with the end offset of the epoch it was read in."""
+        offset = entry.position.offset if entry.position is not None else 0
+        unknown = answer.end_offset < 0 or answer.leader_epoch < 0
+        if not unknown and answer.end_offset >= offset:
+            self.subscription.validated(entry, leader.epoch)
+            return
+        name = f"{entry.partition.topic}-{entry.partition.partition}"
+        text = f"the log of {name} was truncated below offset {offset}"
+        divergent = None if unknown else OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
+        if self.config.auto_offset_reset == "none":
+            safe = {} if divergent is None else {entry.partition: divergent}
+            self._halt(entry, LogTruncationError(text, {entry.partition: offset}, safe))
+        elif divergent is None:
+            self.trace(Fault(now=now, text=f"{text}; reset to {self.config.auto_offset_reset}"))
+            self.subscription.reset(entry, None)
+        else:
+            self.trace(Fault(now=now, text=f"{text}; going on from offset {divergent.offset}, where it diverged"))
+            self.subscription.seek(entry, FetchPosition(divergent.offset, divergent.leader_epoch))
+            self.deliver(
+                Repositioned(
+                    partition=entry.partition, stamp=entry.stamp, offset=divergent.offset, leader_epoch=divergent.leader_epoch
+                )
+            )

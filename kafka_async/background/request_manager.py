@@ -1,0 +1,88 @@
+"""The contract of a request manager, and the backoff that all of them share.
+
+Decides: how a manager says what it wants and when it wants to be asked again (Java's ``RequestManager.poll`` and
+``PollResult``, with an absolute deadline in place of a relative wait, so that answers compose with ``min`` and cannot go
+stale). Owns: the retry state of one kind of request (Java's ``RequestState``). Must never read a clock: ``now`` is seconds on
+the loop's clock.
+
+A manager never returns a ``wake_at`` in the past for something that it cannot do yet: that is how clients spin (promise 9).
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Protocol
+
+from attrs import define, field, frozen
+
+from ..network import ExponentialBackoff, UnsentRequest
+
+NEVER = inf
+"""A ``wake_at`` that never falls due: only an event or a response can change anything."""
+
+
+@frozen
+class Poll:
+    """What a manager wants: requests to send now, and the time (seconds, absolute) at which to be polled again at the latest."""
+
+    requests: tuple[UnsentRequest, ...] = ()
+    wake_at: float = NEVER
+
+
+class RequestManager(Protocol):
+    """Owns one kind of conversation with the cluster."""
+
+    def poll(self, now: float) -> Poll:
+        """Return what to send. Called once per turn of the loop; never blocks, never raises but for a bug."""
+        ...
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Return the last words: what must still be sent when the consumer stops."""
+        ...
+
+
+@define(eq=False)
+class Backoff:
+    """Exponential backoff with jitter (KIP-580): base, twice as long after each failure, at most ``limit``; +-20 %."""
+
+    base: float
+    limit: float
+    random: Callable[[], float] = field(repr=False)
+    failures: int = 0
+    retry_at: float = 0.0
+
+    def failed(self, now: float) -> None:
+        self.retry_at = now + ExponentialBackoff(self.base, self.limit).delay(self.failures, self.random())
+        self.failures += 1
+
+    def succeeded(self) -> None:
+        self.failures = 0
+        self.retry_at = 0.0
+
+    def ready(self, now: float) -> bool:
+        return now >= self.retry_at
+
+
+@define(eq=False)
+class RequestState:
+    """Whether one kind of request may go out: at most one in flight, and not before its backoff has passed."""
+
+    backoff: Backoff
+    in_flight: bool = False
+
+    def may_send(self, now: float) -> bool:
+        return not self.in_flight and self.backoff.ready(now)
+
+    def sent(self) -> None:
+        self.in_flight = True
+
+    def succeeded(self) -> None:
+        self.in_flight = False
+        self.backoff.succeeded()
+
+    def failed(self, now: float) -> None:
+        self.in_flight = False
+        self.backoff.failed(now)
+
+    def wake_at(self) -> float:
+        """When ``may_send`` can become true by the passing of time alone."""
+        return NEVER if self.in_flight else self.backoff.retry_at

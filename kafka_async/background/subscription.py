@@ -1,0 +1,191 @@
+"""What is assigned and where each partition is read next: SubscriptionState.
+
+Decides: whether a partition may be fetched. Owns: the assignment, and per partition its fetch position, state, pause, and the
+replica it is read from. It is the only writer of all of these (in Java two threads were; see facts of KAFKA-17066,
+KAFKA-15529). Must never decide where a position comes from: that is the business of the managers, which call ``seek``,
+``reset``, ``halt``.
+
+The state of a partition's position is a table. Only FETCHING has a position that may be fetched from (Java's ``FetchStates``;
+HALTED is ours: an error was handed to the application and nothing happens until it seeks).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+
+from attrs import define, field, frozen
+
+from ..model import TopicPartition
+
+
+class FetchState(Enum):
+    INITIALIZING = "initializing"  # newly assigned: the committed offset is not known yet
+    AWAIT_RESET = "awaiting reset"  # an offset by policy or by time is being looked up
+    AWAIT_VALIDATION = "awaiting validation"  # position kept; the log is being compared with it (KIP-320)
+    FETCHING = "fetching"
+    HALTED = "halted"
+
+
+class PositionInput(Enum):
+    POSITION = "a position that needs no check"
+    VALIDATE = "a position that must be checked against the log"
+    RESET = "the position is to be looked up"
+    HALT = "the application was told of an error"
+
+
+_F, _I = FetchState, PositionInput
+TRANSITIONS: Mapping[tuple[FetchState, PositionInput], FetchState] = {
+    (_F.INITIALIZING, _I.POSITION): _F.FETCHING,
+    (_F.INITIALIZING, _I.VALIDATE): _F.AWAIT_VALIDATION,
+    (_F.INITIALIZING, _I.RESET): _F.AWAIT_RESET,
+    (_F.INITIALIZING, _I.HALT): _F.HALTED,
+    (_F.AWAIT_RESET, _I.POSITION): _F.FETCHING,
+    (_F.AWAIT_RESET, _I.VALIDATE): _F.AWAIT_VALIDATION,
+    (_F.AWAIT_RESET, _I.RESET): _F.AWAIT_RESET,
+    (_F.AWAIT_RESET, _I.HALT): _F.HALTED,
+    (_F.AWAIT_VALIDATION, _I.POSITION): _F.FETCHING,
+    (_F.AWAIT_VALIDATION, _I.VALIDATE): _F.AWAIT_VALIDATION,
+    (_F.AWAIT_VALIDATION, _I.RESET): _F.AWAIT_RESET,
+    (_F.AWAIT_VALIDATION, _I.HALT): _F.HALTED,
+    (_F.FETCHING, _I.POSITION): _F.FETCHING,
+    (_F.FETCHING, _I.VALIDATE): _F.AWAIT_VALIDATION,
+    (_F.FETCHING, _I.RESET): _F.AWAIT_RESET,
+    (_F.FETCHING, _I.HALT): _F.HALTED,
+    (_F.HALTED, _I.POSITION): _F.FETCHING,
+    (_F.HALTED, _I.VALIDATE): _F.AWAIT_VALIDATION,
+    (_F.HALTED, _I.RESET): _F.AWAIT_RESET,
+}
+
+
+@frozen
+class FetchPosition:
+    """The next offset to fetch, and the leader epoch of the last record before it (``None``: not known)."""
+
+    offset: int
+    offset_epoch: int | None = None
+
+
+@define(eq=False)
+class PartitionState:
+    """One assigned partition. Changed by ``SubscriptionState`` only."""
+
+    partition: TopicPartition
+    stamp: int
+    state: FetchState = FetchState.INITIALIZING
+    position: FetchPosition | None = None
+    strategy: str | None = None
+    """While AWAIT_RESET: ``earliest``, ``latest``, or ``None`` for the configured policy."""
+    paused: bool = False
+    checked_epoch: int | None = None
+    """Leader epoch that the position was last checked against."""
+    retry_at: float = 0.0
+    """Not fetched, reset or validated before this time."""
+    failures: int = 0
+    read_replica: int | None = None
+    read_replica_until: float = 0.0
+    suspended: bool = False
+    """The last answer does not hold together; nothing more is fetched until the application has read it and decides."""
+
+    @property
+    def fetchable(self) -> bool:
+        return self.state is FetchState.FETCHING and not self.paused and not self.suspended
+
+
+@define(eq=False)
+class SubscriptionState:
+    """The assignment and its positions."""
+
+    on_change: Callable[[TopicPartition], None] = field(default=lambda partition: None, repr=False)
+    """Told of every partition whose fetching may have to change; keeps the work per change, not per partition."""
+    partitions: dict[TopicPartition, PartitionState] = field(factory=dict)
+
+    # --- assignment ------------------------------------------------------------------------------------------------------------
+
+    def assign(self, stamps: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
+        """Make the partitions of ``stamps`` the assignment and return those that left it.
+
+        A partition that stays with the same stamp keeps everything; with a new stamp it starts afresh.
+        """
+        removed = tuple(partition for partition in self.partitions if partition not in stamps)
+        for partition in removed:
+            del self.partitions[partition]
+            self.on_change(partition)
+        for partition, stamp in stamps.items():
+            known = self.partitions.get(partition)
+            if known is None or known.stamp != stamp:
+                paused = known.paused if known is not None else False
+                self.partitions[partition] = PartitionState(partition, stamp, paused=paused)
+                self.on_change(partition)
+        return removed
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(partition.topic for partition in self.partitions)
+
+    def get(self, partition: TopicPartition) -> PartitionState | None:
+        return self.partitions.get(partition)
+
+    def in_state(self, state: FetchState) -> tuple[PartitionState, ...]:
+        return tuple(entry for entry in self.partitions.values() if entry.state is state)
+
+    # --- positions -------------------------------------------------------------------------------------------------------------
+
+    def _move(self, entry: PartitionState, what: PositionInput) -> None:
+        entry.state = TRANSITIONS[entry.state, what]
+        self.on_change(entry.partition)
+
+    def seek(self, entry: PartitionState, position: FetchPosition, *, validate: bool = False) -> None:
+        """Set a position that does not follow from fetching: a seek, a committed offset, the end of a reset."""
+        entry.position = position
+        entry.strategy = None
+        entry.checked_epoch = None
+        entry.retry_at = 0.0
+        entry.failures = 0
+        entry.suspended = False
+        self._move(entry, PositionInput.VALIDATE if validate else PositionInput.POSITION)
+
+    def reset(self, entry: PartitionState, strategy: str | None) -> None:
+        """Look the position up: ``earliest``, ``latest``, or the configured policy (``None``)."""
+        entry.position = None
+        entry.strategy = strategy
+        entry.retry_at = 0.0
+        entry.read_replica = None
+        self._move(entry, PositionInput.RESET)
+
+    def advance(self, entry: PartitionState, position: FetchPosition) -> None:
+        """Move on behind data that was just fetched."""
+        entry.position = position
+        entry.failures = 0
+        self._move(entry, PositionInput.POSITION)
+
+    def validate(self, entry: PartitionState) -> None:
+        """Have the log compared with the position before fetching goes on."""
+        self._move(entry, PositionInput.VALIDATE)
+
+    def validated(self, entry: PartitionState, leader_epoch: int | None) -> None:
+        """The log agrees with the position, as of ``leader_epoch``."""
+        entry.checked_epoch = leader_epoch
+        self._move(entry, PositionInput.POSITION)
+
+    def halt(self, entry: PartitionState) -> None:
+        self._move(entry, PositionInput.HALT)
+
+    # --- what else decides about fetching --------------------------------------------------------------------------------------
+
+    def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        for partition in partitions:
+            entry = self.partitions.get(partition)
+            if entry is not None and entry.paused is not paused:
+                entry.paused = paused
+                self.on_change(partition)
+
+    def read_from(self, entry: PartitionState, replica: int | None, until: float = 0.0) -> None:
+        """Read from the replica that the leader prefers for us (KIP-392) until the lease ends; ``None``: from the leader."""
+        entry.read_replica = replica
+        entry.read_replica_until = until
+        self.on_change(entry.partition)
+
+    def delay(self, entry: PartitionState, until: float) -> None:
+        """Leave the partition alone until then; an error sent it here."""
+        entry.failures += 1
+        entry.retry_at = until
+        self.on_change(entry.partition)

@@ -1,0 +1,268 @@
+"""The options of a consumer: names, defaults, validation. They stand here once and nowhere else.
+
+Decides: what an option is called, what it defaults to (Java 4.3's ``ConsumerConfig``, see each comment where we differ) and what
+values it takes. Owns nothing: a ``ConsumerConfig`` is frozen. Must never read a file, the environment or a clock, and never load
+code that a string names (CVE-2023-25194): call-backs are passed as Python objects.
+
+Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
+sizes in bytes. Secrets do not show in ``repr``.
+"""
+
+import datetime
+import difflib
+import re
+import ssl
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import Attribute, Factory, field, fields_dict, frozen
+
+from .model import IsolationLevel
+from .trace import Listener
+
+Deserializer = Callable[..., Any]
+
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+# Options of aiokafka that have no meaning here. A program that moves over by changing its import must still start.
+_IGNORED: Final = {
+    "loop": "the running event loop is used",
+    "api_version": "versions are negotiated with each broker",
+    "consumer_timeout_ms": "nothing here polls in intervals",
+    "rebalance_timeout_ms": "max_poll_interval_ms is the rebalance timeout, as in Java (KIP-62)",
+}
+
+
+def _number(low: int, high: int = _INT32_MAX) -> Callable[[Any, "Attribute[int]", Any], None]:
+    def check(_: Any, attribute: "Attribute[int]", value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"{attribute.name}={value!r}: expected an integer from {low} to {high}")
+
+    return check
+
+
+def _one_of(*allowed: str) -> Callable[[Any, "Attribute[str]", Any], None]:
+    def check(_: Any, attribute: "Attribute[str]", value: Any) -> None:
+        if value not in allowed:
+            raise ValueError(f"{attribute.name}={value!r}: expected one of {', '.join(map(repr, allowed))}")
+
+    return check
+
+
+def _flag(_: Any, attribute: "Attribute[bool]", value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{attribute.name}={value!r}: expected True or False")
+
+
+def _text(_: Any, attribute: "Attribute[str]", value: Any) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{attribute.name}={value!r}: expected a string")
+
+
+def _optional_text(_: Any, attribute: "Attribute[str | None]", value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value.strip()):
+        raise ValueError(f"{attribute.name}={value!r}: expected a string that is not empty, or None")
+
+
+def _optional_callable(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
+    if value is not None and not callable(value) and not callable(getattr(value, "deserialize", None)):
+        raise ValueError(f"{attribute.name}={value!r}: expected a callable that takes bytes, or None")
+
+
+_ADDRESS: Final = re.compile(r"(?:[A-Z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\s\[\]/]+))(?::(?P<port>\d+))?")
+
+
+def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """Return ``(host, port)`` pairs from ``"a:9092,b:9092"`` or a list of such strings; the port defaults to 9092.
+
+    Raises ``ValueError`` that names the entry that is wrong.
+    """
+    entries = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, Iterable) else None
+    if entries is None or not all(isinstance(entry, str) for entry in entries):
+        raise ValueError(f"bootstrap_servers={value!r}: expected 'host:port', a comma-separated list of them, or a list of strings")
+    servers: list[tuple[str, int]] = []
+    for entry in entries:
+        text = entry.strip()
+        if not text:
+            continue
+        match = _ADDRESS.fullmatch(text)
+        port = int(match["port"] or 9092) if match else 0
+        if match is None or not 0 < port < 65536:
+            raise ValueError(f"bootstrap_servers: {text!r} is not an address; expected 'host:port' with a port from 1 to 65535")
+        servers.append((match["v6"] or match["host"], port))
+    if not servers:
+        raise ValueError(f"bootstrap_servers={value!r}: expected at least one 'host:port'")
+    return tuple(dict.fromkeys(servers))
+
+
+_DURATION: Final = re.compile(
+    r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def parse_duration(text: str) -> datetime.timedelta | None:
+    """Return the ISO 8601 duration ``PnDTnHnMn.nS``, or ``None`` where ``text`` is none (KIP-1106)."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    return datetime.timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
+
+
+def _offset_reset(_: Any, attribute: "Attribute[str]", value: Any) -> None:
+    if isinstance(value, str) and (
+        value in ("earliest", "latest", "none")
+        or (value.startswith("by_duration:") and parse_duration(value.removeprefix("by_duration:")) is not None)
+    ):
+        return
+    raise ValueError(f"{attribute.name}={value!r}: expected 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'")
+
+
+def _isolation(value: Any) -> Any:
+    names = {level.name.lower(): level for level in IsolationLevel}
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def _isolation_check(_: Any, attribute: "Attribute[IsolationLevel]", value: Any) -> None:
+    if not isinstance(value, IsolationLevel):
+        raise ValueError(f"{attribute.name}={value!r}: expected 'read_uncommitted' or 'read_committed'")
+
+
+def _ssl_context(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
+    if value is not None and not isinstance(value, ssl.SSLContext):
+        raise ValueError(f"{attribute.name}={value!r}: expected an ssl.SSLContext or None")
+
+
+def _or_empty(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _or_unlimited(value: Any) -> Any:
+    return _INT32_MAX if value is None else value
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+@frozen(kw_only=True)
+class ConsumerConfig:
+    """All options of a consumer, validated. Build it with ``from_options``."""
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = field(default="localhost:9092", converter=parse_bootstrap_servers)
+    client_id: str = field(default="kafka-async", validator=_text)
+    client_rack: str = field(default="", converter=_or_empty, validator=_text)
+
+    # Group. Options marked "classic" are refused together with group_protocol="consumer", as in Java.
+    group_id: str | None = field(default=None, validator=_optional_text)
+    group_instance_id: str | None = field(default=None, validator=_optional_text)
+    group_protocol: str = field(default="auto", validator=_one_of("auto", "classic", "consumer"))
+    group_remote_assignor: str | None = field(default=None, validator=_optional_text)
+    session_timeout_ms: int = field(default=45_000, validator=_number(1))  # classic
+    heartbeat_interval_ms: int = field(default=3_000, validator=_number(1))  # classic
+    partition_assignment_strategy: tuple[Any, ...] = field(default=("range", "cooperative-sticky"), converter=_as_tuple)  # classic
+    max_poll_interval_ms: int = field(default=300_000, validator=_number(1))
+    enable_auto_commit: bool = field(default=True, validator=_flag)
+    auto_commit_interval_ms: int = field(default=5_000, validator=_number(0))
+    exclude_internal_topics: bool = field(default=True, validator=_flag)
+
+    # Reading.
+    auto_offset_reset: str = field(default="latest", validator=_offset_reset)
+    isolation_level: IsolationLevel = field(
+        default=IsolationLevel.READ_UNCOMMITTED, converter=_isolation, validator=_isolation_check
+    )
+    allow_auto_create_topics: bool = field(default=True, validator=_flag)
+    max_poll_records: int = field(default=500, converter=_or_unlimited, validator=_number(1))
+    key_deserializer: Deserializer | None = field(default=None, validator=_optional_callable)
+    value_deserializer: Deserializer | None = field(default=None, validator=_optional_callable)
+    interceptors: tuple[Any, ...] = field(default=(), converter=_as_tuple)
+    check_crcs: bool = field(default=True, validator=_flag)
+
+    # Fetching.
+    fetch_min_bytes: int = field(default=1, validator=_number(0))
+    fetch_max_bytes: int = field(default=50 * 1024 * 1024, validator=_number(0))
+    fetch_max_wait_ms: int = field(default=500, validator=_number(0))
+    max_partition_fetch_bytes: int = field(default=1024 * 1024, validator=_number(1))
+    fetch_buffer_bytes: int = field(default=32 * 1024 * 1024, validator=_number(1, _INT64_MAX))  # ours: the wish of KIP-81
+    max_decompressed_bytes: int = field(default=256 * 1024 * 1024, validator=_number(1, _INT64_MAX))  # ours: a bound per batch
+    receive_message_max_bytes: int = field(default=100_000_000, validator=_number(1024))  # librdkafka's name and default
+
+    # Time.
+    request_timeout_ms: int = field(default=30_000, validator=_number(1))
+    default_api_timeout_ms: int = field(default=60_000, validator=_number(0))
+    retry_backoff_ms: int = field(default=100, validator=_number(0))
+    retry_backoff_max_ms: int = field(default=1_000, validator=_number(0))
+
+    # Network.
+    reconnect_backoff_ms: int = field(default=50, validator=_number(0))
+    reconnect_backoff_max_ms: int = field(default=1_000, validator=_number(0))
+    socket_connection_setup_timeout_ms: int = field(default=10_000, validator=_number(1))
+    socket_connection_setup_timeout_max_ms: int = field(default=30_000, validator=_number(1))
+    connections_max_idle_ms: int = field(default=540_000, validator=_number(-1, _INT64_MAX))
+    client_dns_lookup: str = field(
+        default="use_all_dns_ips", validator=_one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+    )
+    receive_buffer_bytes: int = field(default=-1, validator=_number(-1))  # -1: the system's, which tunes itself (Java: 65536)
+    send_buffer_bytes: int = field(default=-1, validator=_number(-1))  # -1: the system's (Java: 131072)
+    metadata_max_age_ms: int = field(default=300_000, validator=_number(0))
+    metadata_recovery_strategy: str = field(default="rebootstrap", validator=_one_of("rebootstrap", "none"))
+    metadata_recovery_rebootstrap_trigger_ms: int = field(default=300_000, validator=_number(0))
+
+    # Security.
+    security_protocol: str = field(default="PLAINTEXT", validator=_one_of("PLAINTEXT", "SSL"))
+    ssl_context: ssl.SSLContext | None = field(default=None, validator=_ssl_context, repr=False)
+
+    # Ours.
+    background: str = field(default="task", validator=_one_of("task", "thread"))
+    trace: Listener | None = field(default=None, validator=_optional_callable)
+    """Listener for trace events, called beside the logging and metrics listeners."""
+
+    given: frozenset[str] = Factory(frozenset)
+    """Names of the options that the caller set. ``group_protocol="auto"`` depends on it."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.group_id is None:
+            if "enable_auto_commit" in self.given and self.enable_auto_commit and "group_id" in self.given:
+                raise ValueError("enable_auto_commit=True needs a group_id")
+            if self.group_instance_id is not None:
+                raise ValueError(f"group_instance_id={self.group_instance_id!r} needs a group_id")
+        classic_only = {"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"} & self.given
+        if self.group_protocol == "consumer" and classic_only:
+            raise ValueError(
+                f"{', '.join(sorted(classic_only))}: only for group_protocol='classic'; the broker decides with 'consumer'"
+            )
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            raise ValueError("group_remote_assignor: only for group_protocol='consumer'")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms}: expected less than session_timeout_ms, "
+                f"which is {self.session_timeout_ms}"
+            )
+        if self.security_protocol == "PLAINTEXT" and self.ssl_context is not None:
+            raise ValueError("ssl_context is set but security_protocol is 'PLAINTEXT'; set security_protocol='SSL'")
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> "ConsumerConfig":
+        """Return the configuration for keyword ``options``.
+
+        Raises ``TypeError`` for an unknown option, naming the nearest known one, and ``ValueError`` for a bad value, naming the
+        option, the value and what is allowed. Options that only aiokafka knows are dropped with a ``DeprecationWarning``.
+        """
+        known = fields_dict(cls).keys() - {"given"}
+        kept = {}
+        for name, value in options.items():
+            if name in known:
+                kept[name] = value
+            elif name in _IGNORED:
+                warnings.warn(f"option {name} is ignored: {_IGNORED[name]}", DeprecationWarning, stacklevel=4)
+            else:
+                near = difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.5)
+                raise TypeError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return cls(given=frozenset(kept), **kept)
+
+    @property
+    def reset_duration(self) -> datetime.timedelta | None:
+        """The duration of ``auto_offset_reset="by_duration:..."``, else ``None``."""
+        return parse_duration(self.auto_offset_reset.removeprefix("by_duration:"))

@@ -1,0 +1,660 @@
+"""Every error this package raises, in one tree.
+
+Decides: what a failure is called and whether a caller may try again (``retriable``). Owns the table from a broker's error code to
+a class. Must never import anything of ours or of Kafka's wire.
+
+Names are aiokafka's where aiokafka has one, so that ``except`` clauses move over unchanged; otherwise the name is Java's with
+``Error`` for ``Exception``. ::
+
+    Exception
+    ├── ConsumerStoppedError            use after stop(); not a KafkaError, so that ``except KafkaError: retry`` loops end
+    ├── IllegalOperation                the call needs a group_id
+    └── KafkaError (RuntimeError)       retriable, invalid_metadata
+        ├── KafkaConnectionError        retriable: a broker could not be reached, or the connection broke
+        │   ├── NodeNotReadyError       no connection to the node yet
+        │   └── NoBrokersAvailable      not one of the known brokers answers
+        ├── KafkaTimeoutError           retriable: the deadline of a call passed; ``__cause__`` is the last failure seen
+        ├── KafkaProtocolError          retriable: the peer broke the protocol; the connection is closed
+        │   ├── CorrelationIdError      an answer to a question nobody asked
+        │   ├── FrameSizeError          a frame length that is negative or above the limit
+        │   └── MalformedResponseError  bytes that are not the message they should be
+        ├── AuthenticationFailedError   credentials or certificates were refused; fatal for the connection
+        │   └── AuthenticationMethodNotSupported
+        ├── KafkaConfigurationError     options that contradict each other or the broker
+        ├── IllegalStateError           the call does not fit the consumer's state
+        ├── IllegalArgumentError        an argument that no consumer could accept
+        ├── NoOffsetForPartitionError   no committed offset and ``auto_offset_reset="none"``
+        ├── LogTruncationError          the log was truncated below our position (KIP-320)
+        ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
+        ├── RecordTooLargeError         a record that the broker cannot send us
+        ├── UnsupportedCodecError       a batch in a codec that is unknown
+        ├── CommitFailedError           the commit was refused; ``lost`` names partitions that are no longer ours
+        ├── BackgroundLoopError         a bug in the background loop; ``__cause__`` is the original
+        └── BrokerResponseError         ``errno`` is the broker's code; one subclass per code, see ``BY_CODE``
+            ├── CorruptRecordException  also raised by our own CRC and structure checks
+            ├── OffsetOutOfRangeError   also raised when the policy is "none"
+            └── ...
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class ConsumerStoppedError(Exception):
+    """The consumer was stopped (or failed for good) and cannot be used any more."""
+
+
+class IllegalOperation(Exception):
+    """The operation needs a ``group_id`` and this consumer has none."""
+
+
+class KafkaError(RuntimeError):
+    """Base of all errors that Kafka or this package reports."""
+
+    retriable: ClassVar[bool] = False
+    """The same call may succeed when tried again."""
+    invalid_metadata: ClassVar[bool] = False
+    """The cause is stale metadata; a refresh is already under way when this is raised."""
+
+
+class KafkaConnectionError(KafkaError):
+    """A broker could not be reached, or a connection broke before the answer came."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class NodeNotReadyError(KafkaConnectionError):
+    """There is no usable connection to the node yet."""
+
+
+class NoBrokersAvailable(KafkaConnectionError):
+    """Not one of the bootstrap servers, or of the known brokers, could be reached."""
+
+
+class KafkaTimeoutError(KafkaError):
+    """The deadline of a call passed. ``__cause__`` is the last failure seen on the way, where there was one."""
+
+    retriable = True
+
+
+class KafkaProtocolError(KafkaError):
+    """The peer broke the Kafka protocol; its connection is closed and every request on it fails."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class CorrelationIdError(KafkaProtocolError):
+    """A response carried another correlation id than the oldest request in flight."""
+
+
+class FrameSizeError(KafkaProtocolError):
+    """A frame announced a length that is negative or above the limit; nothing was allocated for it."""
+
+
+class MalformedResponseError(KafkaProtocolError):
+    """The bytes of a response are not the message that was asked for."""
+
+
+class AuthenticationFailedError(KafkaError):
+    """The broker refused our credentials, or we refused its certificate. Retrying with the same ones is useless."""
+
+
+class AuthenticationMethodNotSupported(AuthenticationFailedError):
+    """The broker does not offer the SASL mechanism that was configured."""
+
+
+class KafkaConfigurationError(KafkaError):
+    """Options contradict each other, or what the broker can do."""
+
+
+class IllegalStateError(KafkaError):
+    """The call does not fit the state of the consumer, such as a seek on a partition that is not assigned."""
+
+
+class IllegalArgumentError(KafkaError):
+    """An argument that no consumer could accept."""
+
+
+class NoOffsetForPartitionError(KafkaError):
+    """No offset is stored for the partitions and ``auto_offset_reset`` is ``"none"``.
+
+    ``partitions`` holds the ``TopicPartition`` values concerned.
+    """
+
+    def __init__(self, message: str, partitions: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.partitions = partitions
+
+
+class LogTruncationError(KafkaError):
+    """The log of a partition was truncated below the position (KIP-320) and no reset policy is set.
+
+    ``positions`` maps each partition to the position that is gone, ``divergent_offsets`` to the first safe offset where known.
+    """
+
+    def __init__(
+        self, message: str, positions: Mapping[Any, int] | None = None, divergent_offsets: Mapping[Any, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.positions = dict(positions or {})
+        self.divergent_offsets = dict(divergent_offsets or {})
+
+
+class DeserializationError(KafkaError):
+    """A deserializer raised. Everything before ``record`` was delivered and the position is past it.
+
+    ``record`` is the raw ``ConsumerRecord`` (bytes), ``field`` is ``"key"`` or ``"value"``, ``__cause__`` what was raised.
+    """
+
+    def __init__(self, message: str, record: Any = None, field: str = "value") -> None:
+        super().__init__(message)
+        self.record = record
+        self.field = field
+
+
+class RecordTooLargeError(KafkaError):
+    """A record that is larger than the broker or the configuration lets through."""
+
+
+class UnsupportedCodecError(KafkaError):
+    """A batch is compressed with a codec that Kafka does not define."""
+
+
+class CommitFailedError(KafkaError):
+    """The commit was refused for good. ``lost`` names the partitions that are no longer ours; the others were committed."""
+
+    def __init__(self, message: str, lost: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.lost = lost
+
+
+class BackgroundLoopError(KafkaError):
+    """The background loop failed with a bug of its own; the consumer cannot go on. ``__cause__`` is the original error."""
+
+
+class BrokerResponseError(KafkaError):
+    """A broker answered with an error code, kept in ``errno``."""
+
+    errno: int = -1
+    description: ClassVar[str] = ""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or (self.description,)))
+
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {type(self).__name__}: {' '.join(str(a) for a in self.args)}"
+
+
+class UnknownError(BrokerResponseError):
+    """The broker reported an unexpected error of its own, or a code that this client does not know."""
+
+    errno = -1
+    description = "The server experienced an unexpected error when processing the request."
+
+
+UnknownServerError = UnknownError
+
+
+class OffsetOutOfRangeError(BrokerResponseError):
+    """The position is outside the log and no reset policy is set. ``offsets`` maps partition to the offset asked for."""
+
+    errno = 1
+    description = "The requested offset is not within the range of offsets maintained by the server."
+
+    def __init__(self, *args: object, offsets: Mapping[Any, int] | None = None) -> None:
+        super().__init__(*args)
+        self.offsets: dict[Any, int] = dict(offsets or {})
+
+
+class CorruptRecordException(BrokerResponseError):
+    """A batch failed its CRC or its structure does not hold together.
+
+    ``topic``, ``partition`` and ``offset`` say where; the position stays at ``offset`` until the application seeks past it.
+    """
+
+    errno = 2
+    retriable = True
+    description = "This message has failed its CRC checksum, exceeds the valid size or is otherwise corrupt."
+
+    def __init__(self, *args: object, topic: str | None = None, partition: int | None = None, offset: int | None = None) -> None:
+        super().__init__(*args)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+InvalidMessageError = CorruptRecordException
+
+
+class UnknownTopicOrPartitionError(BrokerResponseError):
+    errno = 3
+    retriable = True
+    invalid_metadata = True
+    description = "This server does not host this topic-partition."
+
+
+class InvalidFetchRequestError(BrokerResponseError):
+    errno = 4
+    description = "The requested fetch size is invalid."
+
+
+class LeaderNotAvailableError(BrokerResponseError):
+    errno = 5
+    retriable = True
+    invalid_metadata = True
+    description = "There is no leader for this topic-partition as we are in the middle of a leadership election."
+
+
+class NotLeaderForPartitionError(BrokerResponseError):
+    errno = 6
+    retriable = True
+    invalid_metadata = True
+    description = "The broker is not the leader (or a follower) of the topic-partition."
+
+
+class RequestTimedOutError(BrokerResponseError):
+    errno = 7
+    retriable = True
+    description = "The request timed out on the broker."
+
+
+class BrokerNotAvailableError(BrokerResponseError):
+    errno = 8
+    description = "The broker is not available."
+
+
+class ReplicaNotAvailableError(BrokerResponseError):
+    errno = 9
+    retriable = True
+    invalid_metadata = True
+    description = "The replica is not available for the requested topic-partition."
+
+
+class MessageSizeTooLargeError(BrokerResponseError):
+    errno = 10
+    description = "A message is larger than the broker accepts."
+
+
+class OffsetMetadataTooLargeError(BrokerResponseError):
+    errno = 12
+    description = "The metadata string of a committed offset is too large."
+
+
+class NetworkExceptionError(BrokerResponseError):
+    errno = 13
+    retriable = True
+    invalid_metadata = True
+    description = "The server disconnected before a response was received."
+
+
+class CoordinatorLoadInProgressError(BrokerResponseError):
+    errno = 14
+    retriable = True
+    description = "The coordinator is loading and cannot process requests yet."
+
+
+class CoordinatorNotAvailableError(BrokerResponseError):
+    errno = 15
+    retriable = True
+    description = "The coordinator is not available."
+
+
+class NotCoordinatorError(BrokerResponseError):
+    errno = 16
+    retriable = True
+    description = "This broker is not the coordinator of the group."
+
+
+class InvalidTopicError(BrokerResponseError):
+    errno = 17
+    description = "The topic name is not valid."
+
+
+class IllegalGenerationError(BrokerResponseError):
+    errno = 22
+    description = "The generation of the group member is not valid."
+
+
+class InconsistentGroupProtocolError(BrokerResponseError):
+    errno = 23
+    description = "The protocols of the member are incompatible with those of the group."
+
+
+class InvalidGroupIdError(BrokerResponseError):
+    errno = 24
+    description = "The group id is invalid."
+
+
+class UnknownMemberIdError(BrokerResponseError):
+    errno = 25
+    description = "The coordinator is not aware of this member."
+
+
+class InvalidSessionTimeoutError(BrokerResponseError):
+    errno = 26
+    description = "The session timeout is not within the range that the broker allows."
+
+
+class RebalanceInProgressError(BrokerResponseError):
+    errno = 27
+    description = "The group is rebalancing, so a rejoin is needed."
+
+
+class InvalidCommitOffsetSizeError(BrokerResponseError):
+    errno = 28
+    description = "The data of the commit is too large."
+
+
+class TopicAuthorizationFailedError(BrokerResponseError):
+    errno = 29
+    description = "Not authorized to access the topic."
+
+
+class GroupAuthorizationFailedError(BrokerResponseError):
+    errno = 30
+    description = "Not authorized to access the group."
+
+
+class ClusterAuthorizationFailedError(BrokerResponseError):
+    errno = 31
+    description = "Not authorized to access the cluster."
+
+
+class InvalidTimestampError(BrokerResponseError):
+    errno = 32
+    description = "The timestamp is out of the acceptable range."
+
+
+class UnsupportedSaslMechanismError(BrokerResponseError):
+    errno = 33
+    description = "The broker does not support the requested SASL mechanism."
+
+
+class IllegalSaslStateError(BrokerResponseError):
+    errno = 34
+    description = "The request is not valid in the current SASL state."
+
+
+class UnsupportedVersionError(BrokerResponseError):
+    errno = 35
+    description = "The broker does not support the API or the version that is needed."
+
+
+class InvalidConfigurationError(BrokerResponseError):
+    errno = 40
+    description = "The configuration is invalid."
+
+
+class NotControllerError(BrokerResponseError):
+    errno = 41
+    retriable = True
+    invalid_metadata = True
+    description = "This is not the controller of the cluster."
+
+
+class InvalidRequestError(BrokerResponseError):
+    errno = 42
+    description = "The broker could not make sense of the request."
+
+
+class UnsupportedForMessageFormatError(BrokerResponseError):
+    errno = 43
+    description = "The message format on the broker does not support the request."
+
+
+class PolicyViolationError(BrokerResponseError):
+    errno = 44
+    description = "The request does not satisfy a policy of the broker."
+
+
+class SecurityDisabled(BrokerResponseError):
+    errno = 54
+    description = "Security features are disabled on the broker."
+
+
+class KafkaStorageError(BrokerResponseError):
+    errno = 56
+    retriable = True
+    invalid_metadata = True
+    description = "Disk error when the broker accessed the log."
+
+
+class SaslAuthenticationFailed(BrokerResponseError):
+    errno = 58
+    description = "The broker refused the SASL credentials."
+
+
+class DelegationTokenAuthDisabled(BrokerResponseError):
+    errno = 61
+    description = "Delegation tokens are not enabled."
+
+
+class DelegationTokenNotFound(BrokerResponseError):
+    errno = 62
+    description = "The delegation token is not known to the broker."
+
+
+class DelegationTokenAuthorizationFailed(BrokerResponseError):
+    errno = 65
+    description = "Not authorized to use the delegation token."
+
+
+class DelegationTokenExpired(BrokerResponseError):
+    errno = 66
+    description = "The delegation token is expired."
+
+
+class NonEmptyGroup(BrokerResponseError):
+    errno = 68
+    description = "The group is not empty."
+
+
+class GroupIdNotFound(BrokerResponseError):
+    errno = 69
+    description = "The group id does not exist."
+
+
+class FetchSessionIdNotFound(BrokerResponseError):
+    errno = 70
+    retriable = True
+    description = "The broker does not know the fetch session."
+
+
+class InvalidFetchSessionEpoch(BrokerResponseError):
+    errno = 71
+    retriable = True
+    description = "The epoch of the fetch session is invalid."
+
+
+class ListenerNotFound(BrokerResponseError):
+    errno = 72
+    retriable = True
+    invalid_metadata = True
+    description = "The leader has no listener like the one the metadata request came in on."
+
+
+class TopicDeletionDisabledError(BrokerResponseError):
+    errno = 73
+    description = "Topic deletion is disabled."
+
+
+class FencedLeaderEpochError(BrokerResponseError):
+    errno = 74
+    retriable = True
+    invalid_metadata = True
+    description = "The leader epoch in the request is older than the broker's."
+
+
+class UnknownLeaderEpochError(BrokerResponseError):
+    errno = 75
+    retriable = True
+    invalid_metadata = True
+    description = "The leader epoch in the request is newer than the broker's."
+
+
+class UnsupportedCompressionTypeError(BrokerResponseError):
+    errno = 76
+    description = "The client does not support the compression type of the partition."
+
+
+class OffsetNotAvailableError(BrokerResponseError):
+    errno = 78
+    retriable = True
+    description = "The high watermark has not caught up with a recent election, so offsets cannot be guaranteed."
+
+
+class MemberIdRequired(BrokerResponseError):
+    errno = 79
+    description = "The member must come back with the member id it was given (KIP-394)."
+
+
+class PreferredLeaderNotAvailableError(BrokerResponseError):
+    errno = 80
+    retriable = True
+    invalid_metadata = True
+    description = "The preferred leader is not available."
+
+
+class GroupMaxSizeReachedError(BrokerResponseError):
+    errno = 81
+    description = "The group has reached its maximum size."
+
+
+class FencedInstanceIdError(BrokerResponseError):
+    errno = 82
+    description = "Another member with the same group_instance_id has taken over."
+
+
+class EligibleLeadersNotAvailableError(BrokerResponseError):
+    errno = 83
+    retriable = True
+    invalid_metadata = True
+    description = "No eligible leader is available."
+
+
+class GroupSubscribedToTopicError(BrokerResponseError):
+    errno = 86
+    description = "Offsets of a topic cannot be deleted while the group is subscribed to it."
+
+
+class InvalidRecordError(BrokerResponseError):
+    errno = 87
+    description = "The broker rejected a record."
+
+
+class UnstableOffsetCommitError(BrokerResponseError):
+    errno = 88
+    retriable = True
+    description = "Transactional offset commits are pending, so the offsets are not stable yet (KIP-447)."
+
+
+class ThrottlingQuotaExceededError(BrokerResponseError):
+    errno = 89
+    retriable = True
+    description = "A quota was exceeded."
+
+
+class ResourceNotFoundError(BrokerResponseError):
+    errno = 91
+    description = "The request refers to a resource that does not exist."
+
+
+class UnknownTopicIdError(BrokerResponseError):
+    errno = 100
+    retriable = True
+    invalid_metadata = True
+    description = "This server does not host the topic id."
+
+
+class InconsistentTopicIdError(BrokerResponseError):
+    errno = 103
+    retriable = True
+    invalid_metadata = True
+    description = "The topic id of the log is not the one in the request."
+
+
+class InconsistentClusterIdError(BrokerResponseError):
+    errno = 104
+    description = "The cluster id in the request is not the broker's."
+
+
+class FetchSessionTopicIdError(BrokerResponseError):
+    errno = 106
+    retriable = True
+    description = "The fetch session mixed topic names and topic ids."
+
+
+class OffsetMovedToTieredStorageError(BrokerResponseError):
+    errno = 109
+    description = "The requested offset has moved to tiered storage."
+
+
+class FencedMemberEpochError(BrokerResponseError):
+    errno = 110
+    description = "The coordinator has fenced the member's epoch; it must give up its partitions and rejoin."
+
+
+class UnreleasedInstanceIdError(BrokerResponseError):
+    errno = 111
+    description = "The group_instance_id is still used by another member, which must leave first."
+
+
+class UnsupportedAssignorError(BrokerResponseError):
+    errno = 112
+    description = "The group does not support the assignor."
+
+
+class StaleMemberEpochError(BrokerResponseError):
+    errno = 113
+    description = "The member epoch is stale; retry with the new one."
+
+
+class UnknownControllerIdError(BrokerResponseError):
+    errno = 116
+    description = "The controller id is not known."
+
+
+class UnknownSubscriptionIdError(BrokerResponseError):
+    errno = 117
+    description = "The telemetry subscription is invalid or outdated."
+
+
+class TelemetryTooLargeError(BrokerResponseError):
+    errno = 118
+    description = "The telemetry is larger than the broker accepts."
+
+
+class InvalidRegularExpressionError(BrokerResponseError):
+    errno = 128
+    description = "The regular expression is not valid."
+
+
+class RebootstrapRequiredError(BrokerResponseError):
+    errno = 129
+    retriable = True
+    invalid_metadata = True
+    description = "The client's metadata is stale; it has to bootstrap again (KIP-1102)."
+
+
+NotLeaderOrFollowerError = NotLeaderForPartitionError
+GroupCoordinatorNotAvailableError = CoordinatorNotAvailableError
+GroupLoadInProgressError = CoordinatorLoadInProgressError
+NotCoordinatorForGroupError = NotCoordinatorError
+
+BY_CODE: Mapping[int, type[BrokerResponseError]] = {cls.errno: cls for cls in BrokerResponseError.__subclasses__()}
+"""Class of each broker error code that a consumer can meet."""
+
+
+def for_code(code: int, message: str | None = None) -> BrokerResponseError:
+    """Return the error for a broker's ``code`` (not 0), with ``message`` in place of Kafka's description.
+
+    A code without a class of its own becomes an ``UnknownError`` whose ``errno`` is that code: a newer broker must not break us.
+    """
+    cls = BY_CODE.get(code)
+    if cls is None:
+        error = UnknownError(message or f"The broker answered with error code {code}, which this client does not know.")
+        error.errno = code
+        return error
+    return cls(message) if message else cls()

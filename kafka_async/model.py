@@ -1,0 +1,154 @@
+"""The plain values that callers hold and that cross the queues.
+
+Decides: nothing. Owns: no state; every class here is immutable. Must never import anything of ours or do anything but describe.
+Field names are those of Java's client and, for records, of aiokafka's.
+"""
+
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from attrs import field, frozen
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next offset to read, a free string, and the leader epoch of the last record read (KIP-320).
+
+    ``leader_epoch`` is ``None`` where it is unknown; then a truncation of the log cannot be noticed when reading resumes.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The answer of a look-up by time: the first offset at or after it, and that record's own timestamp in milliseconds."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record as it is handed to the application (``org.apache.kafka.clients.consumer.ConsumerRecord``).
+
+    A tuple under the hood: immutable, small, picklable, and built by the compiled decoder in one step.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds since the epoch; -1 where the record has none (message format 0)."""
+    timestamp_type: int
+    """0: set by the producer (CreateTime), 1: set by the broker (LogAppendTime), -1: there is none."""
+    key: K
+    value: V
+    headers: tuple[tuple[str, bytes | None], ...]
+    """Header keys that are not UTF-8 come with surrogate escapes, never as an error."""
+    checksum: int | None
+    """CRC-32 of the message for formats 0 and 1; ``None`` for record batches, whose CRC covers the whole batch."""
+    serialized_key_size: int
+    """Bytes; -1 for a null key."""
+    serialized_value_size: int
+    """Bytes; -1 for a null value."""
+    leader_epoch: int | None
+    """Epoch of the partition leader that wrote the record; ``None`` for formats 0 and 1."""
+
+
+@frozen
+class Node:
+    """A broker: its id (negative for a bootstrap server whose id is not known yet) and where it listens."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id {self.id})"
+
+
+@frozen
+class SubscriptionPattern:
+    """A regular expression in RE2 syntax that the broker evaluates (KIP-848); it must match the whole topic name."""
+
+    pattern: str
+
+
+class IsolationLevel(Enum):
+    """Which transactional records a read returns (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class ConsumerState(Enum):
+    """What the consumer is doing, for people and health checks."""
+
+    STARTING = "starting"
+    JOINING = "joining"
+    REBALANCING = "rebalancing"
+    STEADY = "steady"
+    COORDINATOR_LOST = "paused by coordinator loss"
+    FATAL = "fatal"
+    CLOSED = "closed"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@frozen(kw_only=True)
+class PartitionStatistics:
+    """Where one assigned partition stands. Offsets and bytes; ``None`` where not known yet."""
+
+    position: int | None
+    """Next offset that will be handed to the application."""
+    high_watermark: int | None
+    last_stable_offset: int | None
+    log_start_offset: int | None
+    lag: int | None
+    """Records up to the high watermark (the last stable offset under ``read_committed``)."""
+    buffered_bytes: int
+    """Bytes fetched for the partition and not read yet."""
+    paused: bool
+    state: str
+    """State of the fetch position, see ``background/subscription.py``."""
+    leader: int | None
+    preferred_read_replica: int | None
+
+
+@frozen(kw_only=True)
+class Statistics:
+    """One snapshot of a consumer. It is a value: it does not change when the consumer goes on."""
+
+    state: ConsumerState
+    client_id: str
+    cluster_id: str | None
+    group_id: str | None
+    member_id: str | None
+    generation: int | None
+    """Generation (classic protocol) or member epoch (consumer protocol)."""
+    coordinator: Node | None
+    brokers: tuple[Node, ...]
+    connections: int
+    """Open connections."""
+    requests_in_flight: int
+    buffered_bytes: int
+    """Bytes fetched and not read yet, over all partitions; stays under ``fetch_buffer_bytes``."""
+    buffer_limit: int
+    records_consumed: int
+    bytes_consumed: int
+    wake_ups: int
+    """Turns of the background loop since start."""
+    partitions: dict[TopicPartition, PartitionStatistics] = field(factory=dict)

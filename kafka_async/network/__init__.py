@@ -1,0 +1,45 @@
+"""Where bytes meet a socket: brokers, connections, requests in flight. Knows no groups, no offsets, no topics.
+
+    delegate.py    which request goes to which broker, and when: one pure decision, ``plan(now)``
+    link.py        one broker in one lane over all attempts: the state table, the handshake, backoff
+    protocol.py    one connection's requests and answers: bytes in, answers out
+    frames.py      bytes cut into frames in a buffer that is used again
+    request.py     what the layer above hands in
+    auth.py        the seam for SASL mechanisms
+    backoff.py     exponential backoff with jitter
+    settings.py    the options in seconds
+    connection.py  the shell: performs plans, one task for each connection
+    transport.py   sockets, TLS, names; the only place that sees their errors
+
+All but the last two are pure: no event loop, socket, thread, clock or randomness.
+"""
+
+from .auth import Authenticated, Authenticator, AuthenticatorFactory
+from .backoff import ExponentialBackoff
+from .connection import ConnectionRunner
+from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Shut, Write
+from .link import ConnectionState
+from .request import Lane, UnsentRequest
+from .transport import TcpConnector, Transport, TransportFactory, bootstrap_nodes
+
+__all__ = [
+    "Action",
+    "Authenticated",
+    "Authenticator",
+    "AuthenticatorFactory",
+    "ConnectionRunner",
+    "ConnectionState",
+    "ConnectionStatistics",
+    "ExponentialBackoff",
+    "Lane",
+    "NetworkClientDelegate",
+    "Open",
+    "Plan",
+    "Shut",
+    "TcpConnector",
+    "Transport",
+    "TransportFactory",
+    "UnsentRequest",
+    "Write",
+    "bootstrap_nodes",
+]

@@ -1,0 +1,172 @@
+"""The shell: performs the delegate's plans on sockets and reports what happened.
+
+Decides: nothing about Kafka. Owns: the task of each connection and its transport. Must never look into a message
+or choose a broker.
+
+Each connection is one task with a reader and a writer in a task group of its own. Whatever ends one of them ends the connection:
+the transport is closed, the delegate is told once, and ``wake`` lets the background loop look again. Cancelling the outer task
+group leaves no socket and no task behind.
+"""
+
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+from attrs import define, field
+
+from ..errors import KafkaError
+from .delegate import NetworkClientDelegate, Open, Plan, Shut, Write
+from .transport import Transport, TransportFactory
+
+YIELD_AFTER = 256 * 1024
+"""Bytes after which a reader lets others run. A fast broker always has more, and reading what is there does not suspend."""
+
+FLUSH_TIMEOUT = 1.0
+"""Seconds for which a connection that is shut may still write what was planned before. A last word has to leave the house."""
+
+
+@define(eq=False)
+class _Connection:
+    """What the runner keeps of one connection."""
+
+    key: int
+    scope: anyio.CancelScope = field(factory=anyio.CancelScope)
+    outgoing: list[bytes] = field(factory=list)
+    stirred: anyio.Event = field(factory=anyio.Event)
+    """Set when there is something to write or the connection is to end; replaced each time, as an anyio event cannot be cleared."""
+    ending: bool = False
+    connected: bool = False
+
+
+class ConnectionRunner:
+    """Runs connections inside ``task_group``. ``clock`` returns seconds on the time line of the delegate's ``now``."""
+
+    def __init__(
+        self,
+        delegate: NetworkClientDelegate,
+        task_group: TaskGroup,
+        factory: TransportFactory,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self._delegate = delegate
+        self._task_group = task_group
+        self._factory = factory
+        self._clock = clock
+        self._wake = wake
+        self._connections: dict[int, _Connection] = {}
+        self._gone = anyio.Event()
+
+    def perform(self, plan: Plan) -> None:
+        """Start what ``plan`` asks for. Returns at once."""
+        for action in plan.actions:
+            match action:
+                case Open():
+                    connection = self._connections[action.key] = _Connection(action.key)
+                    self._task_group.start_soon(self._run, action, connection, name=f"kafka_async connection to {action.node}")
+                case Write():
+                    self._write_soon(action)
+                case Shut():
+                    if action.key in self._connections:
+                        self._end(self._connections[action.key])
+
+    async def aclose(self) -> None:
+        """Close all connections, after writing what was planned, and wait until they are gone; bounded by ``FLUSH_TIMEOUT``."""
+        for connection in self._connections.values():
+            self._end(connection)
+        while self._connections:
+            self._gone = anyio.Event()
+            await self._gone.wait()
+
+    @property
+    def connections(self) -> int:
+        """Connections whose task is running."""
+        return len(self._connections)
+
+    def _write_soon(self, action: Write) -> None:
+        # The connection may have ended since the plan was made; the delegate has been told and its requests have ended.
+        if connection := self._connections.get(action.key):
+            connection.outgoing.append(action.data)
+            connection.stirred.set()
+
+    def _end(self, connection: _Connection) -> None:
+        connection.ending = True
+        if connection.connected:
+            connection.stirred.set()
+            connection.scope.deadline = anyio.current_time() + FLUSH_TIMEOUT
+        else:
+            connection.scope.cancel()
+
+    async def _run(self, action: Open, connection: _Connection) -> None:
+        try:
+            with connection.scope:
+                transport = await self._connect(action)
+                if transport is not None:
+                    connection.connected = True
+                    await self._serve(connection, transport)
+        finally:
+            del self._connections[action.key]
+            self._gone.set()
+
+    async def _connect(self, action: Open) -> Transport | None:
+        try:
+            transport = await self._factory(action.node.host, action.node.port, timeout=action.timeout, attempt=action.attempt)
+        except KafkaError as error:
+            self._delegate.open_failed(action.key, error, self._clock())
+            self._wake()
+            return None
+        self._delegate.opened(action.key, self._clock())
+        self._wake()
+        return transport
+
+    async def _serve(self, connection: _Connection, transport: Transport) -> None:
+        try:
+            async with anyio.create_task_group() as both:
+                both.start_soon(self._read, connection, transport, both.cancel_scope)
+                await self._write(connection, transport)
+                both.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+
+    async def _write(self, connection: _Connection, transport: Transport) -> None:
+        try:
+            while connection.outgoing or not connection.ending:
+                connection.stirred = anyio.Event()
+                if connection.outgoing:
+                    data = b"".join(connection.outgoing)
+                    connection.outgoing.clear()
+                    await transport.send(data)
+                else:
+                    await connection.stirred.wait()
+        except KafkaError as error:
+            self._lost(connection, error)
+
+    async def _read(self, connection: _Connection, transport: Transport, both: anyio.CancelScope) -> None:
+        try:
+            await self._receive(connection.key, transport)
+        except KafkaError as error:
+            self._lost(connection, error)
+        self._wake()
+        both.cancel()
+
+    async def _receive(self, key: int, transport: Transport) -> None:
+        delegate, clock = self._delegate, self._clock
+        unyielded = 0
+        while (buffer := delegate.get_buffer(key)) is not None:
+            count = await transport.receive_into(buffer)
+            if not count:
+                delegate.lost(key, None, clock())
+                return
+            unyielded += count
+            answers = delegate.received(key, count, clock())
+            if answers:
+                self._wake()
+            if answers or unyielded >= YIELD_AFTER:
+                unyielded = 0
+                await checkpoint()
+
+    def _lost(self, connection: _Connection, error: KafkaError) -> None:
+        self._delegate.lost(connection.key, error, self._clock())
+        self._wake()

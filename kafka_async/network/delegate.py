@@ -1,0 +1,476 @@
+"""Which request goes to which broker, and when: the network's one place for decisions.
+
+Decides: the connection for each request, when connections are opened and closed, what a failed broker means for the requests that
+wait for it. Owns: the known brokers, a ``Link`` for each broker and lane, the requests that are not written yet. Must never await,
+open a socket, read a clock or know a group or an offset; ``connection.py`` performs the plan and reports what happened.
+
+Java: ``NetworkClientDelegate``, ``NetworkClient``, ``ClusterConnectionStates``. KIP-219, 580, 601, 602, 899, 1102.
+
+A decision is one synchronous step: nothing interleaves, cancellation cannot leave it half made. ``plan(now)`` answers the same
+again when nothing has happened in between, and never asks to be woken in the past, so nothing spins.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from ..config import ConsumerConfig
+from ..errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
+from ..model import Node
+from ..trace import TraceEvent
+from ..wire import BrokerVersions
+from .auth import AuthenticatorFactory
+from .link import ConnectionState, History, Link
+from .protocol import settle
+from .request import Lane, UnsentRequest
+from .settings import NetworkSettings
+
+HEDGE: Final = 1.0
+"""Seconds after which a connection that is still being made no longer keeps requests for any node from trying another one.
+
+A bootstrap server that swallows packets would otherwise cost its whole setup timeout before the next one gets its turn.
+"""
+
+
+@frozen(kw_only=True)
+class Open:
+    """Make a connection and report ``opened(key)`` or ``open_failed(key)``."""
+
+    key: int
+    node: Node
+    lane: Lane
+    attempt: int
+    """Failed attempts before this one; turns the order of the host's addresses (KIP-602)."""
+    timeout: float
+    """Seconds to get a socket (and TLS) from one address."""
+
+
+@frozen(kw_only=True)
+class Write:
+    """Write ``data`` to connection ``key``, after what was planned for it before."""
+
+    key: int
+    data: bytes
+
+
+@frozen(kw_only=True)
+class Shut:
+    """Close connection ``key``; nothing more is wanted from it. A key that is already gone is no error."""
+
+    key: int
+
+
+_DRAINING: Final = "the consumer is stopping"
+_CLOSED: Final = "the consumer has stopped"
+
+Action: TypeAlias = Open | Write | Shut
+
+
+@frozen(kw_only=True)
+class Plan:
+    """What to do now and when to ask again."""
+
+    actions: tuple[Action, ...]
+    wake_at: float
+    """Absolute seconds, later than the ``now`` of the question; infinity when only an event can change anything."""
+    settled: int
+    """Requests that ended while planning. When there are any, the layer above has outcomes to look at before it sleeps."""
+
+
+@frozen(kw_only=True)
+class ConnectionStatistics:
+    """One connection, as a value."""
+
+    node: Node
+    lane: Lane
+    state: ConnectionState
+    in_flight: int
+    failures: int
+    """Attempts in a row that failed."""
+    retry_at: float
+    throttled_until: float
+    last_error: KafkaError | None
+
+
+class NetworkClientDelegate:
+    """Pure core of the network. ``random`` returns floats in ``[0, 1)``."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        random: Callable[[], float],
+        trace: Callable[[TraceEvent], None],
+        authenticators: AuthenticatorFactory | None = None,
+    ) -> None:
+        self._settings = NetworkSettings.from_config(config)
+        self._random = random
+        self._trace = trace
+        self._authenticators = authenticators
+        self._bootstrap: dict[int, Node] = {}
+        self._nodes: dict[int, Node] = {}
+        self._links: dict[tuple[int, Lane], Link] = {}
+        self._by_key: dict[int, Link] = {}
+        self._history: dict[tuple[str, int, Lane], History] = {}
+        self._unsent: list[UnsentRequest] = []
+        self._shut: list[int] = []
+        self._last_key = 0
+        self._refusal: str | None = None  # why nothing but last words is taken any more
+
+    # Brokers.
+
+    def set_bootstrap(self, nodes: Iterable[Node]) -> None:
+        """Set the servers to start from. Their ids are negative; they serve only while no broker is known from metadata."""
+        self._bootstrap = {node.id: node for node in nodes}
+
+    def set_nodes(self, nodes: Mapping[int, Node], now: float) -> None:
+        """Take the brokers that metadata names. Connections to vanished or re-addressed ones are closed.
+
+        A bootstrap connection to the very address of a broker becomes that broker's connection; others end when they are quiet.
+        """
+        before = self._nodes
+        self._nodes = dict(nodes)
+        for (node_id, lane), link in list(self._links.items()):
+            node = self._nodes.get(node_id)
+            if node_id in before and (node is None or (node.host, node.port) != (link.node.host, link.node.port)):
+                gone = "the broker is gone from the cluster's metadata"
+                self._drop(node_id, lane, now, gone if node is None else "the broker has another address now")
+            elif node is not None:
+                link.rename(node)
+        for node in self._nodes.values():
+            self._adopt(node)
+
+    def disconnect_all(self, now: float) -> None:
+        """Forget the brokers, close every connection and start from the bootstrap servers again (KIP-899, KIP-1102)."""
+        self._nodes = {}
+        for node_id, lane in list(self._links):
+            self._drop(node_id, lane, now, "disconnected to bootstrap again")
+
+    # Requests.
+
+    def add(self, requests: Iterable[UnsentRequest], now: float) -> None:
+        """Take requests to send. After ``drain`` only last words are taken; others end at once."""
+        for request in requests:
+            if self._refusal is None or (request.last_word and self._refusal != _CLOSED):
+                self._unsent.append(request)
+            else:
+                self._settle(request, KafkaConnectionError(f"{request.name} was not sent: {self._refusal}"), now)
+
+    def drain(self, now: float) -> None:
+        """The consumer stops: end what is not written yet, but for last words, which may still go out."""
+        self._refusal = _DRAINING
+        kept, ended = _split(self._unsent, lambda request: request.last_word)
+        self._unsent = kept
+        for request in ended:
+            self._settle(request, KafkaConnectionError(f"{request.name} was not sent: {_DRAINING}"), now)
+
+    @property
+    def is_drained(self) -> bool:
+        """No last word waits to be written or answered."""
+        unwritten = any(request.last_word for request in self._unsent)
+        return not unwritten and not any(link.awaits_last_word for link in self._links.values())
+
+    def close(self, now: float) -> None:
+        """End everything that is unsent or in flight. The next plan only shuts connections."""
+        self._refusal = _CLOSED
+        unsent, self._unsent = self._unsent, []
+        for request in unsent:
+            self._settle(request, KafkaConnectionError(f"{request.name} was not sent: {_CLOSED}"), now)
+        for node_id, lane in list(self._links):
+            self._drop(node_id, lane, now, _CLOSED)
+
+    # The decision.
+
+    def plan(self, now: float) -> Plan:
+        """Decide what to do now. Requests can end in here: expired, refused, or their broker has just failed."""
+        settled = self._fall_due(now)
+        opens: list[Open] = []
+        waiting, self._unsent = self._unsent, []
+        wake_at = inf
+        for request in waiting:
+            if request.withdrawn():
+                continue
+            if request.expires_at <= now:
+                settled += self._expire(request, now)
+                continue
+            ended, until = self._route(request, opens, now)
+            settled += ended
+            wake_at = min(wake_at, until)
+        actions: list[Action] = [Shut(key=key) for key in self._shut]
+        self._shut.clear()
+        actions += opens
+        for key, link in self._by_key.items():
+            if data := link.data_to_send():
+                actions.append(Write(key=key, data=data))
+            wake_at = min(wake_at, link.wake_at())
+        return Plan(actions=tuple(actions), wake_at=wake_at, settled=settled)
+
+    # What happened, told by the shell.
+
+    def opened(self, key: int, now: float) -> None:
+        """Connection ``key`` has its socket."""
+        if link := self._by_key.get(key):
+            link.opened(now)
+
+    def open_failed(self, key: int, error: KafkaError, now: float) -> None:
+        """Connection ``key`` could not be made. Requests that wait for its broker end at once."""
+        self.lost(key, error, now)
+
+    def get_buffer(self, key: int) -> memoryview | None:
+        """Return where the bytes of connection ``key`` go, or ``None`` when nothing is to be read from it any more."""
+        link = self._by_key.get(key)
+        return link.get_buffer() if link else None
+
+    def received(self, key: int, count: int, now: float) -> int:
+        """``count`` bytes were written into the buffer of connection ``key``. Return how many answers that completed."""
+        link = self._by_key.get(key)
+        if link is None:
+            return 0
+        done = link.received(count, now)
+        self._note(key, link, now)
+        return done
+
+    def lost(self, key: int, error: KafkaError | None, now: float) -> None:
+        """Connection ``key`` broke with ``error``, or the broker closed it (``None``)."""
+        if link := self._by_key.pop(key, None):
+            link.lost(error, now)
+            self._failed(link, now)
+
+    # What the managers ask.
+
+    def is_unavailable(self, node_id: int, lane: Lane, now: float) -> bool:
+        """The broker is unknown, or its last connection failed and no new attempt is allowed yet. A request would end at once."""
+        node = self._current.get(node_id)
+        return node is None or self._link(node, lane).in_backoff(now)
+
+    def is_ready(self, node_id: int, lane: Lane, now: float) -> bool:
+        """A request to the broker would be written at once."""
+        link = self._links.get((node_id, lane))
+        return link is not None and link.can_send(now)
+
+    def has_usable_node(self, now: float) -> bool:
+        """Some broker is connected, being connected, or may be tried now. Without one it is time to bootstrap again (KIP-899)."""
+        return any(not self._link(node, Lane.MAIN).in_backoff(now) for node in self._current.values())
+
+    def next_ready_at(self, node_id: int, lane: Lane, now: float) -> float:
+        """Return when a request to the broker can go on, as far as backoff and throttling decide; ``now`` where neither holds."""
+        link = self._links.get((node_id, lane))
+        if link is None:
+            return now
+        return max(now, link.history.retry_at if link.in_backoff(now) else now, link.throttled_until)
+
+    def throttled_until(self, node_id: int, lane: Lane = Lane.MAIN) -> float:
+        """Return until when the broker asked us to send nothing, in absolute seconds; minus infinity where it did not."""
+        link = self._links.get((node_id, lane))
+        return link.throttled_until if link else -inf
+
+    def versions(self, node_id: int | None = None, lane: Lane = Lane.MAIN) -> BrokerVersions | None:
+        """Return what the broker offers (``None``: any connected broker); ``None`` before a connection has negotiated it."""
+        links = self._links.values() if node_id is None else filter(None, [self._links.get((node_id, lane))])
+        return next((link.versions for link in links if link.versions is not None), None)
+
+    def last_error(self, node_id: int, lane: Lane = Lane.MAIN) -> KafkaError | None:
+        """Return why the broker's last connection failed; ``None`` when it works or was not tried."""
+        link = self._links.get((node_id, lane))
+        return link.history.error if link else None
+
+    def connection_states(self) -> tuple[ConnectionStatistics, ...]:
+        """Return one value per known connection."""
+        return tuple(
+            ConnectionStatistics(
+                node=link.node,
+                lane=link.lane,
+                state=link.state,
+                in_flight=link.in_flight,
+                failures=link.history.failures,
+                retry_at=link.history.retry_at,
+                throttled_until=link.throttled_until,
+                last_error=link.history.error,
+            )
+            for link in self._links.values()
+        )
+
+    @property
+    def unsent(self) -> int:
+        """Requests that wait to be written."""
+        return len(self._unsent)
+
+    # Routing.
+
+    @property
+    def _current(self) -> Mapping[int, Node]:
+        return self._nodes or self._bootstrap
+
+    def _route(self, request: UnsentRequest, opens: list[Open], now: float) -> tuple[int, float]:
+        """Send ``request``, end it, or keep it. Return how many requests ended and when to look again."""
+        if request.node_id is None:
+            return self._route_anywhere(request, opens, now)
+        node = self._current.get(request.node_id)
+        if node is None:
+            text = f"{request.name} was not sent: broker {request.node_id} is not in the cluster's metadata"
+            return self._settle(request, NodeNotReadyError(text), now), inf
+        link = self._link(node, request.lane)
+        if link.can_send(now, last_word=request.last_word):
+            return link.send(request, now), inf
+        if link.in_backoff(now):
+            return self._refuse(request, link, now), inf
+        if link.can_open(now):
+            self._open(link, opens, now)
+        return self._keep(request, link.throttled_until if link.throttled_until > now else inf)
+
+    def _route_anywhere(self, request: UnsentRequest, opens: list[Open], now: float) -> tuple[int, float]:
+        links = self._shuffled(request.lane)
+        ready = [link for link in links if link.can_send(now, last_word=request.last_word)]
+        if ready:
+            return min(ready, key=_load).send(request, now), inf
+        hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
+        fresh = [link for link in links if link.can_open(now)]
+        if fresh and not hedges:
+            link = min(fresh, key=_failures)
+            self._open(link, opens, now)
+            hedges = [now + HEDGE]
+            fresh.remove(link)
+        if not fresh and not any(link.is_open for link in links):
+            refusals = [link.history.error for link in links if isinstance(link.history.error, AuthenticationFailedError)]
+            if refusals:
+                # Every broker has failed and one of them said why no other attempt will do better.
+                return self._settle(request, refusals[0], now), inf
+        deadlines = hedges if fresh else []
+        deadlines += [link.history.retry_at for link in links if link.in_backoff(now)]
+        deadlines += [link.throttled_until for link in links if link.throttled_until > now]
+        return self._keep(request, min(deadlines, default=inf))
+
+    def _keep(self, request: UnsentRequest, until: float) -> tuple[int, float]:
+        self._unsent.append(request)
+        return 0, min(until, request.expires_at)
+
+    def _shuffled(self, lane: Lane) -> list[Link]:
+        """The links of all current brokers, starting at a random one, so that equals share the load."""
+        links = [self._link(node, lane) for node in self._current.values()]
+        start = int(self._random() * len(links))
+        return links[start:] + links[:start]
+
+    def _open(self, link: Link, opens: list[Open], now: float) -> None:
+        self._last_key += 1
+        attempt = link.history.failures
+        timeout = link.open(self._last_key, now)
+        self._by_key[self._last_key] = link
+        opens.append(Open(key=self._last_key, node=link.node, lane=link.lane, attempt=attempt, timeout=timeout))
+
+    # Links.
+
+    def _link(self, node: Node, lane: Lane) -> Link:
+        link = self._links.get((node.id, lane))
+        if link is None:
+            link = self._links[node.id, lane] = Link(
+                node,
+                lane,
+                self._settings,
+                random=self._random,
+                trace=self._trace,
+                authenticators=self._authenticators,
+                history=self._history.pop((node.host, node.port, lane), None),
+            )
+        return link
+
+    def _drop(self, node_id: int, lane: Lane, now: float, reason: str) -> None:
+        link = self._links.pop((node_id, lane))
+        if link.is_open:
+            self._close(link, now, reason)
+        self._history = {address: past for address, past in self._history.items() if past.retry_at > now}
+        if link.history.failures:
+            self._history[link.node.host, link.node.port, lane] = link.history
+
+    def _close(self, link: Link, now: float, reason: str) -> int:
+        if link.key is not None:
+            self._by_key.pop(link.key, None)
+            self._shut.append(link.key)
+        return link.shut(now, reason)
+
+    def _adopt(self, node: Node) -> None:
+        for (node_id, lane), link in list(self._links.items()):
+            same = (link.node.host, link.node.port) == (node.host, node.port)
+            if node_id not in self._nodes and same and link.is_open and (node.id, lane) not in self._links:
+                del self._links[node_id, lane]
+                self._links[node.id, lane] = link
+                link.rename(node)
+
+    def _fall_due(self, now: float) -> int:
+        settled = 0
+        for key, link in list(self._by_key.items()):
+            settled += link.tick(now)
+            settled += self._note(key, link, now)
+        for (node_id, lane), link in list(self._links.items()):
+            retired = node_id not in self._current and not link.in_flight
+            if retired:
+                self._drop(node_id, lane, now, "not needed any more")
+            elif link.is_idle(now):
+                self._close(link, now, "idle")
+        return settled
+
+    def _note(self, key: int, link: Link, now: float) -> int:
+        """Catch up with a link that has given up attempt ``key`` by itself."""
+        if link.key == key:
+            return 0
+        self._by_key.pop(key, None)
+        self._shut.append(key)
+        return self._failed(link, now)
+
+    # The end of requests.
+
+    def _failed(self, link: Link, now: float) -> int:
+        """End the requests that wait for the broker of ``link``, whose connection has just failed."""
+        kept, ended = _split(self._unsent, lambda request: (request.node_id, request.lane) != (link.node.id, link.lane))
+        self._unsent = kept
+        return sum(self._refuse(request, link, now) for request in ended)
+
+    def _refuse(self, request: UnsentRequest, link: Link, now: float) -> int:
+        error = link.history.error
+        if isinstance(error, AuthenticationFailedError):
+            return self._settle(request, error, now)
+        text = f"{request.name} was not sent: no connection to {link.peer}: {error}"
+        return self._settle(request, KafkaConnectionError(text), now, cause=error)
+
+    def _expire(self, request: UnsentRequest, now: float) -> int:
+        links = [link for link in self._links.values() if link.lane is request.lane and request.node_id in (None, link.node.id)]
+        failed = [link for link in links if link.history.error is not None]
+        cause = max(failed, key=_recency).history.error if failed else None
+        if cause is not None:
+            why = str(cause)
+        elif not self._current:
+            why = "no broker is known"
+        elif any(link.throttled_until > now for link in links):
+            why = "the broker throttles this client"
+        else:
+            why = "no connection was ready"
+        peer = "any broker" if request.node_id is None else f"broker {request.node_id}"
+        return self._settle(request, KafkaTimeoutError(f"{request.name} to {peer} was not sent in time: {why}"), now, cause=cause)
+
+    def _settle(self, request: UnsentRequest, error: KafkaError, now: float, cause: BaseException | None = None) -> int:
+        peer = "any broker" if request.node_id is None else str(self._current.get(request.node_id, request.node_id))
+        settle(request, error, peer=peer, now=now, trace=self._trace, cause=cause)
+        return 1
+
+
+def _split(
+    requests: Iterable[UnsentRequest], keep: Callable[[UnsentRequest], bool]
+) -> tuple[list[UnsentRequest], list[UnsentRequest]]:
+    kept: list[UnsentRequest] = []
+    ended: list[UnsentRequest] = []
+    for request in requests:
+        (kept if keep(request) else ended).append(request)
+    return kept, ended
+
+
+def _load(link: Link) -> int:
+    return link.in_flight
+
+
+def _failures(link: Link) -> int:
+    return link.history.failures
+
+
+def _recency(link: Link) -> float:
+    return link.history.retry_at

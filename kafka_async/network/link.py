@@ -1,0 +1,389 @@
+"""One broker in one lane: its connection over all attempts, as a state table.
+
+Decides: what state a connection is in, when it may be tried again, what is said before it is ready (ApiVersions, then the
+authenticator), when it has been idle too long. Owns: that state, the backoff, and the ``Protocol`` of the current attempt. Must
+never touch a socket or choose between brokers. Java: ``ClusterConnectionStates``, the connection half of ``NetworkClient``.
+KIP-219 (throttling), 368 (re-authentication), 511 (client name), 580 and 601 (backoff, setup timeout), 896 (ApiVersions first).
+
+Whatever is not in ``TRANSITIONS`` is a bug and raises; nothing but ``_feed`` changes the state.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from math import inf
+from typing import Any, Final
+
+from attrs import define
+
+from ..errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, KafkaProtocolError, for_code
+from ..model import Node
+from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent
+from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
+from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from .auth import Authenticated, Authenticator, AuthenticatorFactory
+from .protocol import MAX_IN_FLIGHT, Protocol, settle
+from .request import Lane, UnsentRequest
+from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
+
+_REAUTHENTICATE_FROM: Final = 0.85  # Java: SaslClientAuthenticator re-authenticates after 85 to 95 % of the session, at random
+_REAUTHENTICATE_SPREAD: Final = 0.10
+
+
+class ConnectionState(Enum):
+    """Where a connection stands."""
+
+    DISCONNECTED = "disconnected"
+    WAITING = "waiting"
+    """The last attempt failed; no new one before the backoff is over."""
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    """The socket is open and ApiVersions is being asked."""
+    AUTHENTICATING = "authenticating"
+    READY = "ready"
+
+
+class ConnectionInput(Enum):
+    """What can happen to a connection."""
+
+    OPEN = "open"
+    OPENED = "opened"
+    NEGOTIATED = "negotiated"
+    AUTHENTICATED = "authenticated"
+    SESSION_ENDS = "session ends"
+    FAILED = "failed"
+    SHUT = "shut"
+    """Closed by us on purpose; no backoff."""
+
+
+_S = ConnectionState
+_I = ConnectionInput
+
+TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionInput], ConnectionState]] = {
+    (_S.DISCONNECTED, _I.OPEN): _S.CONNECTING,
+    (_S.WAITING, _I.OPEN): _S.CONNECTING,
+    (_S.CONNECTING, _I.OPENED): _S.NEGOTIATING,
+    (_S.NEGOTIATING, _I.NEGOTIATED): _S.AUTHENTICATING,
+    (_S.AUTHENTICATING, _I.AUTHENTICATED): _S.READY,
+    (_S.READY, _I.SESSION_ENDS): _S.AUTHENTICATING,
+    (_S.CONNECTING, _I.FAILED): _S.WAITING,
+    (_S.NEGOTIATING, _I.FAILED): _S.WAITING,
+    (_S.AUTHENTICATING, _I.FAILED): _S.WAITING,
+    (_S.READY, _I.FAILED): _S.WAITING,
+    (_S.CONNECTING, _I.SHUT): _S.DISCONNECTED,
+    (_S.NEGOTIATING, _I.SHUT): _S.DISCONNECTED,
+    (_S.AUTHENTICATING, _I.SHUT): _S.DISCONNECTED,
+    (_S.READY, _I.SHUT): _S.DISCONNECTED,
+}
+
+_SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING})
+_OPEN: Final = _SETTING_UP | {_S.READY}
+
+
+@define(eq=False)
+class History:
+    """What is remembered of an address beyond a connection, so that no new object forgets a backoff."""
+
+    failures: int = 0
+    """Attempts in a row that did not get as far as READY, or were lost after it."""
+    setup_failures: int = 0
+    """Attempts in a row that got no socket (KIP-601)."""
+    retry_at: float = -inf
+    error: KafkaError | None = None
+
+
+class Link:
+    """The connection to ``node`` in ``lane``, over all attempts."""
+
+    def __init__(
+        self,
+        node: Node,
+        lane: Lane,
+        settings: NetworkSettings,
+        *,
+        random: Callable[[], float],
+        trace: Callable[[TraceEvent], None],
+        authenticators: AuthenticatorFactory | None = None,
+        history: History | None = None,
+    ) -> None:
+        self.node = node
+        self.lane = lane
+        self.history = history or History()
+        self.state = ConnectionState.WAITING if self.history.failures else ConnectionState.DISCONNECTED
+        self.key: int | None = None
+        """Number of the current attempt; ``None`` without one."""
+        self.opened_at = -inf
+        """When the current attempt began."""
+        self.throttled_until = -inf
+        self.versions: BrokerVersions | None = None
+        self._settings = settings
+        self._random = random
+        self._trace = trace
+        self._authenticators = authenticators
+        self._conversation: Authenticator | None = None
+        self._protocol: Protocol | None = None
+        self._setup_timeout = 0.0
+        self._session_ends_at = inf
+        self._used_at = -inf
+
+    # What the delegate asks.
+
+    @property
+    def peer(self) -> str:
+        """What the broker is called in texts and trace events."""
+        return str(self.node) if self.lane is Lane.MAIN else f"{self.node} {self.lane.value}"
+
+    @property
+    def is_open(self) -> bool:
+        """There is an attempt: a socket, or one is being made."""
+        return self.state in _OPEN
+
+    @property
+    def setting_up(self) -> bool:
+        """An attempt is on its way to READY (or authenticates again)."""
+        return self.state in _SETTING_UP
+
+    @property
+    def in_flight(self) -> int:
+        """Requests written and not answered."""
+        return self._protocol.in_flight if self._protocol else 0
+
+    @property
+    def awaits_last_word(self) -> bool:
+        """A last word is in flight."""
+        return self._protocol is not None and self._protocol.awaits_last_word
+
+    def in_backoff(self, now: float) -> bool:
+        """The last attempt failed and a new one is not allowed yet."""
+        return self.state is ConnectionState.WAITING and now < self.history.retry_at
+
+    def can_open(self, now: float) -> bool:
+        """A new attempt may be made."""
+        return not self.is_open and not self.in_backoff(now)
+
+    def can_send(self, now: float, *, last_word: bool = False) -> bool:
+        """A request may be written now. A last word goes out although the broker throttles us."""
+        return self.state is ConnectionState.READY and self.in_flight < MAX_IN_FLIGHT and (last_word or now >= self.throttled_until)
+
+    def wake_at(self) -> float:
+        """Return when ``tick`` has to be called next, in absolute seconds."""
+        if self._protocol is None:
+            return inf
+        wake_at = self._protocol.wake_at(self._settings.request_timeout)
+        if self.state is ConnectionState.READY:
+            wake_at = min(wake_at, self._session_ends_at)
+            if not self.in_flight:
+                wake_at = min(wake_at, self._used_at + self._settings.max_idle)
+        return wake_at
+
+    # What the delegate tells.
+
+    def open(self, key: int, now: float) -> float:
+        """Begin attempt number ``key``; return the seconds that it may take to get a socket, for each address of the host."""
+        self._feed(ConnectionInput.OPEN)
+        self.key = key
+        self.opened_at = now
+        self._setup_timeout = self._settings.setup.delay(self.history.setup_failures, self._random())
+        return self._setup_timeout
+
+    def opened(self, now: float) -> None:
+        """The socket is there."""
+        self._feed(ConnectionInput.OPENED)
+        self.history.setup_failures = 0
+        self._used_at = now
+        self._protocol = Protocol(
+            client_id=self._settings.client_id,
+            peer=self.peer,
+            limit=min(HANDSHAKE_FRAME_LIMIT, self._settings.frame_limit),
+            trace=self._trace,
+        )
+        self._ask_versions(SUPPORTED[Api.API_VERSIONS].highest, now)
+
+    def send(self, request: UnsentRequest, now: float) -> int:
+        """Put ``request`` in flight. Return 1 if it ended at once instead, because the broker cannot take it, else 0."""
+        if self._protocol is None or self.versions is None:
+            raise RuntimeError(f"{self.peer}: send() needs a connection that is ready, this one is {self.state.value}")
+        try:
+            version = self.versions.choose(request.message, lowest=request.lowest_version, highest=request.highest_version)
+            self._protocol.ask(request, version, now)
+        except KafkaError as error:
+            settle(request, error, peer=self.peer, now=now, trace=self._trace)
+            return 1
+        self._used_at = now
+        return 0
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write now, and forget them."""
+        return self._protocol.data_to_send() if self._protocol else b""
+
+    def get_buffer(self) -> memoryview | None:
+        """Return where the next bytes of the socket go, or ``None`` when nothing is to be read any more."""
+        return self._protocol.frames.get_buffer() if self._protocol else None
+
+    def received(self, count: int, now: float) -> int:
+        """``count`` bytes were written into the buffer. Return how many answers that completed."""
+        protocol = self._protocol
+        if protocol is None:
+            return 0
+        protocol.receive(count, now)
+        self._used_at = now
+        done = 0
+        while self._protocol is protocol:  # a handshake answer can end the attempt
+            try:
+                answer = protocol.next_answer(now)
+            except KafkaProtocolError as error:
+                self.fail(error, now)
+                break
+            if answer is None:
+                break
+            done += 1
+            if answer.throttle:
+                self.throttled_until = max(self.throttled_until, now + answer.throttle)
+            answer.request.on_done(answer.response, now)
+        return done
+
+    def tick(self, now: float) -> int:
+        """Do what has fallen due: give up an overdue connection, authenticate again. Return how many requests ended."""
+        if self._protocol is None:
+            return 0
+        late = self._protocol.overdue(now, self._settings.request_timeout)
+        if late is not None:
+            text = f"{self.peer}: connection closed, {late.request.name} was not answered in time"
+            return self.fail(KafkaConnectionError(text), now)
+        if self.state is ConnectionState.READY and now >= self._session_ends_at:
+            self._feed(ConnectionInput.SESSION_ENDS)
+            self._authenticate(now)
+        return 0
+
+    def is_idle(self, now: float) -> bool:
+        """Ready, nothing in flight, and unused for so long that it should be closed."""
+        return self.state is ConnectionState.READY and not self.in_flight and now >= self._used_at + self._settings.max_idle
+
+    def lost(self, error: KafkaError | None, now: float) -> int:
+        """The socket failed with ``error``, or the peer closed it (``None``). Return how many requests ended."""
+        return self.fail(error or KafkaConnectionError(self._why_closed()), now)
+
+    def fail(self, error: KafkaError, now: float) -> int:
+        """The attempt failed. Back off, end what is in flight and return how many requests that were."""
+        before = self.state
+        self._feed(ConnectionInput.FAILED)
+        history = self.history
+        history.retry_at = now + self._settings.reconnect.delay(history.failures, self._random())
+        history.failures += 1
+        history.error = error
+        if before is ConnectionState.CONNECTING:
+            history.setup_failures += 1
+        if before is not ConnectionState.READY or self.in_flight:
+            self._trace(Fault(now=now, text=f"connection to {self.peer} failed while {before.value}", error=error))
+        return self._end(error, error, now)
+
+    def shut(self, now: float, reason: str) -> int:
+        """Close on purpose. End what is in flight with ``reason`` and return how many requests that were."""
+        self._feed(ConnectionInput.SHUT)
+        return self._end(KafkaConnectionError(f"{self.peer}: {reason}"), None, now)
+
+    def rename(self, node: Node) -> None:
+        """The broker behind the connection turned out to be ``node``."""
+        self.node = node
+        if self._protocol:
+            self._protocol.peer = self.peer
+
+    # The handshake.
+
+    def _ask_versions(self, number: int, now: float) -> None:
+        def done(outcome: ApiVersionsResponse | KafkaError, at: float) -> None:
+            if isinstance(outcome, KafkaError):
+                return  # the attempt is already ending, with that error
+            try:
+                lower = next_api_versions(number, outcome)
+            except KafkaError as error:
+                self.fail(error, at)
+                return
+            if lower is not None:
+                self._ask_versions(lower, at)
+            elif outcome.error_code:
+                self.fail(for_code(outcome.error_code), at)
+            else:
+                self.versions = BrokerVersions.from_response(outcome)
+                self._feed(ConnectionInput.NEGOTIATED)
+                self._authenticate(at)
+
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        self._ask(request, number, done, now)
+
+    def _authenticate(self, now: float) -> None:
+        if self._authenticators is None:
+            self._authenticated(Authenticated(), now)
+            return
+        self._conversation = self._authenticators(self.node)
+        self._say(self._conversation.start, now)
+
+    def _say(self, step: Callable[[], Request[Any] | Authenticated], now: float) -> None:
+        try:
+            answer = step()
+        except AuthenticationFailedError as error:
+            self.fail(error, now)
+            return
+        if isinstance(answer, Authenticated):
+            self._authenticated(answer, now)
+            return
+        try:
+            number = (self.versions or BrokerVersions()).choose(answer)
+        except KafkaError as error:
+            self.fail(error, now)
+            return
+        self._ask(answer, number, self._heard, now)
+
+    def _heard(self, outcome: Any, now: float) -> None:
+        conversation = self._conversation
+        if isinstance(outcome, KafkaError) or conversation is None:
+            return  # the attempt is already ending, with that error
+        self._say(lambda: conversation.receive(outcome), now)
+
+    def _authenticated(self, result: Authenticated, now: float) -> None:
+        self._feed(ConnectionInput.AUTHENTICATED)
+        self._conversation = None
+        self._session_ends_at = inf
+        if result.session_lifetime:
+            share = _REAUTHENTICATE_FROM + _REAUTHENTICATE_SPREAD * self._random()
+            self._session_ends_at = now + share * result.session_lifetime
+        self.history.failures = 0
+        self.history.error = None
+        if self._protocol:
+            self._protocol.frames.limit = self._settings.frame_limit
+        self._trace(ConnectionOpened(now=now, node=self.peer))
+
+    def _ask(self, message: Request[Any], number: int, done: Callable[[Any, float], None], now: float) -> None:
+        request = UnsentRequest(message=message, on_done=done, expires_at=now + self._setup_timeout, lane=self.lane)
+        if self._protocol:
+            self._protocol.ask(request, number, now)
+
+    # The end of an attempt.
+
+    def _end(self, error: KafkaError, seen: KafkaError | None, now: float) -> int:
+        protocol, self._protocol = self._protocol, None
+        self.key = None
+        self.versions = None
+        self._conversation = None
+        if protocol is None:
+            return 0
+        self._trace(ConnectionClosed(now=now, node=self.peer, error=seen))
+        return protocol.fail(error, now)
+
+    def _why_closed(self) -> str:
+        protocol = self._protocol
+        if protocol and protocol.frames.pending:
+            return f"{self.peer} closed the connection in the middle of an answer, {protocol.frames.pending} bytes into it"
+        if protocol and protocol.silent:
+            return f"{self.peer} closed the connection before it answered; does the port speak another security_protocol?"
+        return f"{self.peer} closed the connection"
+
+    def _feed(self, event: ConnectionInput) -> None:
+        self.state = following(self.state, event)
+
+
+def following(state: ConnectionState, event: ConnectionInput) -> ConnectionState:
+    """Return the state after ``event`` in ``state``. Raises ``RuntimeError`` for a pair that is not in the table: a bug of ours."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise RuntimeError(f"a connection that is {state.value} cannot take the input {event.value!r}") from None

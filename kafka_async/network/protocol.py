@@ -1,0 +1,217 @@
+"""One connection's requests and answers: bytes in, answers out, without a socket.
+
+Decides: correlation ids, order, what an answer belongs to, when an answer is overdue. Owns: the requests in flight on one
+connection and the bytes that wait to be written. Must never await, read a clock or know what state the connection is in
+(``link.py`` does). Any way of cutting the incoming bytes into pieces gives the same answers.
+
+A broker answers the requests of one connection in the order they were sent (Kafka protocol guide, "Network"), so the oldest
+request in flight is the only one an answer may belong to; anything else means that the two sides have lost each other, and
+``CorrelationIdError`` ends the connection. Java: ``InFlightRequests``, ``NetworkClient.handleCompletedReceives``.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from copy import copy
+from math import inf
+from typing import Any, Final
+
+from attrs import define, frozen
+
+from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, KafkaTimeoutError
+from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
+from ..wire import decode_response, encode_request, response_correlation_id
+from .frames import PREFIX, FrameBuffer
+from .request import UnsentRequest
+
+MAX_IN_FLIGHT: Final = 16
+"""Requests written and not answered on one connection. Java allows 100.
+
+A broker works on one request of a connection at a time, so a second one hides the round trip and more only wait on the broker's
+side, where a request can be neither withdrawn nor sent elsewhere. Sixteen leaves room for every manager at once.
+"""
+
+EXPIRY_GRACE: Final = 0.1
+"""Seconds between finding a request overdue and giving its connection up.
+
+After the event loop was blocked (a handler that computes, a laptop that slept) the answer lies unread in the socket, and the
+timer that finds the deadline passed may run before the reader does.
+"""
+
+_CORRELATION_IDS: Final = 2**31
+
+
+@define(eq=False)
+class InFlight:
+    """A request that was written and is not answered yet."""
+
+    request: UnsentRequest
+    version: int
+    correlation_id: int
+    sent_at: float
+
+
+@frozen
+class Answer:
+    """A decoded response with the request it belongs to."""
+
+    request: UnsentRequest
+    response: Any
+    throttle: float
+    """Seconds for which the broker asks us to send nothing (KIP-219)."""
+
+
+class Protocol:
+    """Sans-IO pipeline of one connection. Made for one connection and thrown away with it."""
+
+    def __init__(self, *, client_id: str, peer: str, limit: int, trace: Callable[[TraceEvent], None]) -> None:
+        self.frames = FrameBuffer(limit)
+        self._client_id = client_id
+        self.peer = peer
+        """What the broker is called in texts and trace events."""
+        self._trace = trace
+        self._in_flight: deque[InFlight] = deque()
+        self._next_id = 0
+        self._out: list[bytes] = []
+        self._received_at = -inf
+        self._overdue_since: float | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests written and not answered."""
+        return len(self._in_flight)
+
+    @property
+    def awaits_last_word(self) -> bool:
+        """A last word is in flight."""
+        return any(sent.request.last_word for sent in self._in_flight)
+
+    @property
+    def silent(self) -> bool:
+        """The peer has not sent a single byte."""
+        return self._received_at == -inf
+
+    def ask(self, request: UnsentRequest, version: int, now: float) -> None:
+        """Encode ``request`` and put it in flight.
+
+        Raises what ``encode_request`` raises, such as ``UnsupportedVersionError``; nothing is in flight then.
+        """
+        correlation_id = self._next_id
+        data = encode_request(request.message, version, correlation_id, self._client_id)
+        self._next_id = (correlation_id + 1) % _CORRELATION_IDS
+        self._out.append(data)
+        self._in_flight.append(InFlight(request, version, correlation_id, now))
+        self._trace(
+            RequestSent(
+                now=now,
+                node=self.peer,
+                api=request.name,
+                version=version,
+                correlation_id=correlation_id,
+                size=len(data),
+            )
+        )
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write now, and forget them."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive(self, count: int, now: float) -> None:
+        """Take note that ``count`` bytes were written into the buffer that ``frames.get_buffer()`` handed out."""
+        self.frames.buffer_updated(count)
+        self._received_at = now
+
+    def next_answer(self, now: float) -> Answer | None:
+        """Return the next complete answer, or ``None`` when more bytes are needed.
+
+        Raises ``FrameSizeError``, ``CorrelationIdError`` or ``MalformedResponseError``; the connection has to be closed then,
+        and the requests in flight, the one concerned among them, are ended by ``fail``.
+        """
+        frame = self.frames.next_frame()
+        return None if frame is None else self._answer(frame, now)
+
+    def fail(self, error: KafkaError, now: float) -> int:
+        """End every request in flight with an error like ``error`` and return how many there were.
+
+        A request whose own time has passed gets ``KafkaTimeoutError``, with ``error`` as its cause.
+        """
+        failed, self._in_flight = self._in_flight, deque()
+        self._out.clear()
+        for sent in failed:
+            if sent.request.expires_at <= now and isinstance(error, KafkaConnectionError):
+                text = f"{sent.request.name} to {self.peer}: no answer within {now - sent.sent_at:.3f} s of sending it"
+                settle(sent.request, KafkaTimeoutError(text), peer=self.peer, now=now, trace=self._trace, cause=error)
+            else:
+                settle(sent.request, error, peer=self.peer, now=now, trace=self._trace)
+        return len(failed)
+
+    def overdue(self, now: float, hard_limit: float) -> InFlight | None:
+        """Return a request for which the connection has to be given up now, else ``None``.
+
+        ``hard_limit``: seconds past its deadline after which arriving bytes no longer excuse a request. Until then a large
+        answer over a slow line that keeps coming is not cut off.
+        """
+        late = min(self._in_flight, key=_expiry, default=None)
+        if late is None or late.request.expires_at > now:
+            self._overdue_since = None
+            return None
+        if self._overdue_since is None:
+            self._overdue_since = now
+        return late if now >= self._give_up_at(late, hard_limit) else None
+
+    def wake_at(self, hard_limit: float) -> float:
+        """Return when ``overdue`` has to be asked next, in absolute seconds."""
+        late = min(self._in_flight, key=_expiry, default=None)
+        if late is None:
+            return inf
+        return late.request.expires_at if self._overdue_since is None else self._give_up_at(late, hard_limit)
+
+    def _give_up_at(self, late: InFlight, hard_limit: float) -> float:
+        found = self._overdue_since or 0.0
+        return min(max(found, self._received_at), max(late.request.expires_at + hard_limit, found)) + EXPIRY_GRACE
+
+    def _answer(self, frame: memoryview, now: float) -> Answer:
+        correlation_id = response_correlation_id(frame)
+        if not self._in_flight:
+            raise CorrelationIdError(f"{self.peer} answered correlation id {correlation_id}: expected none, nothing is in flight")
+        sent = self._in_flight[0]
+        if correlation_id != sent.correlation_id:
+            raise CorrelationIdError(
+                f"{self.peer} answered correlation id {correlation_id}: expected {sent.correlation_id} ({sent.request.name})"
+            )
+        response = decode_response(sent.request.message, sent.version, frame)
+        self._in_flight.popleft()
+        throttle = max(getattr(response, "throttle_time_ms", 0), 0) / 1000
+        self._trace(
+            ResponseReceived(
+                now=now,
+                node=self.peer,
+                api=sent.request.name,
+                correlation_id=correlation_id,
+                size=len(frame) + PREFIX,
+                latency=now - sent.sent_at,
+                throttle=throttle,
+            )
+        )
+        return Answer(sent.request, response, throttle)
+
+
+def _expiry(sent: InFlight) -> float:
+    return sent.request.expires_at
+
+
+def settle(
+    request: UnsentRequest,
+    error: KafkaError,
+    *,
+    peer: str,
+    now: float,
+    trace: Callable[[TraceEvent], None],
+    cause: BaseException | None = None,
+) -> None:
+    """End ``request`` with a copy of ``error``: several waiters must not share one exception and its traceback."""
+    own = copy(error)
+    own.__cause__ = cause or error.__cause__
+    trace(RequestFailed(now=now, node=peer, api=request.name, error=own))
+    request.on_done(own, now)

@@ -1,0 +1,67 @@
+"""A request on its way: what the layer above hands to the network.
+
+Decides: nothing. Owns: the shape of a request before it is written. Must never know what a message means.
+Java: ``NetworkClientDelegate.UnsentRequest``; the lane replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the
+coordinator (``CoordinatorRequestManager``).
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from attrs import define
+
+from ..wire import Request
+
+
+class Lane(Enum):
+    """Which of a broker's connections carries a request.
+
+    The coordinator has a connection of its own, so that a heartbeat never waits behind a long-poll fetch to the same broker:
+    a broker answers the requests of one connection one after the other.
+    """
+
+    MAIN = "main"
+    GROUP = "group"
+
+
+def _never() -> bool:
+    return False
+
+
+@define(eq=False, kw_only=True)
+class UnsentRequest:
+    """One request, its destination, its deadline and who wants the answer."""
+
+    message: Request[Any]
+    """The request in its newest shape; the version is chosen when it is written."""
+    on_done: Callable[[Any, float], None]
+    """Called exactly once with ``(response | KafkaError, now)``, unless the request is withdrawn.
+
+    It runs inside the delegate's own methods, so it must be pure code that does not call the delegate.
+    """
+    expires_at: float
+    """Absolute seconds. Time in the queue counts.
+
+    Before it is written: ``KafkaTimeoutError``, and nothing was sent. After: the connection is closed, because a broker answers
+    in order and whatever else is in flight would wait behind the lost answer; ``KafkaTimeoutError`` for this request,
+    ``KafkaConnectionError`` for the others. It is therefore the request timeout, not the deadline of a caller, who uses
+    ``withdrawn``.
+    """
+    node_id: int | None = None
+    """``None``: the least loaded node."""
+    lane: Lane = Lane.MAIN
+    withdrawn: Callable[[], bool] = _never
+    """Asked right before writing; ``True`` drops the request and ``on_done`` is not called."""
+    lowest_version: int = 0
+    highest_version: int = 0x7FFF
+    """Bounds of the caller's own, passed to ``BrokerVersions.choose``."""
+    max_wait: float = 0.0
+    """Seconds for which a broker may legitimately hold the answer back (a long-poll fetch)."""
+    last_word: bool = False
+    """Still sent while the delegate drains and while the broker throttles us: leaving a group, a last commit."""
+
+    @property
+    def name(self) -> str:
+        """The API, for texts and trace events."""
+        return type(self.message).__name__.removesuffix("Request")

@@ -1,0 +1,22 @@
+"""What is in the record data of a Fetch response: batches, messages, checksums, codecs, transactions.
+
+Decides: which records are handed out, and where the position is after them. Owns no bytes beyond the data it is given and one
+decompressed batch. Must never do I/O, read a clock or know what a consumer is.
+"""
+
+from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn
+from .header import Span
+from .implementation import IMPLEMENTATION, measure
+from .reader import RecordReader
+
+__all__ = [
+    "ALL_COLUMNS",
+    "IMPLEMENTATION",
+    "BinaryColumn",
+    "ColumnBuilder",
+    "Columns",
+    "HeadersColumn",
+    "RecordReader",
+    "Span",
+    "measure",
+]

@@ -1,0 +1,2 @@
+from .decode import Decoder as Decoder
+from .decode import measure as measure

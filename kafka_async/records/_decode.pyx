@@ -1,0 +1,832 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""The decoder in Cython: the fast half of a pair; ``decode.py`` is the readable half and documents the contract.
+
+Decides, owns and must never do what is written there. What is different is only how: records are parsed in place by C code into one
+struct (``Parsed``) and built into the final object, or into Arrow buffers, from it. Whatever is rare (codecs, format 0 and 1,
+transactions, the words of an error) is the same Python code that ``decode.py`` calls.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from crc32c import crc32c
+
+from ..errors import CorruptRecordException, UnsupportedCodecError
+from ..model import ConsumerRecord
+from .codecs import decompress
+from .header import Flaw, Span
+from .legacy import read_rows
+
+cdef extern from *:
+    """
+    #define new_tuple_of(cls, size) ((PyObject *)PyObject_GC_NewVar(PyVarObject, (PyTypeObject *)(cls), size))
+    """
+    # Unlike tp_alloc, this leaves the fields as they are and does not tell the cycle collector, which would visit every record again
+    # and again; and a record of bytes, text and numbers cannot be part of a cycle.
+    PyObject* new_tuple_of(PyObject*, Py_ssize_t) noexcept
+
+cdef extern from "Python.h":
+    # Declared as C has them, without Cython's checks: whoever calls them tests for NULL, and leaves the error that is set alone.
+    PyObject* Bytes "PyBytes_FromStringAndSize"(const char*, Py_ssize_t) noexcept
+    PyObject* Long "PyLong_FromLongLong"(long long) noexcept
+    PyObject* Utf8 "PyUnicode_DecodeUTF8"(const char*, Py_ssize_t, const char*) noexcept
+    PyObject* NewTuple "PyTuple_New"(Py_ssize_t) noexcept
+    int Append "PyList_Append"(PyObject*, PyObject*) noexcept
+    void Set "PyTuple_SET_ITEM"(PyObject*, Py_ssize_t, PyObject*)
+    void Incref "Py_INCREF"(PyObject*)
+    void Decref "Py_DECREF"(PyObject*)
+
+# In the order of Flaw; 0 is "nothing wrong". CUT is no flaw either: the data ends inside the batch.
+cdef enum:
+    GOOD, LENGTH, MAGIC, OFFSETS, CRC, COUNT_HIGH, COUNT_LOW, VARINT, RECORD_LENGTH, RECORD_CUT, OFFSET_DELTA, TIMESTAMP, SIZE, \
+    HEADER_COUNT, HEADER_KEY, MARKER, CUT
+
+cdef enum:
+    UP_TO_LENGTH = 12
+    UP_TO_MAGIC = 17
+    CRC_FROM = 21
+    V2_SIZE = 61
+    SMALLEST_V0 = 14
+    SMALLEST_V1 = 22
+    SMALLEST_V2 = 49
+    SMALLEST_RECORD = 7
+    CODEC_MASK = 0x07
+    APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL_BATCH = 0x20
+    FIELDS = 12
+
+cdef tuple FLAWS = tuple(Flaw)
+cdef object RECORD = ConsumerRecord
+cdef const char* ESCAPE = b"surrogateescape"
+
+
+cdef struct Header:
+    Py_ssize_t start, end
+    int magic, attributes
+    int32_t epoch, delta, count
+    uint32_t crc
+    int64_t base, last, base_timestamp, max_timestamp, producer
+
+
+cdef struct Parsed:
+    int64_t timestamp, offset
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers
+    const uint8_t* end
+    Py_ssize_t key_size, value_size, header_count
+
+
+cdef object corrupt(int flaw):
+    return CorruptRecordException(FLAWS[flaw - 1].value)
+
+
+cdef inline uint32_t big32(const uint8_t* p) noexcept nogil:
+    return <uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3]
+
+
+cdef inline int64_t big64(const uint8_t* p) noexcept nogil:
+    return <int64_t>(<uint64_t>big32(p) << 32 | big32(p + 4))
+
+
+cdef int read_header(const uint8_t* data, Py_ssize_t size, Py_ssize_t start, Header* h) noexcept nogil:
+    cdef Py_ssize_t left = size - start
+    cdef const uint8_t* p = data + start
+    cdef int32_t length
+    if left < UP_TO_LENGTH:
+        return CUT
+    length = <int32_t>big32(p + 8)
+    if length < SMALLEST_V0:
+        return LENGTH
+    if left < UP_TO_MAGIC:
+        return CUT
+    h.magic = p[16]
+    if h.magic > 2:
+        return MAGIC
+    if (h.magic == 2 and length < SMALLEST_V2) or (h.magic == 1 and length < SMALLEST_V1):
+        return LENGTH
+    if length > left - UP_TO_LENGTH:
+        return CUT
+    h.start = start
+    h.end = start + UP_TO_LENGTH + length
+    h.base = big64(p)
+    if h.magic < 2:
+        h.last, h.epoch, h.attributes, h.producer, h.count = h.base, -1, 0, -1, 1
+        return GOOD if h.base >= 0 else OFFSETS
+    h.epoch = <int32_t>big32(p + 12)
+    h.crc = big32(p + 17)
+    h.attributes = p[21] << 8 | p[22]
+    h.delta = <int32_t>big32(p + 23)
+    h.base_timestamp = big64(p + 27)
+    h.max_timestamp = big64(p + 35)
+    h.producer = big64(p + 43)
+    h.count = <int32_t>big32(p + 57)
+    if h.base < 0 or h.delta < 0 or h.base > INT64_MAX - 1 - h.delta:
+        return OFFSETS
+    h.last = h.base + h.delta
+    return GOOD
+
+
+cdef inline int varint(const uint8_t** place, const uint8_t* end, int bits, int64_t* out) noexcept nogil:
+    cdef const uint8_t* p = place[0]
+    cdef uint64_t byte, value
+    cdef int shift = 7
+    if p >= end:
+        return RECORD_CUT
+    byte = p[0]
+    p += 1
+    value = byte & 0x7F
+    while byte >= 0x80:
+        if shift >= bits:
+            return VARINT
+        if p >= end:
+            return RECORD_CUT
+        byte = p[0]
+        p += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    if bits == 32:
+        value &= <uint64_t>0xFFFFFFFF
+    place[0] = p
+    out[0] = <int64_t>(value >> 1) ^ -<int64_t>(value & 1)
+    return GOOD
+
+
+cdef inline int sized(const uint8_t** place, const uint8_t* end, const uint8_t** data, Py_ssize_t* size) noexcept nogil:
+    cdef int64_t n
+    cdef int flaw = varint(place, end, 32, &n)
+    if flaw:
+        return flaw
+    if n < -1:
+        return SIZE
+    if n > end - place[0]:
+        return RECORD_CUT
+    data[0] = place[0]
+    size[0] = n
+    if n > 0:
+        place[0] += n
+    return GOOD
+
+
+cdef int check_headers(const uint8_t** place, const uint8_t* end, Parsed* r) noexcept nogil:
+    cdef int64_t count, i
+    cdef const uint8_t* ignored
+    cdef Py_ssize_t size
+    cdef int flaw = varint(place, end, 32, &count)
+    if flaw:
+        return flaw
+    r.header_count = count
+    r.headers = place[0]
+    r.end = end
+    if not count:
+        return GOOD
+    if count < 0 or count * 2 > end - place[0]:
+        return HEADER_COUNT
+    for i in range(count):
+        flaw = sized(place, end, &ignored, &size)
+        if flaw:
+            return flaw
+        if size < 0:
+            return HEADER_KEY
+        flaw = sized(place, end, &ignored, &size)
+        if flaw:
+            return flaw
+    return GOOD
+
+
+cdef inline int parse_fields(const uint8_t* p, const uint8_t* end, int64_t* time_delta, int64_t* delta, Parsed* r) noexcept nogil:
+    cdef int flaw
+    p += 1  # attributes, of which none is defined
+    flaw = varint(&p, end, 64, time_delta)
+    if not flaw:
+        flaw = varint(&p, end, 32, delta)
+    if not flaw:
+        flaw = sized(&p, end, &r.key, &r.key_size)
+    if not flaw:
+        flaw = sized(&p, end, &r.value, &r.value_size)
+    if not flaw:
+        flaw = check_headers(&p, end, r)
+    if not flaw and p != end:
+        flaw = RECORD_LENGTH
+    return flaw
+
+
+def measure(data, int64_t fetch_offset):
+    """See ``decode.measure``."""
+    cdef Py_buffer view
+    cdef Header h
+    cdef Py_ssize_t place = 0, batches = 0
+    cdef int64_t next_offset = fetch_offset
+    cdef int32_t epoch = -1
+    cdef int outcome
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    while True:
+        outcome = read_header(<const uint8_t*>view.buf, view.len, place, &h)
+        if outcome != GOOD:
+            break
+        place = h.end
+        batches += 1
+        if h.last >= next_offset:
+            next_offset = h.last + 1
+            epoch = h.epoch
+    cdef bint needs_more = outcome == CUT and place < view.len and next_offset == fetch_offset
+    PyBuffer_Release(&view)
+    return Span(
+        next_offset=next_offset,
+        leader_epoch=epoch if epoch >= 0 else None,
+        size=place,
+        batches=batches,
+        needs_more=needs_more,
+        corrupt=outcome != CUT,
+    )
+
+
+cdef struct Binary:
+    # One column of byte strings. The arrays belong to the ColumnBuilder, which outlives this; ``data`` is longer than ``used`` while
+    # records are appended. ``offset_array`` is NULL where nobody asked for the column.
+    PyObject* offset_array
+    PyObject* data_array
+    PyObject* bitmap_array
+    int32_t* offsets
+    uint8_t* data
+    uint8_t* bitmap
+    Py_ssize_t rows, nulls, used, capacity
+
+
+cdef int load(Binary* b, buffers) except -1:
+    b.offset_array = NULL
+    b.used = 0
+    if buffers is None:
+        return 0
+    # Borrowed: the attributes of the builder keep them alive.
+    offsets, data, bitmap = buffers.offsets, buffers.data, buffers.bitmap
+    b.offset_array, b.data_array, b.bitmap_array = <PyObject*>offsets, <PyObject*>data, <PyObject*>bitmap
+    b.rows, b.nulls = buffers.length, buffers.nulls
+    b.used = b.capacity = len(data)
+    b.data = <uint8_t*>PyByteArray_AS_STRING(data)
+    return 0
+
+
+cdef int reserve(Binary* b, Py_ssize_t rows) except -1:
+    if b.offset_array != NULL:
+        PyByteArray_Resize(<object>b.offset_array, (b.rows + rows + 1) * 4)
+        PyByteArray_Resize(<object>b.bitmap_array, (b.rows + rows + 7) >> 3)
+        b.offsets = <int32_t*>PyByteArray_AS_STRING(<object>b.offset_array)
+        b.bitmap = <uint8_t*>PyByteArray_AS_STRING(<object>b.bitmap_array)
+    return 0
+
+
+cdef int flush(Binary* b, buffers) except -1:
+    if b.offset_array != NULL:
+        reserve(b, 0)
+        PyByteArray_Resize(<object>b.data_array, b.used)
+        buffers.length, buffers.nulls = b.rows, b.nulls
+    return 0
+
+
+cdef int enlarge(Binary* b, Py_ssize_t size) except -1:
+    b.capacity = b.used + size + (b.used >> 1) + 1024
+    PyByteArray_Resize(<object>b.data_array, b.capacity)
+    b.data = <uint8_t*>PyByteArray_AS_STRING(<object>b.data_array)
+    return 0
+
+
+cdef inline int put(Binary* b, const uint8_t* data, Py_ssize_t size) except -1:
+    cdef uint8_t* bits = b.bitmap + (b.rows >> 3)
+    if not b.rows & 7:
+        bits[0] = 0
+    if size < 0:
+        b.nulls += 1
+    else:
+        if b.used + size > b.capacity:
+            enlarge(b, size)
+        bits[0] |= <uint8_t>(1 << (b.rows & 7))
+        memcpy(b.data + b.used, data, size)
+        b.used += size
+    b.rows += 1
+    b.offsets[b.rows] = <int32_t>b.used
+    return 0
+
+
+cdef class Writer:
+    """Appends parsed records to the buffers of a ColumnBuilder; whatever was appended counts there only after ``flush``."""
+
+    cdef object builder
+    cdef Py_ssize_t appended, limit, rows
+    cdef bint wants_headers
+    cdef object offset_array, timestamp_array, type_array, header_array
+    cdef int64_t* offsets
+    cdef int64_t* timestamps
+    cdef int8_t* types
+    cdef int32_t* header_offsets
+    cdef Binary keys, values, header_keys, header_values
+
+    def __cinit__(self, builder):
+        self.builder = builder
+        self.appended = 0
+        self.limit = builder.max_column_bytes
+        self.offset_array = builder.offsets
+        self.timestamp_array = builder.timestamps
+        self.type_array = builder.timestamp_types
+        self.wants_headers = builder.headers is not None
+        self.header_array = builder.headers.offsets if self.wants_headers else None
+        self.load()
+
+    cdef int load(self) except -1:
+        self.rows = self.builder.rows
+        load(&self.keys, self.builder.keys)
+        load(&self.values, self.builder.values)
+        load(&self.header_keys, self.builder.headers.keys if self.wants_headers else None)
+        load(&self.header_values, self.builder.headers.values if self.wants_headers else None)
+        return 0
+
+    cdef int reserve(self, Py_ssize_t rows) except -1:
+        if self.offset_array is not None:
+            PyByteArray_Resize(self.offset_array, (self.rows + rows) * 8)
+            self.offsets = <int64_t*>PyByteArray_AS_STRING(self.offset_array)
+        if self.timestamp_array is not None:
+            PyByteArray_Resize(self.timestamp_array, (self.rows + rows) * 8)
+            self.timestamps = <int64_t*>PyByteArray_AS_STRING(self.timestamp_array)
+        if self.type_array is not None:
+            PyByteArray_Resize(self.type_array, self.rows + rows)
+            self.types = <int8_t*>PyByteArray_AS_STRING(self.type_array)
+        if self.wants_headers:
+            PyByteArray_Resize(self.header_array, (self.rows + rows + 1) * 4)
+            self.header_offsets = <int32_t*>PyByteArray_AS_STRING(self.header_array)
+        reserve(&self.keys, rows)
+        reserve(&self.values, rows)
+        return 0
+
+    cdef int flush(self) except -1:
+        self.reserve(0)
+        flush(&self.keys, self.builder.keys)
+        flush(&self.values, self.builder.values)
+        if self.wants_headers:
+            flush(&self.header_keys, self.builder.headers.keys)
+            flush(&self.header_values, self.builder.headers.values)
+        self.builder.rows = self.rows
+        return 0
+
+    cdef bint fits(self, Parsed* r) noexcept:
+        cdef const uint8_t* p = r.headers
+        cdef const uint8_t* data = NULL
+        cdef Py_ssize_t size = 0, i
+        cdef Py_ssize_t key_bytes = self.header_keys.used
+        cdef Py_ssize_t value_bytes = self.header_values.used
+        if self.keys.offset_array != NULL and self.keys.used + max(r.key_size, 0) > self.limit:
+            return False
+        if self.values.offset_array != NULL and self.values.used + max(r.value_size, 0) > self.limit:
+            return False
+        if not self.wants_headers or not r.header_count:
+            return True
+        for i in range(r.header_count):
+            sized(&p, r.end, &data, &size)
+            key_bytes += size
+            sized(&p, r.end, &data, &size)
+            value_bytes += max(size, 0)
+        return key_bytes <= self.limit and value_bytes <= self.limit
+
+    cdef int put(self, Parsed* r, int8_t kind) except -1:
+        if self.offset_array is not None:
+            self.offsets[self.rows] = r.offset
+        if self.timestamp_array is not None:
+            self.timestamps[self.rows] = r.timestamp
+        if self.type_array is not None:
+            self.types[self.rows] = kind
+        if self.keys.offset_array != NULL:
+            put(&self.keys, r.key, r.key_size)
+        if self.values.offset_array != NULL:
+            put(&self.values, r.value, r.value_size)
+        self.rows += 1
+        self.appended += 1
+        if self.wants_headers:
+            self.put_headers(r)
+            self.header_offsets[self.rows] = <int32_t>self.header_keys.rows
+        return 0
+
+    cdef int put_headers(self, Parsed* r) except -1:
+        cdef const uint8_t* p = r.headers
+        cdef const uint8_t* data = NULL
+        cdef Py_ssize_t size = 0, i
+        if not r.header_count:
+            return 0
+        reserve(&self.header_keys, r.header_count)
+        reserve(&self.header_values, r.header_count)
+        for i in range(r.header_count):
+            sized(&p, r.end, &data, &size)
+            put(&self.header_keys, data, size)
+            sized(&p, r.end, &data, &size)
+            put(&self.header_values, data, size)
+        return 0
+
+
+cdef class Decoder:
+    """See ``decode.Decoder``."""
+
+    cdef readonly str topic
+    cdef readonly object partition
+    cdef readonly int64_t next_offset
+    cdef readonly int32_t epoch
+    cdef readonly bint exhausted
+    cdef object aborted
+    cdef bint check_crcs
+    cdef object limit
+    # The data and, while a compressed batch is read, what it became.
+    cdef object view
+    cdef Py_buffer data
+    cdef Py_buffer body
+    cdef Py_ssize_t place
+    # The batch that is being read: where its next record is, what is left of it, or the rows of a message of format 0 or 1.
+    cdef Header header
+    cdef const uint8_t* next_record
+    cdef const uint8_t* body_end
+    cdef int64_t left
+    cdef int64_t previous
+    cdef list rows
+    # A field of many records that is often the same object.
+    cdef int64_t timestamp
+    cdef object timestamp_object
+    cdef object epoch_object
+    cdef object type_object
+
+    def __cinit__(self, str topic, partition, data, int64_t fetch_offset, aborted, bint check_crcs, limit):
+        self.topic = topic
+        self.partition = partition
+        self.next_offset = fetch_offset
+        self.epoch = -1
+        self.exhausted = False
+        self.aborted = aborted
+        self.check_crcs = check_crcs
+        self.limit = limit
+        self.place = 0
+        self.left = 0
+        self.rows = None
+        self.timestamp = 0
+        self.timestamp_object = 0
+        self.view = memoryview(data)
+        PyObject_GetBuffer(data, &self.data, PyBUF_SIMPLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.body)
+        PyBuffer_Release(&self.data)
+
+    def read(self, Py_ssize_t max_records):
+        """See ``decode.Decoder.read``."""
+        cdef list records = []
+        try:
+            while len(records) < max_records and (self.left or self.open_batch()):
+                if self.rows is not None:
+                    self.take_rows(records, max_records)
+                else:
+                    self.take_records(records, max_records)
+            if max_records > 0 and not self.left:
+                self.next_with_records()
+        except (CorruptRecordException, UnsupportedCodecError):
+            self.drop_batch()
+            if not records:
+                raise
+        return records
+
+    def read_columns(self, Py_ssize_t max_records, into):
+        """See ``decode.Decoder.read_columns``."""
+        cdef Writer writer = Writer(into)
+        cdef bint room = True
+        try:
+            while room and writer.appended < max_records and (self.left or self.open_batch()):
+                if self.rows is not None:
+                    room = self.append_rows(writer, max_records)
+                else:
+                    room = self.append_records(writer, max_records)
+            if room and max_records > 0 and not self.left:
+                self.next_with_records()
+        except (CorruptRecordException, UnsupportedCodecError):
+            self.drop_batch()
+            if not writer.appended:
+                raise
+        finally:
+            writer.flush()
+            into.end_run(self.topic, self.partition, writer.appended)
+        return writer.appended
+
+    def skip_to(self, int64_t offset):
+        """See ``decode.Decoder.skip_to``."""
+        if offset > self.next_offset:
+            self.next_offset = offset
+        if self.left and self.header.last < self.next_offset:
+            self.pass_batch(&self.header)
+
+    # The walk over batches.
+
+    cdef bint open_batch(self) except -1:
+        """Make the next batch that has records the current one; false where there is none."""
+        if not self.next_with_records():
+            return False
+        cdef Header* h = &self.header
+        if h.magic < 2:
+            rows = read_rows(self.data_bytes(), h.start, h.end, self.check_crcs, self.limit)
+            self.rows = rows
+            self.left = len(rows)
+            return True
+        self.check_crc(h)
+        self.open_body(h)
+        self.epoch_object = h.epoch if h.epoch >= 0 else None
+        self.type_object = 1 if h.attributes & APPEND_TIME else 0
+        self.left = h.count
+        return True
+
+    cdef bytes data_bytes(self):
+        obj = self.view.obj
+        if isinstance(obj, bytes) and len(obj) == self.data.len:
+            return obj
+        return bytes(self.view)
+
+    cdef bint next_with_records(self) except -1:
+        """Pass batches that have nothing to hand out; leave the header of the first that may have in ``self.header``."""
+        cdef int outcome
+        cdef Header* h = &self.header
+        while True:
+            outcome = read_header(<const uint8_t*>self.data.buf, self.data.len, self.place, h)
+            if outcome == CUT:
+                self.exhausted = True
+                self.release()
+                return False
+            if outcome:
+                raise corrupt(outcome)
+            if not self.has_nothing(h):
+                return True
+            self.pass_batch(h)
+
+    cdef bint has_nothing(self, Header* h) except -1:
+        cdef bint below = h.last < self.next_offset
+        if h.attributes & CONTROL_BATCH:
+            self.meet_marker(h, below)
+            return True
+        if below:
+            return True
+        if h.count == 0 or self.is_aborted(h):
+            self.check_crc(h)
+            return True
+        return False
+
+    cdef bint is_aborted(self, Header* h) except -1:
+        if self.aborted is None or h.producer < 0:
+            return False
+        return self.aborted.covers(h.producer, h.last) and (h.attributes & TRANSACTIONAL) != 0
+
+    cdef int meet_marker(self, Header* h, bint below) except -1:
+        if not below:
+            self.check_crc(h)
+        if self.is_aborted(h) and (below or (h.count and self.is_abort_marker(h))):
+            self.aborted.end(h.producer)
+        return 0
+
+    cdef bint is_abort_marker(self, Header* h) except -1:
+        cdef Parsed r
+        cdef int flaw
+        self.open_body(h)
+        flaw = self.parse(&r)
+        if not flaw and r.key_size < 4:
+            flaw = MARKER
+        if flaw:
+            raise corrupt(flaw)
+        return r.key[2] == 0 and r.key[3] == 0
+
+    cdef int pass_batch(self, Header* h) except -1:
+        self.drop_batch()
+        self.place = h.end
+        if h.last >= self.next_offset:
+            self.next_offset = h.last + 1
+            self.epoch = h.epoch
+        return 0
+
+    cdef int drop_batch(self) except -1:
+        self.left = 0
+        self.rows = None
+        PyBuffer_Release(&self.body)  # which does nothing where there is none
+        return 0
+
+    cdef int release(self) except -1:
+        self.place = 0
+        self.data.len = 0
+        self.view = None
+        PyBuffer_Release(&self.data)
+        return 0
+
+    cdef int check_crc(self, Header* h) except -1:
+        if self.check_crcs and <uint32_t>crc32c(self.view[h.start + CRC_FROM : h.end]) != h.crc:
+            raise corrupt(CRC)
+        return 0
+
+    cdef int open_body(self, Header* h) except -1:
+        """Point at the records, decompressed where needed, if the count in the header can be true of them."""
+        cdef Py_ssize_t size
+        cdef int codec = h.attributes & CODEC_MASK
+        self.drop_batch()
+        if codec:
+            PyObject_GetBuffer(decompress(codec, self.view[h.start + V2_SIZE : h.end], self.limit), &self.body, PyBUF_SIMPLE)
+            self.next_record = <const uint8_t*>self.body.buf
+            size = self.body.len
+        else:
+            self.next_record = <const uint8_t*>self.data.buf + h.start + V2_SIZE
+            size = h.end - h.start - V2_SIZE
+        self.body_end = self.next_record + size
+        self.previous = -1
+        if h.count < 0 or h.count - 1 > h.delta or <int64_t>h.count * SMALLEST_RECORD > size:
+            raise corrupt(COUNT_HIGH)
+        return 0
+
+    # The walk over records.
+
+    cdef inline int parse(self, Parsed* r) noexcept nogil:
+        """Parse the next record and move behind it. What is returned is a flaw, or 0."""
+        cdef const uint8_t* p = self.next_record
+        cdef const uint8_t* end
+        cdef int64_t length, time_delta, delta, base
+        cdef int flaw = varint(&p, self.body_end, 32, &length)
+        if flaw:
+            return flaw
+        if length < 0 or length > self.body_end - p:
+            return RECORD_LENGTH
+        end = p + length
+        flaw = parse_fields(p, end, &time_delta, &delta, r)
+        if flaw:
+            return flaw
+        if delta <= self.previous or delta > self.header.delta:
+            return OFFSET_DELTA
+        self.previous = delta
+        r.offset = self.header.base + delta
+        base = self.header.base_timestamp
+        if self.header.attributes & APPEND_TIME:
+            r.timestamp = self.header.max_timestamp
+        elif (time_delta > 0 and base > INT64_MAX - time_delta) or (time_delta < 0 and base < INT64_MIN - time_delta):
+            return TIMESTAMP
+        else:
+            r.timestamp = base + time_delta
+        self.next_record = end
+        return GOOD
+
+    cdef inline int next_parsed(self, Parsed* r) except -1:
+        """Parse the next record; raise where that is impossible, or where it is the last and bytes are left over."""
+        cdef int flaw = self.parse(r)
+        if not flaw and self.left == 1 and self.next_record != self.body_end:
+            flaw = COUNT_LOW
+        if flaw:
+            raise corrupt(flaw)
+        return 0
+
+    cdef int take_records(self, list records, Py_ssize_t max_records) except -1:
+        cdef Parsed r
+        cdef PyObject* record
+        cdef int outcome
+        while self.left and len(records) < max_records:
+            self.next_parsed(&r)
+            if r.offset >= self.next_offset:
+                record = self.build(&r)
+                outcome = Append(<PyObject*>records, record)
+                Decref(record)
+                if outcome < 0:
+                    return -1
+                self.next_offset = r.offset + 1
+                self.epoch = self.header.epoch
+            self.left -= 1
+        if not self.left:
+            self.pass_batch(&self.header)
+        return 0
+
+    cdef PyObject* build(self, Parsed* r) except NULL:
+        """Return a new ConsumerRecord, made as the tuple that it is."""
+        cdef PyObject* record
+        cdef Py_ssize_t i
+        if r.timestamp != self.timestamp:
+            self.timestamp_object = r.timestamp
+            self.timestamp = r.timestamp
+        record = new_tuple_of(<PyObject*>RECORD, FIELDS)
+        if record == NULL:
+            return NULL
+        for i in range(FIELDS):
+            Set(record, i, NULL)
+        share(record, 0, self.topic)
+        share(record, 1, self.partition)
+        share(record, 3, self.timestamp_object)
+        share(record, 4, self.type_object)
+        share(record, 8, None)
+        share(record, 11, self.epoch_object)
+        if (
+            give(record, 2, Long(r.offset))
+            or give_bytes(record, 5, r.key, r.key_size)
+            or give_bytes(record, 6, r.value, r.value_size)
+            or give(record, 7, headers_of(r))
+            or give(record, 9, Long(r.key_size))
+            or give(record, 10, Long(r.value_size))
+        ):
+            Decref(record)
+            return NULL
+        return record
+
+    cdef int take_rows(self, list records, Py_ssize_t max_records) except -1:
+        while self.left and len(records) < max_records:
+            offset, timestamp, kind, key, value, headers, checksum, epoch = self.rows[len(self.rows) - self.left]
+            if offset >= self.next_offset:
+                key_size = -1 if key is None else len(key)
+                value_size = -1 if value is None else len(value)
+                records.append(
+                    RECORD(
+                        self.topic, self.partition, offset, timestamp, kind, key, value, headers, checksum,
+                        key_size, value_size, epoch,
+                    )
+                )
+                self.next_offset = offset + 1
+                self.epoch = -1
+            self.left -= 1
+        if not self.left:
+            self.pass_batch(&self.header)
+        return 0
+
+    cdef bint append_rows(self, Writer writer, Py_ssize_t max_records) except -1:
+        """Append rows of format 0 or 1; false where there is no room for the next."""
+        writer.flush()
+        try:
+            while self.left and writer.appended < max_records:
+                row = self.rows[len(self.rows) - self.left]
+                if row[0] >= self.next_offset:
+                    if not writer.builder.fits(row):
+                        return False
+                    writer.builder.append(row)
+                    writer.appended += 1
+                    self.next_offset = row[0] + 1
+                    self.epoch = -1
+                self.left -= 1
+        finally:
+            writer.load()
+        if not self.left:
+            self.pass_batch(&self.header)
+        return True
+
+    cdef bint append_records(self, Writer writer, Py_ssize_t max_records) except -1:
+        """Append records of a batch; false where there is no room for the next."""
+        cdef Parsed r
+        cdef const uint8_t* place
+        cdef int64_t previous
+        writer.reserve(min(self.left, max_records - writer.appended))
+        cdef int8_t kind = 1 if self.header.attributes & APPEND_TIME else 0
+        while self.left and writer.appended < max_records:
+            place, previous = self.next_record, self.previous
+            self.next_parsed(&r)
+            if r.offset >= self.next_offset:
+                if not writer.fits(&r):
+                    self.next_record, self.previous = place, previous
+                    return False
+                writer.put(&r, kind)
+                self.next_offset = r.offset + 1
+                self.epoch = self.header.epoch
+            self.left -= 1
+        if not self.left:
+            self.pass_batch(&self.header)
+        return True
+
+
+cdef inline void share(PyObject* parent, Py_ssize_t index, object value) noexcept:
+    Incref(<PyObject*>value)
+    Set(parent, index, <PyObject*>value)
+
+
+cdef inline int give(PyObject* parent, Py_ssize_t index, PyObject* value) noexcept:
+    """Store a new object, which then belongs to the tuple; -1 where it could not be made."""
+    Set(parent, index, value)
+    return -1 if value == NULL else 0
+
+
+cdef inline int give_bytes(PyObject* parent, Py_ssize_t index, const uint8_t* data, Py_ssize_t size) noexcept:
+    if size < 0:
+        share(parent, index, None)
+        return 0
+    return give(parent, index, Bytes(<const char*>data, size))
+
+
+cdef PyObject* headers_of(Parsed* r) noexcept:
+    """Return the headers, whose bytes ``check_headers`` has approved, as a new tuple of pairs; NULL where memory is short."""
+    cdef PyObject* headers = NewTuple(r.header_count)
+    cdef PyObject* pair
+    cdef const uint8_t* p = r.headers
+    cdef const uint8_t* data = NULL
+    cdef Py_ssize_t size = 0, i
+    if headers == NULL:
+        return NULL
+    for i in range(r.header_count):
+        pair = NewTuple(2)
+        if give(headers, i, pair):
+            Decref(headers)
+            return NULL
+        sized(&p, r.end, &data, &size)
+        if give(pair, 0, Utf8(<const char*>data, size, ESCAPE)):
+            Decref(headers)
+            return NULL
+        sized(&p, r.end, &data, &size)
+        if give_bytes(pair, 1, data, size):
+            Decref(headers)
+            return NULL
+    return headers

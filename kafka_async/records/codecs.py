@@ -1,0 +1,238 @@
+"""Decompression with a bound.
+
+Decides: how much memory the bytes of a batch may become, before that memory is taken. Owns nothing. Must never let an error of a
+codec library out, and never decompress into a buffer that grows by itself.
+
+The output size comes from the format where it declares one, or from a walk over its blocks, each of which has a largest size; then
+the library writes into a buffer of that size. Formats: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame format 1.6.3, snappy's
+``format_description.txt`` and the chunked framing of snappy-java. KIP-57 for the broken LZ4 header checksum of magic 0.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import cramjam
+
+from ..errors import CorruptRecordException
+from .header import unsupported_codec
+
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+Bytes = bytes | bytearray | memoryview
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = 16
+_LZ4_MAGIC: Final = 0x184D2204
+_LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_BLOCK_SIZE: Final = 128 << 10
+_SKIPPABLE_MAGIC: Final = 0x184D2A50
+
+# The most that one compressed byte can stand for. What declares more is lying, and gets no memory.
+_GZIP_RATIO: Final = 1032
+_SNAPPY_RATIO: Final = 64
+_LZ4_RATIO: Final = 255
+
+
+def decompress(codec: int, data: memoryview, limit: int, magic: int = 2) -> Bytes:
+    """Return the decompressed bytes of ``data``; at most ``limit`` bytes are ever allocated for them.
+
+    Raises ``CorruptRecordException`` where the data is broken or would be larger, and ``UnsupportedCodecError`` for a codec that
+    the format ``magic`` does not have.
+    """
+    if codec not in (GZIP, SNAPPY, LZ4, ZSTD) or (codec == ZSTD and magic < 2):
+        raise unsupported_codec(codec)
+    try:
+        if codec == GZIP:
+            return _gunzip(data, limit)
+        if codec == SNAPPY:
+            return _unsnappy(data, limit)
+        if codec == LZ4:
+            return _unlz4(data, limit, magic)
+        return _into(cramjam.zstd.decompress_into, data, _zstd_bound(data), limit)
+    except (IndexError, zlib.error, cramjam.DecompressionError) as error:
+        name = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}[codec]
+        raise CorruptRecordException(f"the {name} data of the batch is broken: {error}") from error
+
+
+def _too_large(limit: int) -> CorruptRecordException:
+    return CorruptRecordException(f"the batch decompresses to more than max_decompressed_bytes={limit}")
+
+
+def _into(function: Callable[[Bytes, bytearray], int], data: Bytes, bound: int, limit: int) -> Bytes:
+    """Decompress ``data``, which cannot become more than ``bound`` bytes, into a buffer of at most ``limit``."""
+    output = bytearray(min(bound, limit))
+    try:
+        size = function(data, output)
+    except cramjam.DecompressionError as error:
+        if bound > limit:
+            raise _too_large(limit) from error
+        raise
+    return memoryview(output)[:size]
+
+
+def _gunzip(data: memoryview, limit: int) -> Bytes:
+    """The last four bytes are the size of the last member modulo 2**32: as a rule the whole truth, and checked by the outcome."""
+    declared = int.from_bytes(data[-4:], "little")
+    if 0 < declared <= min(limit, len(data) * _GZIP_RATIO):
+        output = bytearray(declared)
+        try:
+            if cramjam.gzip.decompress_into(data, output) == declared:
+                return output
+        except cramjam.DecompressionError:
+            pass  # several members, or broken: the slower way below tells
+    return _gunzip_members(data, limit)
+
+
+def _gunzip_members(data: memoryview, limit: int) -> Bytes:
+    output = bytearray()
+    rest: Bytes = data
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        output += member.decompress(rest, limit - len(output) + 1)
+        if len(output) > limit:
+            raise _too_large(limit)
+        if not member.eof:
+            raise zlib.error("the stream ends before its end mark")
+        rest = member.unused_data
+    return output
+
+
+def _unsnappy(data: memoryview, limit: int) -> Bytes:
+    chunks = list(_xerial_chunks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
+    sizes = [_snappy_size(chunk) for chunk in chunks]
+    if sum(sizes) > limit:
+        raise _too_large(limit)
+    output = bytearray(sum(sizes))
+    view = memoryview(output)
+    place = 0
+    for chunk, size in zip(chunks, sizes, strict=True):
+        if size:
+            cramjam.snappy.decompress_raw_into(chunk, view[place : place + size])
+        place += size
+    return output
+
+
+def _xerial_chunks(data: memoryview) -> Iterator[memoryview]:
+    place = _XERIAL_HEADER
+    if len(data) < place:
+        raise IndexError("the header of the chunks is cut off")
+    while place < len(data):
+        start = place + 4
+        place = start + int.from_bytes(data[place:start], "big")
+        if start > len(data) or place > len(data):
+            raise IndexError("a chunk goes past the end")
+        yield data[start:place]
+
+
+def _snappy_size(chunk: memoryview) -> int:
+    size = 0
+    for index in range(5):
+        size |= (chunk[index] & 0x7F) << (7 * index)
+        if chunk[index] < 0x80:
+            break
+    if size > len(chunk) * _SNAPPY_RATIO:
+        raise IndexError(f"{len(chunk)} bytes cannot hold the {size} that they declare")
+    return size
+
+
+def _unlz4(data: memoryview, limit: int, magic: int) -> Bytes:
+    frames = _mended(data) if magic == 0 else data
+    bound = min(_lz4_bound(data), len(data) * _LZ4_RATIO)
+    return _into(cramjam.lz4.decompress_into, frames, bound, limit)
+
+
+def _mended(data: memoryview) -> bytes:
+    """Return the frame with the right header checksum: producers of magic 0 computed it over the wrong bytes (KAFKA-3160)."""
+    place = _lz4_descriptor_end(data, 0)
+    frame = bytearray(data)
+    frame[place] = _xxh32(bytes(data[4:place])) >> 8 & 0xFF
+    return bytes(frame)
+
+
+def _lz4_descriptor_end(data: memoryview, start: int) -> int:
+    flags = data[start + 4]
+    return start + 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+
+
+def _lz4_bound(data: memoryview) -> int:
+    """Add up the largest size of every block of every frame."""
+    bound = place = 0
+    while place < len(data):
+        magic = _little(data, place, 4)
+        if magic & ~0xF == _SKIPPABLE_MAGIC:
+            place += 8 + _little(data, place + 4, 4)
+            continue
+        if magic != _LZ4_MAGIC:
+            raise IndexError("there is no lz4 frame where one should begin")
+        flags = data[place + 4]
+        block_size = _LZ4_BLOCK_SIZES.get(data[place + 5] >> 4 & 7, 0)
+        place = _lz4_descriptor_end(data, place) + 1
+        while size := _little(data, place, 4):
+            place += 4 + (size & 0x7FFFFFFF) + (4 if flags & 0x10 else 0)
+            bound += block_size
+        place += 4 + (4 if flags & 0x04 else 0)
+    return bound
+
+
+def _zstd_bound(data: memoryview) -> int:
+    """Add up the declared content size, or else the largest size of every block, of every frame."""
+    bound = place = 0
+    while place < len(data):
+        magic = _little(data, place, 4)
+        if magic & ~0xF == _SKIPPABLE_MAGIC:
+            place += 8 + _little(data, place + 4, 4)
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise IndexError("there is no zstd frame where one should begin")
+        size, place = _zstd_frame(data, place + 4)
+        bound += size
+    return bound
+
+
+def _zstd_frame(data: memoryview, place: int) -> tuple[int, int]:
+    descriptor = data[place]
+    single = bool(descriptor & 0x20)
+    content_field = (int(single), 2, 4, 8)[descriptor >> 6]
+    place += 1 + (0 if single else 1) + (0, 1, 2, 4)[descriptor & 3]
+    declared = _little(data, place, content_field) + (256 if content_field == 2 else 0)
+    blocks, place = _zstd_blocks(data, place + content_field)
+    return declared if content_field else blocks, place + (4 if descriptor & 0x04 else 0)
+
+
+def _zstd_blocks(data: memoryview, place: int) -> tuple[int, int]:
+    bound = 0
+    last = 0
+    while not last:
+        block = _little(data, place, 3)
+        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        bound += _ZSTD_BLOCK_SIZE if kind == 2 else size
+        place += 3 + (1 if kind == 1 else size)
+    return bound, place
+
+
+def _little(data: memoryview, place: int, size: int) -> int:
+    if place + size > len(data):
+        raise IndexError("it ends inside a frame")
+    return int.from_bytes(data[place : place + size], "little")
+
+
+def _xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of less than 16 bytes, which is all that an LZ4 frame descriptor has."""
+    prime1, prime2, prime3, prime4, prime5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    mask = 0xFFFFFFFF
+    value = prime5 + len(data)
+    whole = len(data) & ~3
+    for place in range(0, whole, 4):
+        value = (value + int.from_bytes(data[place : place + 4], "little") * prime3) & mask
+        value = (value << 17 | value >> 15) * prime4 & mask
+    for byte in data[whole:]:
+        value = (value + byte * prime5) & mask
+        value = (value << 11 | value >> 21) * prime1 & mask
+    value = (value ^ value >> 15) * prime2 & mask
+    value = (value ^ value >> 13) * prime3 & mask
+    return value ^ value >> 16

@@ -1,0 +1,212 @@
+"""Records as columns: plain buffers in Arrow's layout that a caller wraps without touching a record.
+
+Decides: what the buffers look like (the Arrow columnar format: native byte order, int32 offsets with one entry more than rows, a
+validity bitmap with the lowest bit first). Owns the buffers until ``finish``. Must never import Arrow: whoever wants arrays
+wraps the buffers.
+
+The decoders write into the buffers of ``ColumnBuilder`` directly; between two calls every buffer has exactly the length that its
+rows need, so either decoder may go on where the other stopped.
+"""
+
+from collections.abc import Collection
+from struct import Struct
+from typing import Final
+
+from attrs import define, field, frozen
+
+from ..errors import IllegalArgumentError
+
+ALL_COLUMNS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"})
+"""Names of the columns that can be asked for."""
+MAX_COLUMN_BYTES: Final = 2**31 - 1
+"""What int32 offsets can address."""
+
+Row = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int | None, int | None]
+"""Offset, timestamp, timestamp type, key, value, headers, checksum, leader epoch: what differs from record to record."""
+
+_INT32: Final = Struct("=i")
+_INT64: Final = Struct("=q")
+_INT8: Final = Struct("=b")
+
+
+@frozen(kw_only=True)
+class BinaryColumn:
+    """``length`` byte strings: entry i is ``data[offsets[i]:offsets[i + 1]]``."""
+
+    length: int
+    offsets: bytearray
+    data: bytearray
+    validity: bytearray | None
+    """``None`` where no entry is null; else bit i is set where entry i is not null."""
+    nulls: int
+
+
+@frozen(kw_only=True)
+class HeadersColumn:
+    """Headers as Arrow's ``list<struct<key, value>>``: row i has the entries from ``offsets[i]`` to ``offsets[i + 1]``."""
+
+    offsets: bytearray
+    keys: BinaryColumn
+    """UTF-8 as a rule, but nobody has checked: Kafka does not."""
+    values: BinaryColumn
+
+
+@frozen(kw_only=True)
+class Columns:
+    """``rows`` records. A column that was not asked for is ``None``."""
+
+    rows: int
+    runs: tuple[tuple[str, int, int], ...]
+    """(topic, partition, rows) for each stretch of rows from one partition, in order."""
+    offsets: bytearray | None
+    """int64."""
+    timestamps: bytearray | None
+    """int64, milliseconds since the epoch; -1 where there is none."""
+    timestamp_types: bytearray | None
+    """int8."""
+    keys: BinaryColumn | None
+    values: BinaryColumn | None
+    headers: HeadersColumn | None
+
+
+@define(eq=False)
+class BinaryBuffers:
+    """A column of byte strings that grows."""
+
+    length: int = 0
+    nulls: int = 0
+    offsets: bytearray = field(factory=lambda: bytearray(4))
+    data: bytearray = field(factory=bytearray)
+    bitmap: bytearray = field(factory=bytearray)
+
+    def append(self, value: bytes | None) -> None:
+        """Append one entry; the caller has made sure that it fits."""
+        if not self.length & 7:
+            self.bitmap.append(0)
+        if value is None:
+            self.nulls += 1
+        else:
+            self.bitmap[-1] |= 1 << (self.length & 7)
+            self.data += value
+        self.length += 1
+        self.offsets += _INT32.pack(len(self.data))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return len(self.offsets) + len(self.data) + len(self.bitmap)
+
+    def finish(self) -> BinaryColumn:
+        """Return what was appended."""
+        validity = self.bitmap if self.nulls else None
+        return BinaryColumn(length=self.length, offsets=self.offsets, data=self.data, validity=validity, nulls=self.nulls)
+
+
+@define(eq=False)
+class HeaderBuffers:
+    """A column of header lists that grows."""
+
+    offsets: bytearray = field(factory=lambda: bytearray(4))
+    keys: BinaryBuffers = field(factory=BinaryBuffers)
+    values: BinaryBuffers = field(factory=BinaryBuffers)
+
+    def append(self, headers: tuple[tuple[str, bytes | None], ...]) -> None:
+        """Append the headers of one record."""
+        for key, value in headers:
+            self.keys.append(_encoded(key))
+            self.values.append(value)
+        self.offsets += _INT32.pack(self.keys.length)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return len(self.offsets) + self.keys.nbytes + self.values.nbytes
+
+    def finish(self) -> HeadersColumn:
+        """Return what was appended."""
+        return HeadersColumn(offsets=self.offsets, keys=self.keys.finish(), values=self.values.finish())
+
+
+class ColumnBuilder:
+    """Collects the records of several readers as columns. Only the columns asked for cost anything.
+
+    ``columns`` names them (of ``ALL_COLUMNS``); another name raises ``IllegalArgumentError``. No buffer of bytes grows past
+    ``max_column_bytes``: a reader then appends fewer rows than it was asked for and goes on with the next builder.
+    """
+
+    def __init__(self, columns: Collection[str] = ALL_COLUMNS, *, max_column_bytes: int = MAX_COLUMN_BYTES) -> None:
+        unknown = sorted(set(columns) - ALL_COLUMNS)
+        if unknown:
+            raise IllegalArgumentError(f"columns={unknown}: expected some of {', '.join(sorted(ALL_COLUMNS))}")
+        self.max_column_bytes = max_column_bytes
+        self.rows = 0
+        self.runs: list[tuple[str, int, int]] = []
+        self.offsets = bytearray() if "offset" in columns else None
+        self.timestamps = bytearray() if "timestamp" in columns else None
+        self.timestamp_types = bytearray() if "timestamp_type" in columns else None
+        self.keys = BinaryBuffers() if "key" in columns else None
+        self.values = BinaryBuffers() if "value" in columns else None
+        self.headers = HeaderBuffers() if "headers" in columns else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        plain = (self.offsets, self.timestamps, self.timestamp_types)
+        grown = (self.keys, self.values, self.headers)
+        return sum(len(b) for b in plain if b is not None) + sum(b.nbytes for b in grown if b is not None)
+
+    def fits(self, row: Row) -> bool:
+        """Say whether ``row`` can be appended without a buffer growing past ``max_column_bytes``."""
+        _, _, _, key, value, headers, _, _ = row
+        limit = self.max_column_bytes
+        if self.keys is not None and len(self.keys.data) + len(key or b"") > limit:
+            return False
+        if self.values is not None and len(self.values.data) + len(value or b"") > limit:
+            return False
+        if self.headers is None or not headers:
+            return True
+        keys, values = self.headers.keys.data, self.headers.values.data
+        key_bytes = sum(len(_encoded(name)) for name, _ in headers)
+        return len(keys) + key_bytes <= limit and len(values) + sum(len(v or b"") for _, v in headers) <= limit
+
+    def append(self, row: Row) -> None:
+        """Append one record that ``fits``."""
+        offset, timestamp, timestamp_type, key, value, headers, _, _ = row
+        self.rows += 1
+        if self.offsets is not None:
+            self.offsets += _INT64.pack(offset)
+        if self.timestamps is not None:
+            self.timestamps += _INT64.pack(timestamp)
+        if self.timestamp_types is not None:
+            self.timestamp_types += _INT8.pack(timestamp_type)
+        if self.keys is not None:
+            self.keys.append(key)
+        if self.values is not None:
+            self.values.append(value)
+        if self.headers is not None:
+            self.headers.append(headers)
+
+    def end_run(self, topic: str, partition: int, rows: int) -> None:
+        """The last ``rows`` rows came from the partition."""
+        if not rows:
+            return
+        if self.runs and self.runs[-1][:2] == (topic, partition):
+            rows += self.runs.pop()[2]
+        self.runs.append((topic, partition, rows))
+
+    def finish(self) -> Columns:
+        """Return the buffers themselves, not copies; nothing may be appended afterwards."""
+        return Columns(
+            rows=self.rows,
+            runs=tuple(self.runs),
+            offsets=self.offsets,
+            timestamps=self.timestamps,
+            timestamp_types=self.timestamp_types,
+            keys=None if self.keys is None else self.keys.finish(),
+            values=None if self.values is None else self.values.finish(),
+            headers=None if self.headers is None else self.headers.finish(),
+        )
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

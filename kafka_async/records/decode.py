@@ -1,0 +1,340 @@
+"""The decoder in Python: the readable half of a pair that ``_decode.pyx`` is the fast half of.
+
+Decides: which records of fetched data are handed out, in which order, and where the position is after them. Owns the place in the
+data and the batch that is being read. Must never decide anything that ``_decode.pyx`` decides differently: both keep one contract, given
+in the docstrings here, and the same tests.
+
+A failure moves nothing: the next call meets it again. Records before it were handed out by the call that met it first, which
+therefore does not raise. Sources: ``CompletedFetch``, ``DefaultRecordBatch``, ``DefaultRecord``; KIP-98 for read_committed.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final
+
+from crc32c import crc32c
+
+from ..errors import CorruptRecordException, UnsupportedCodecError
+from ..model import ConsumerRecord
+from .codecs import decompress
+from .columns import ColumnBuilder, Row
+from .header import (
+    APPEND_TIME,
+    CODEC_MASK,
+    CONTROL,
+    CRC_FROM,
+    INT64_MAX,
+    TRANSACTIONAL,
+    V2_SIZE,
+    Flaw,
+    Header,
+    Span,
+    check_count,
+    corrupt,
+    read_header,
+)
+from .legacy import read_rows
+from .transactions import AbortedTransactions
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_ABORT: Final = 0
+_SMALLEST_HEADER: Final = 2
+
+
+def measure(data: bytes, fetch_offset: int) -> Span:
+    """Walk the batch headers in ``data``, without checksums and decompression, and say what is there."""
+    place = batches = 0
+    next_offset = fetch_offset
+    epoch = -1
+    bad = False
+    try:
+        while (header := read_header(data, place)) is not None:
+            place = header.end
+            batches += 1
+            if header.last_offset >= next_offset:
+                next_offset = header.last_offset + 1
+                epoch = header.leader_epoch
+    except CorruptRecordException:
+        bad = True
+    return Span(
+        next_offset=next_offset,
+        leader_epoch=epoch if epoch >= 0 else None,
+        size=place,
+        batches=batches,
+        needs_more=not bad and place < len(data) and next_offset == fetch_offset,
+        corrupt=bad,
+    )
+
+
+class Decoder:
+    """Reads the record data of one partition, a number of records at a time."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        data: bytes,
+        fetch_offset: int,
+        aborted: AbortedTransactions | None,
+        check_crcs: bool,
+        max_decompressed_bytes: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.next_offset = fetch_offset
+        """Never goes back. Past records that were handed out and past whatever needs no handing out."""
+        self.epoch = -1
+        """Epoch of the last batch handed out or passed; -1 where unknown."""
+        self.exhausted = False
+        """Nothing is left to hand out; set as soon as the walk meets the end. The data is released then."""
+        self._data = data if isinstance(data, bytes) else bytes(data)
+        self._place = 0
+        self._aborted = aborted
+        self._check_crcs = check_crcs
+        self._limit = max_decompressed_bytes
+        self._batch: Header | None = None
+        self._rows: Iterator[Row] = iter(())
+        self._left = 0
+        """Rows of the batch that have not been looked at; the batch is passed the moment there are none."""
+
+    def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+        """Return the next records, at most ``max_records``; none where nothing is left.
+
+        Raises ``CorruptRecordException`` or ``UnsupportedCodecError`` where the very next record cannot be read.
+        """
+        records: list[ConsumerRecord[bytes | None, bytes | None]] = []
+        topic, partition = self.topic, self.partition
+
+        def take(row: Row) -> bool:
+            offset, timestamp, kind, key, value, headers, checksum, epoch = row
+            key_size = -1 if key is None else len(key)
+            value_size = -1 if value is None else len(value)
+            records.append(
+                ConsumerRecord(
+                    topic, partition, offset, timestamp, kind, key, value, headers, checksum, key_size, value_size, epoch
+                )
+            )
+            return True
+
+        self._read(max_records, take)
+        return records
+
+    def read_columns(self, max_records: int, into: ColumnBuilder) -> int:
+        """Append the next records to ``into`` and return how many; otherwise as ``read``.
+
+        Fewer than ``max_records`` also where ``into`` is full; then ``exhausted`` is not set.
+        """
+        before = into.rows
+
+        def take(row: Row) -> bool:
+            if not into.fits(row):
+                return False
+            into.append(row)
+            return True
+
+        try:
+            self._read(max_records, take)
+        finally:
+            into.end_run(self.topic, self.partition, into.rows - before)
+        return into.rows - before
+
+    def skip_to(self, offset: int) -> None:
+        """Drop everything before ``offset``. An offset before the position changes nothing."""
+        self.next_offset = max(self.next_offset, offset)
+        if self._left and self._batch is not None and self._batch.last_offset < self.next_offset:
+            self._pass(self._batch)
+
+    def _read(self, max_records: int, take: Callable[[Row], bool]) -> None:
+        taken = 0
+        try:
+            while taken < max_records and (self._left or self._open()):
+                row = next(self._rows)
+                if row[0] >= self.next_offset:
+                    if not take(row):
+                        self._rows = chain((row,), self._rows)
+                        return
+                    taken += 1
+                    self.next_offset = row[0] + 1
+                    self.epoch = -1 if row[7] is None else row[7]
+                self._left -= 1
+                if not self._left and self._batch is not None:
+                    self._pass(self._batch)
+            if max_records > 0 and not self._left:
+                self._next_with_records()
+        except (CorruptRecordException, UnsupportedCodecError):
+            self._left = 0
+            if not taken:
+                raise
+
+    def _open(self) -> bool:
+        """Make the next batch that has records the current one; ``False`` where there is none."""
+        header = self._next_with_records()
+        if header is None:
+            return False
+        if header.magic < 2:
+            rows = read_rows(self._data, header.start, header.end, self._check_crcs, self._limit)
+            self._rows, self._left = iter(rows), len(rows)
+        else:
+            self._check_crc(header)
+            self._rows, self._left = _rows(header, self._body(header)), header.count
+        self._batch = header
+        return True
+
+    def _next_with_records(self) -> Header | None:
+        """Pass batches that have nothing to hand out; return the first that may have, or ``None`` at the end."""
+        while True:
+            header = read_header(self._data, self._place)
+            if header is None:
+                self.exhausted = True
+                self._data = b""
+                self._place = 0
+                return None
+            if not self._has_nothing(header):
+                return header
+            self._pass(header)
+
+    def _has_nothing(self, header: Header) -> bool:
+        below = header.last_offset < self.next_offset
+        if header.attributes & CONTROL:
+            self._meet_marker(header, below)
+            return True
+        if below:
+            return True
+        if header.count == 0 or self._is_aborted(header):
+            self._check_crc(header)
+            return True
+        return False
+
+    def _is_aborted(self, header: Header) -> bool:
+        if self._aborted is None or header.producer_id < 0:
+            return False
+        return self._aborted.covers(header.producer_id, header.last_offset) and bool(header.attributes & TRANSACTIONAL)
+
+    def _meet_marker(self, header: Header, below: bool) -> None:
+        """A marker that was skipped still ends its transaction, even if it is not worth a checksum any more."""
+        if not below:
+            self._check_crc(header)
+        if self._aborted is None or not self._is_aborted(header):
+            return
+        if below or (header.count and _marker_type(header, self._body(header)) == _ABORT):
+            self._aborted.end(header.producer_id)
+
+    def _pass(self, header: Header) -> None:
+        """The batch is done with."""
+        self._left = 0
+        self._place = header.end
+        if header.last_offset >= self.next_offset:
+            self.next_offset = header.last_offset + 1
+            self.epoch = header.leader_epoch
+
+    def _check_crc(self, header: Header) -> None:
+        if self._check_crcs and crc32c(memoryview(self._data)[header.start + CRC_FROM : header.end]) != header.crc:
+            raise corrupt(Flaw.CRC)
+
+    def _body(self, header: Header) -> bytes:
+        """Return the decompressed records of a batch of format 2, with a count that can be true."""
+        body = memoryview(self._data)[header.start + V2_SIZE : header.end]
+        codec = header.attributes & CODEC_MASK
+        records = bytes(decompress(codec, body, self._limit) if codec else body)
+        check_count(header, len(records))
+        return records
+
+
+def _marker_type(header: Header, body: bytes) -> int:
+    key = next(_rows(header, body))[3]
+    if key is None or len(key) < 4:
+        raise corrupt(Flaw.CONTROL)
+    return int.from_bytes(key[2:4], "big", signed=True)
+
+
+def _rows(header: Header, body: bytes) -> Iterator[Row]:
+    """Yield the records of a batch. The last one comes only if nothing is left behind it."""
+    place = 0
+    previous = -1
+    highest = header.last_offset - header.base_offset
+    epoch = header.leader_epoch if header.leader_epoch >= 0 else None
+    append_time = header.attributes & APPEND_TIME
+    for left in range(header.count - 1, -1, -1):
+        start, end = _record_bounds(body, place)
+        place = end
+        timestamp_delta, delta, key, value, headers = _record(body[start:end])
+        if not previous < delta <= highest:
+            raise corrupt(Flaw.OFFSET_DELTA)
+        previous = delta
+        timestamp = header.max_timestamp if append_time else header.base_timestamp + timestamp_delta
+        if not -INT64_MAX - 1 <= timestamp <= INT64_MAX:
+            raise corrupt(Flaw.TIMESTAMP)
+        if not left and place != len(body):
+            raise corrupt(Flaw.COUNT_LOW)
+        yield header.base_offset + delta, timestamp, 1 if append_time else 0, key, value, headers, None, epoch
+
+
+def _record_bounds(body: bytes, place: int) -> tuple[int, int]:
+    try:
+        length, start = _varint(body, place)
+    except IndexError as error:
+        raise corrupt(Flaw.RECORD_CUT) from error
+    if length < 0 or start + length > len(body):
+        raise corrupt(Flaw.RECORD_LENGTH)
+    return start, start + length
+
+
+def _record(data: bytes) -> tuple[int, int, bytes | None, bytes | None, Headers]:
+    try:
+        timestamp_delta, place = _varint(data, 1, bits=64)  # byte 0: attributes, of which none is defined
+        delta, place = _varint(data, place)
+        key, place = _sized(data, place)
+        value, place = _sized(data, place)
+        headers, place = _headers(data, place)
+    except IndexError as error:
+        raise corrupt(Flaw.RECORD_CUT) from error
+    if place != len(data):
+        raise corrupt(Flaw.RECORD_LENGTH)
+    return timestamp_delta, delta, key, value, headers
+
+
+def _headers(data: bytes, place: int) -> tuple[Headers, int]:
+    count, place = _varint(data, place)
+    if not count:
+        return (), place
+    if count < 0 or count * _SMALLEST_HEADER > len(data) - place:
+        raise corrupt(Flaw.HEADER_COUNT)
+    headers = []
+    for _ in range(count):
+        key, place = _sized(data, place)
+        if key is None:
+            raise corrupt(Flaw.HEADER_KEY)
+        value, place = _sized(data, place)
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), place
+
+
+def _sized(data: bytes, place: int) -> tuple[bytes | None, int]:
+    size, place = _varint(data, place)
+    if size < -1:
+        raise corrupt(Flaw.SIZE)
+    if size == -1:
+        return None, place
+    if place + size > len(data):
+        raise corrupt(Flaw.RECORD_CUT)
+    return data[place : place + size], place + size
+
+
+def _varint(data: bytes, place: int, bits: int = 32) -> tuple[int, int]:
+    """Return a zigzag integer and the place after it. Bits above the type are dropped, as Java drops them."""
+    byte = data[place]
+    place += 1
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), place
+    value = byte & 0x7F
+    shift = 7
+    while byte >= 0x80:
+        if shift >= bits:
+            raise corrupt(Flaw.VARINT)
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    value &= (1 << bits) - 1
+    return value >> 1 ^ -(value & 1), place

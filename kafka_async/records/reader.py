@@ -1,0 +1,91 @@
+"""Reading one partition's share of a Fetch response.
+
+Decides: nothing that a decoder does not decide already; it says where a failure was. Owns the decoder. Must never keep records:
+what ``read`` returns is the caller's, and what it has not returned is still bytes.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ..errors import CorruptRecordException, UnsupportedCodecError
+from ..model import ConsumerRecord
+from .columns import ColumnBuilder
+from .decode import Decoder
+from .implementation import Decoder as ChosenDecoder
+from .transactions import AbortedTransactions
+
+
+class RecordReader:
+    """Resumable reading of the record data that one Fetch response holds for one partition. Not thread safe.
+
+    ``aborted`` holds (producer id, first offset) of the aborted transactions, in any order; used only with ``read_committed``.
+    ``max_decompressed_bytes`` bounds what one batch may become.
+    """
+
+    decoder: ClassVar[type[Decoder]] = ChosenDecoder
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        data: bytes,
+        fetch_offset: int,
+        *,
+        read_committed: bool = False,
+        aborted: Sequence[tuple[int, int]] = (),
+        check_crcs: bool = True,
+        max_decompressed_bytes: int = 256 * 2**20,
+    ) -> None:
+        transactions = AbortedTransactions(aborted) if read_committed and aborted else None
+        self._decoder = self.decoder(topic, partition, data, fetch_offset, transactions, check_crcs, max_decompressed_bytes)
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after what was handed out and after what needs no handing out. It never goes back."""
+        return self._decoder.next_offset
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Epoch of the last batch that was handed out, if only in part, or passed; ``None`` where unknown."""
+        epoch = self._decoder.epoch
+        return epoch if epoch >= 0 else None
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left to hand out, and ``next_offset`` is past everything complete in the data.
+
+        Before the first read this is ``False``, although that read may return nothing.
+        """
+        return self._decoder.exhausted
+
+    def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+        """Return the next records in offset order, at most ``max_records``; none where the reader is exhausted.
+
+        Raises ``CorruptRecordException`` (with topic, partition and ``offset == next_offset``) or ``UnsupportedCodecError`` where
+        the next record cannot be read, every time until ``skip_to`` moves past it. Records before it are returned first.
+        """
+        try:
+            return self._decoder.read(max_records)
+        except (CorruptRecordException, UnsupportedCodecError) as error:
+            raise self._located(error) from error.__cause__
+
+    def read_columns(self, max_records: int, into: ColumnBuilder) -> int:
+        """Append the next records to ``into``, at most ``max_records``, and return how many. Raises as ``read`` does.
+
+        Fewer rows, or none, are also appended where ``into`` is full; ``exhausted`` tells the difference.
+        """
+        try:
+            return self._decoder.read_columns(max_records, into)
+        except (CorruptRecordException, UnsupportedCodecError) as error:
+            raise self._located(error) from error.__cause__
+
+    def skip_to(self, offset: int) -> None:
+        """Drop everything before ``offset``; going back is not possible and changes nothing."""
+        self._decoder.skip_to(offset)
+
+    def _located(self, error: CorruptRecordException | UnsupportedCodecError) -> CorruptRecordException | UnsupportedCodecError:
+        topic, partition, offset = self._decoder.topic, self._decoder.partition, self._decoder.next_offset
+        text = f"{topic}-{partition} at offset {offset}: {error.args[0]}"
+        if isinstance(error, UnsupportedCodecError):
+            return UnsupportedCodecError(text)
+        return CorruptRecordException(text, topic=topic, partition=partition, offset=offset)

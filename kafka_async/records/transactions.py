@@ -1,0 +1,29 @@
+"""Which batches of a response belong to aborted transactions (KIP-98, ``CompletedFetch``).
+
+Decides: whether the records of a transactional batch are dropped under ``read_committed``. Owns the aborted transactions of one
+response that have not begun or not ended yet. Must never decide by anything but producer id and offset: sequence numbers and epochs
+play no part.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop
+
+
+class AbortedTransactions:
+    """The aborted transactions of one partition in one Fetch response, followed batch by batch in offset order."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """``aborted`` holds (producer id, first offset) in any order: brokers have sent them unsorted (KAFKA-9839)."""
+        self._to_come = [(first_offset, producer_id) for producer_id, first_offset in aborted]
+        heapify(self._to_come)
+        self._open: set[int] = set()
+
+    def covers(self, producer_id: int, last_offset: int) -> bool:
+        """Say whether the producer is inside an aborted transaction at a batch that ends at ``last_offset``."""
+        while self._to_come and self._to_come[0][0] <= last_offset:
+            self._open.add(heappop(self._to_come)[1])
+        return producer_id in self._open
+
+    def end(self, producer_id: int) -> None:
+        """The abort marker of the producer was passed. A second marker for the same transaction changes nothing."""
+        self._open.discard(producer_id)

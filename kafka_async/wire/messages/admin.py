@@ -1,0 +1,259 @@
+"""Beside the consumer: describing groups, creating and deleting topics, for tests and tools; imported by name only.
+
+Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
+field where not all that we speak do. Must never do anything. Sources: DescribeGroupsRequest.json, ListGroupsRequest.json,
+ConsumerGroupDescribeRequest.json, CreateTopicsRequest.json, DeleteTopicsRequest.json and their responses; KIP-516, 848.
+"""
+
+from typing import ClassVar
+from uuid import UUID
+
+from attrs import frozen
+
+from .base import Api, Request, Response, Struct
+
+
+@frozen(kw_only=True)
+class DescribedGroupMember(Struct):
+    """A member of a classic group."""
+
+    member_id: str
+    group_instance_id: str | None = None  # v4+
+    client_id: str = ""
+    client_host: str = ""
+    member_metadata: bytes = b""  # an encoded ``ConsumerProtocolSubscription``
+    member_assignment: bytes = b""  # an encoded ``ConsumerProtocolAssignment``
+
+
+@frozen(kw_only=True)
+class DescribedGroup(Struct):
+    """A classic group."""
+
+    error_code: int = 0
+    error_message: str | None = None  # v6+
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""  # the assignor in use
+    members: tuple[DescribedGroupMember, ...] = ()
+    authorized_operations: int = -(2**31)  # bit set, or the smallest int where not asked for; v3+
+
+
+@frozen(kw_only=True)
+class DescribeGroupsResponse(Response):
+    """Classic groups."""
+
+    throttle_time_ms: int = 0  # v1+
+    groups: tuple[DescribedGroup, ...] = ()
+
+
+@frozen(kw_only=True)
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
+    """Ask for the members of classic groups."""
+
+    api: ClassVar = Api.DESCRIBE_GROUPS
+    response: ClassVar = DescribeGroupsResponse
+    groups: tuple[str, ...] = ()
+    include_authorized_operations: bool = False  # v3+
+
+
+@frozen(kw_only=True)
+class ListedGroup(Struct):
+    """A group in a list."""
+
+    group_id: str
+    protocol_type: str = ""
+    group_state: str = ""  # v4+
+    group_type: str = ""  # v5+
+
+
+@frozen(kw_only=True)
+class ListGroupsResponse(Response):
+    """Groups that a broker coordinates."""
+
+    throttle_time_ms: int = 0  # v1+
+    error_code: int = 0
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@frozen(kw_only=True)
+class ListGroupsRequest(Request[ListGroupsResponse]):
+    """Ask a broker for the groups it coordinates."""
+
+    api: ClassVar = Api.LIST_GROUPS
+    response: ClassVar = ListGroupsResponse
+    states_filter: tuple[str, ...] = ()  # (): all states; v4+
+    types_filter: tuple[str, ...] = ()  # (): all types; v5+
+
+
+@frozen(kw_only=True)
+class NamedTopicPartitions(Struct):
+    """Partitions of one topic, by id and name."""
+
+    topic_id: UUID | None
+    topic_name: str
+    partitions: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class NamedAssignment(Struct):
+    """Partitions of one member."""
+
+    topic_partitions: tuple[NamedTopicPartitions, ...] = ()
+
+
+@frozen(kw_only=True)
+class ConsumerGroupMember(Struct):
+    """A member of a group under the consumer protocol."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    member_epoch: int = 0
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str | None = None
+    assignment: NamedAssignment = NamedAssignment()  # what it has
+    target_assignment: NamedAssignment = NamedAssignment()  # what it should have
+    member_type: int = -1  # -1: unknown, 0: classic, 1: consumer; v1+
+
+
+@frozen(kw_only=True)
+class DescribedConsumerGroup(Struct):
+    """A group under the consumer protocol."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[ConsumerGroupMember, ...] = ()
+    authorized_operations: int = -(2**31)  # bit set, or the smallest int where not asked for
+
+
+@frozen(kw_only=True)
+class ConsumerGroupDescribeResponse(Response):
+    """Groups under the consumer protocol."""
+
+    throttle_time_ms: int = 0
+    groups: tuple[DescribedConsumerGroup, ...] = ()
+
+
+@frozen(kw_only=True)
+class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
+    """Ask for the members of groups under the consumer protocol."""
+
+    api: ClassVar = Api.CONSUMER_GROUP_DESCRIBE
+    response: ClassVar = ConsumerGroupDescribeResponse
+    group_ids: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
+
+
+@frozen(kw_only=True)
+class CreatableReplicaAssignment(Struct):
+    """Where the copies of one new partition shall be."""
+
+    partition_index: int
+    broker_ids: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class CreatableTopicConfig(Struct):
+    """One setting of a new topic."""
+
+    name: str
+    value: str | None = None
+
+
+@frozen(kw_only=True)
+class CreatableTopic(Struct):
+    """A topic to create."""
+
+    name: str
+    num_partitions: int = -1  # -1: the broker's default, or as assigned
+    replication_factor: int = -1  # -1: the broker's default, or as assigned
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
+    configs: tuple[CreatableTopicConfig, ...] = ()
+
+
+@frozen(kw_only=True)
+class CreatableTopicConfigs(Struct):
+    """One setting of a created topic."""
+
+    name: str
+    value: str | None = None
+    read_only: bool = False
+    config_source: int = -1
+    is_sensitive: bool = False
+
+
+@frozen(kw_only=True)
+class CreatableTopicResult(Struct):
+    """Whether one topic was created."""
+
+    name: str
+    topic_id: UUID | None = None  # id of the topic; v7+
+    error_code: int = 0
+    error_message: str | None = None
+    topic_config_error_code: int = 0  # why ``configs`` is None; v5+
+    num_partitions: int = -1  # v5+
+    replication_factor: int = -1  # v5+
+    configs: tuple[CreatableTopicConfigs, ...] | None = ()  # v5+
+
+
+@frozen(kw_only=True)
+class CreateTopicsResponse(Response):
+    """Which topics were created."""
+
+    throttle_time_ms: int = 0
+    topics: tuple[CreatableTopicResult, ...] = ()
+
+
+@frozen(kw_only=True)
+class CreateTopicsRequest(Request[CreateTopicsResponse]):
+    """Create topics."""
+
+    api: ClassVar = Api.CREATE_TOPICS
+    response: ClassVar = CreateTopicsResponse
+    topics: tuple[CreatableTopic, ...] = ()
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+@frozen(kw_only=True)
+class DeleteTopicState(Struct):
+    """A topic to delete, by name, or by id with no name."""
+
+    name: str | None = None
+    topic_id: UUID | None = None
+
+
+@frozen(kw_only=True)
+class DeletableTopicResult(Struct):
+    """Whether one topic was deleted."""
+
+    name: str | None = None
+    topic_id: UUID | None = None
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class DeleteTopicsResponse(Response):
+    """Which topics were deleted."""
+
+    throttle_time_ms: int = 0
+    responses: tuple[DeletableTopicResult, ...] = ()
+
+
+@frozen(kw_only=True)
+class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
+    """Delete topics."""
+
+    api: ClassVar = Api.DELETE_TOPICS
+    response: ClassVar = DeleteTopicsResponse
+    topics: tuple[DeleteTopicState, ...] = ()
+    timeout_ms: int = 60_000

@@ -1,0 +1,226 @@
+"""Being a member of a group: the classic protocol, the consumer protocol (KIP-848), and the data that classic members exchange.
+
+Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
+field where not all that we speak do. Must never do anything. Sources: JoinGroupRequest.json, SyncGroupRequest.json,
+HeartbeatRequest.json, LeaveGroupRequest.json, ConsumerGroupHeartbeatRequest.json and their responses,
+ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json; KIP-62, 345, 394, 429, 559, 800, 814, 848, 881, 1082.
+"""
+
+from typing import ClassVar
+from uuid import UUID
+
+from attrs import frozen
+
+from .base import Api, Request, Response, Struct
+
+
+@frozen(kw_only=True)
+class JoinGroupRequestProtocol(Struct):
+    """An assignor that the member supports and what it tells the leader."""
+
+    name: str
+    metadata: bytes  # an encoded ``ConsumerProtocolSubscription``
+
+
+@frozen(kw_only=True)
+class JoinGroupResponseMember(Struct):
+    """A member as the leader sees it."""
+
+    member_id: str
+    group_instance_id: str | None = None  # v5+
+    metadata: bytes = b""  # an encoded ``ConsumerProtocolSubscription``
+
+
+@frozen(kw_only=True)
+class JoinGroupResponse(Response):
+    """The generation joined; the leader also gets the members."""
+
+    throttle_time_ms: int = 0  # v2+
+    error_code: int = 0
+    generation_id: int = -1
+    protocol_type: str | None = None  # v7+
+    protocol_name: str | None = ""  # the assignor chosen; None with an error from v7
+    leader: str = ""  # member id of the leader
+    skip_assignment: bool = False  # the leader is a returning static one and must not assign (KIP-814); v9+
+    member_id: str = ""
+    members: tuple[JoinGroupResponseMember, ...] = ()  # for the leader only
+
+
+@frozen(kw_only=True)
+class JoinGroupRequest(Request[JoinGroupResponse]):
+    """Join a classic group; waits for the other members."""
+
+    api: ClassVar = Api.JOIN_GROUP
+    response: ClassVar = JoinGroupResponse
+    group_id: str
+    session_timeout_ms: int  # silence after which the member is out
+    rebalance_timeout_ms: int = -1  # longest wait for the member to rejoin (KIP-62)
+    member_id: str = ""  # empty at first; the broker gives one (KIP-394)
+    group_instance_id: str | None = None  # static member (KIP-345); v5+
+    protocol_type: str = "consumer"
+    protocols: tuple[JoinGroupRequestProtocol, ...] = ()  # best first
+    reason: str | None = None  # why, for the broker's log (KIP-800); v8+
+
+
+@frozen(kw_only=True)
+class SyncGroupRequestAssignment(Struct):
+    """What the leader gives one member."""
+
+    member_id: str
+    assignment: bytes  # an encoded ``ConsumerProtocolAssignment``
+
+
+@frozen(kw_only=True)
+class SyncGroupResponse(Response):
+    """What this member was given."""
+
+    throttle_time_ms: int = 0  # v1+
+    error_code: int = 0
+    protocol_type: str | None = None  # v5+
+    protocol_name: str | None = None  # v5+
+    assignment: bytes = b""  # an encoded ``ConsumerProtocolAssignment``, or empty
+
+
+@frozen(kw_only=True)
+class SyncGroupRequest(Request[SyncGroupResponse]):
+    """Hand in the assignments (leader) and wait for one's own."""
+
+    api: ClassVar = Api.SYNC_GROUP
+    response: ClassVar = SyncGroupResponse
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None  # static member; v3+
+    protocol_type: str | None = None  # v5+
+    protocol_name: str | None = None  # the assignor used; v5+
+    assignments: tuple[SyncGroupRequestAssignment, ...] = ()  # from the leader only
+
+
+@frozen(kw_only=True)
+class HeartbeatResponse(Response):
+    """Whether the generation still holds."""
+
+    throttle_time_ms: int = 0  # v1+
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class HeartbeatRequest(Request[HeartbeatResponse]):
+    """Sign of life of a classic member."""
+
+    api: ClassVar = Api.HEARTBEAT
+    response: ClassVar = HeartbeatResponse
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None  # static member; v3+
+
+
+@frozen(kw_only=True)
+class MemberIdentity(Struct):
+    """A member that leaves."""
+
+    member_id: str
+    group_instance_id: str | None = None  # static member
+    reason: str | None = None  # why, for the broker's log (KIP-800); v5+
+
+
+@frozen(kw_only=True)
+class MemberResponse(Struct):
+    """Whether one member has left."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class LeaveGroupResponse(Response):
+    """Whether the members have left. Before v3 the only error is the top-level one."""
+
+    throttle_time_ms: int = 0  # v1+
+    error_code: int = 0
+    members: tuple[MemberResponse, ...] = ()  # v3+
+
+
+@frozen(kw_only=True)
+class LeaveGroupRequest(Request[LeaveGroupResponse]):
+    """Leave a classic group. Before v3 only one member can leave at a time."""
+
+    api: ClassVar = Api.LEAVE_GROUP
+    response: ClassVar = LeaveGroupResponse
+    group_id: str
+    members: tuple[MemberIdentity, ...] = ()
+
+
+@frozen(kw_only=True)
+class TopicPartitions(Struct):
+    """Partitions of one topic, by id."""
+
+    topic_id: UUID | None
+    partitions: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class Assignment(Struct):
+    """The partitions that the coordinator wants a member to have."""
+
+    topic_partitions: tuple[TopicPartitions, ...] = ()
+
+
+@frozen(kw_only=True)
+class ConsumerGroupHeartbeatResponse(Response):
+    """The member's epoch and, where it changed, its target assignment."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0  # when the next heartbeat is due
+    assignment: Assignment | None = None  # None: unchanged
+
+
+@frozen(kw_only=True)
+class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
+    """The whole consumer protocol: join (epoch 0), stay, acknowledge, leave (-1, or -2 for a static member to come back)."""
+
+    api: ClassVar = Api.CONSUMER_GROUP_HEARTBEAT
+    response: ClassVar = ConsumerGroupHeartbeatResponse
+    group_id: str
+    member_id: str = ""  # chosen by the client from v1 (KIP-1082), given by the broker in v0
+    member_epoch: int
+    instance_id: str | None = None  # static member; None: unchanged or none
+    rack_id: str | None = None  # None: unchanged or none
+    rebalance_timeout_ms: int = -1  # -1: unchanged
+    subscribed_topic_names: tuple[str, ...] | None = None  # None: unchanged
+    subscribed_topic_regex: str | None = None  # RE2 pattern; None: unchanged; v1+
+    server_assignor: str | None = None  # None: unchanged or the broker's choice
+    topic_partitions: tuple[TopicPartitions, ...] | None = None  # partitions owned; None: unchanged
+
+
+@frozen(kw_only=True)
+class ConsumerProtocolTopicPartition(Struct):
+    """Partitions of one topic, by name."""
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class ConsumerProtocolSubscription(Struct):
+    """What a classic member tells the leader."""
+
+    topics: tuple[str, ...] = ()  # topics subscribed to
+    user_data: bytes | None = None  # the assignor's own
+    owned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = ()  # partitions still held (KIP-429); v1+
+    generation_id: int = -1  # generation in which they were assigned; v2+
+    rack_id: str | None = None  # rack of the member (KIP-881); v3+
+
+
+@frozen(kw_only=True)
+class ConsumerProtocolAssignment(Struct):
+    """What the leader gives a classic member."""
+
+    assigned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = ()
+    user_data: bytes | None = None  # the assignor's own

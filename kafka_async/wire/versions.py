@@ -1,0 +1,301 @@
+"""Which version of an API is used with which broker.
+
+Decides: the versions this client speaks, which of them can carry a given request, and the next step of the version negotiation
+(KIP-511). Owns: the table ``SUPPORTED``. Must never read or write bytes.
+
+The lower bounds let in every broker that this client is meant for (2.1 and newer, and some older ones at no cost); the upper
+bounds are Kafka 4.3's, without Fetch 18, which only replicas use. A field that an older version lacks is dropped when the
+request means the same without it, as Kafka's schemas say with ``ignorable``; where it does not, ``_NEEDS`` keeps the request off
+that version.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attrs import field, frozen
+
+from ..errors import UnsupportedVersionError
+from .messages import (
+    Api,
+    ApiVersionsResponse,
+    ConsumerGroupHeartbeatRequest,
+    DescribeClusterRequest,
+    FetchRequest,
+    FetchTopic,
+    FindCoordinatorRequest,
+    ForgottenTopic,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    Request,
+    SyncGroupRequest,
+)
+
+if TYPE_CHECKING:  # a consumer does not need them
+    from .messages.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
+
+UNSUPPORTED_VERSION = 35
+_ANY = 0x7FFF
+
+
+class VersionRange(NamedTuple):
+    """Versions of an API, both ends included."""
+
+    lowest: int
+    highest: int
+
+    def __str__(self) -> str:
+        return f"{self.lowest} to {self.highest}"
+
+
+SUPPORTED: Mapping[Api, VersionRange] = {
+    Api.FETCH: VersionRange(4, 17),
+    Api.LIST_OFFSETS: VersionRange(1, 11),
+    Api.METADATA: VersionRange(4, 13),
+    Api.OFFSET_COMMIT: VersionRange(2, 10),
+    Api.OFFSET_FETCH: VersionRange(2, 10),
+    Api.FIND_COORDINATOR: VersionRange(1, 6),
+    Api.JOIN_GROUP: VersionRange(1, 9),
+    Api.HEARTBEAT: VersionRange(0, 4),
+    Api.LEAVE_GROUP: VersionRange(0, 5),
+    Api.SYNC_GROUP: VersionRange(0, 5),
+    Api.DESCRIBE_GROUPS: VersionRange(0, 6),
+    Api.LIST_GROUPS: VersionRange(0, 5),
+    Api.SASL_HANDSHAKE: VersionRange(1, 1),
+    Api.API_VERSIONS: VersionRange(0, 4),
+    Api.CREATE_TOPICS: VersionRange(2, 7),
+    Api.DELETE_TOPICS: VersionRange(6, 6),
+    Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    Api.SASL_AUTHENTICATE: VersionRange(0, 2),
+    Api.DESCRIBE_CLUSTER: VersionRange(0, 2),
+    Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
+    Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
+    Api.GET_TELEMETRY_SUBSCRIPTIONS: VersionRange(0, 0),
+    Api.PUSH_TELEMETRY: VersionRange(0, 0),
+}
+"""What this client speaks.
+
+Metadata starts where auto-creation can be declined, OffsetFetch where all positions can be asked for, JoinGroup where the rebalance
+timeout exists, SaslHandshake where SaslAuthenticate follows, DeleteTopics, which only tools use, where its shape is today's.
+"""
+
+
+class Need(NamedTuple):
+    """Versions that a request cannot do without, and what in it is the cause."""
+
+    lowest: int
+    highest: int
+    cause: str
+
+
+def _fetch(request: FetchRequest) -> Iterator[Need]:
+    topics: list[FetchTopic | ForgottenTopic] = [*request.topics, *request.forgotten_topics_data]
+    if any(topic.topic_id is None for topic in topics):
+        yield Need(0, 12, "a topic without an id")
+    if not all(topic.topic for topic in topics):
+        yield Need(13, _ANY, "a topic without a name")
+    if request.session_id or request.forgotten_topics_data:
+        yield Need(7, _ANY, "a fetch session")
+
+
+_LIST_OFFSETS_TIMESTAMPS = {-3: 7, -4: 8, -5: 9, -6: 11}
+"""Special timestamp -> version that defines it (KIP-734, 405, 1005, 1023)."""
+
+
+def _list_offsets(request: ListOffsetsRequest) -> Iterator[Need]:
+    if request.isolation_level:
+        yield Need(2, _ANY, "the isolation level")
+    for special in {partition.timestamp for topic in request.topics for partition in topic.partitions if partition.timestamp < -2}:
+        yield Need(_LIST_OFFSETS_TIMESTAMPS.get(special, 0), _ANY, f"the timestamp {special}")
+
+
+def _metadata(request: MetadataRequest) -> Iterator[Need]:
+    if any(topic.topic_id is not None or topic.name is None for topic in request.topics or ()):
+        yield Need(12, _ANY, "a topic by id")  # versions 10 and 11 have the field, but brokers refuse it
+    if request.include_topic_authorized_operations:
+        yield Need(8, _ANY, "the authorized operations")
+
+
+def _offset_commit(request: OffsetCommitRequest) -> Iterator[Need]:
+    if any(topic.topic_id is None for topic in request.topics):
+        yield Need(0, 9, "a topic without an id")
+    if not all(topic.name for topic in request.topics):
+        yield Need(10, _ANY, "a topic without a name")
+    if request.group_instance_id is not None:
+        yield Need(7, _ANY, "a group instance id")
+
+
+def _offset_fetch(request: OffsetFetchRequest) -> Iterator[Need]:
+    topics = [topic for group in request.groups for topic in group.topics or ()]
+    if any(topic.topic_id is None for topic in topics):
+        yield Need(0, 9, "a topic without an id")
+    if not all(topic.name for topic in topics):
+        yield Need(10, _ANY, "a topic without a name")
+    if len(request.groups) != 1:
+        yield Need(8, _ANY, f"{len(request.groups)} groups")
+
+
+def _find_coordinator(request: FindCoordinatorRequest) -> Iterator[Need]:
+    if len(request.coordinator_keys) != 1:
+        yield Need(4, _ANY, f"{len(request.coordinator_keys)} keys")
+    if request.key_type > 1:
+        yield Need(6, _ANY, f"the key type {request.key_type}")
+
+
+def _join_group(request: JoinGroupRequest) -> Iterator[Need]:
+    if request.group_instance_id is not None:
+        yield Need(5, _ANY, "a group instance id")
+
+
+def _static_member(request: HeartbeatRequest | SyncGroupRequest) -> Iterator[Need]:
+    if request.group_instance_id is not None:
+        yield Need(3, _ANY, "a group instance id")
+
+
+def _leave_group(request: LeaveGroupRequest) -> Iterator[Need]:
+    if len(request.members) != 1:
+        yield Need(3, _ANY, f"{len(request.members)} members")
+    if any(member.group_instance_id is not None for member in request.members):
+        yield Need(3, _ANY, "a group instance id")
+
+
+def _describe_groups(request: "DescribeGroupsRequest") -> Iterator[Need]:
+    if request.include_authorized_operations:
+        yield Need(3, _ANY, "the authorized operations")
+
+
+def _list_groups(request: "ListGroupsRequest") -> Iterator[Need]:
+    if request.states_filter:
+        yield Need(4, _ANY, "a filter by state")
+    if request.types_filter:
+        yield Need(5, _ANY, "a filter by type")
+
+
+def _create_topics(request: "CreateTopicsRequest") -> Iterator[Need]:
+    if any(-1 in (topic.num_partitions, topic.replication_factor) and not topic.assignments for topic in request.topics):
+        yield Need(4, _ANY, "the broker's defaults")
+
+
+def _describe_cluster(request: DescribeClusterRequest) -> Iterator[Need]:
+    if request.endpoint_type != 1:
+        yield Need(1, _ANY, f"the endpoint type {request.endpoint_type}")
+    if request.include_fenced_brokers:
+        yield Need(2, _ANY, "fenced brokers")
+
+
+def _consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest) -> Iterator[Need]:
+    if request.subscribed_topic_regex is not None:
+        yield Need(1, _ANY, "a subscription by pattern")
+
+
+_NEEDS: Mapping[Api, Callable[[Any], Iterator[Need]]] = {
+    Api.FETCH: _fetch,
+    Api.LIST_OFFSETS: _list_offsets,
+    Api.METADATA: _metadata,
+    Api.OFFSET_COMMIT: _offset_commit,
+    Api.OFFSET_FETCH: _offset_fetch,
+    Api.FIND_COORDINATOR: _find_coordinator,
+    Api.JOIN_GROUP: _join_group,
+    Api.HEARTBEAT: _static_member,
+    Api.SYNC_GROUP: _static_member,
+    Api.LEAVE_GROUP: _leave_group,
+    Api.DESCRIBE_GROUPS: _describe_groups,
+    Api.LIST_GROUPS: _list_groups,
+    Api.CREATE_TOPICS: _create_topics,
+    Api.DESCRIBE_CLUSTER: _describe_cluster,
+    Api.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+}
+
+
+def needs(request: Request[Any]) -> list[Need]:
+    """Return the versions that the content of a request asks for, with the cause of each."""
+    find = _NEEDS.get(request.api)
+    return [] if find is None else list(find(request))
+
+
+def check(request: Request[Any], version: int) -> None:
+    """Raise ``UnsupportedVersionError`` where ``version`` cannot carry the request or is not spoken here."""
+    spoken = SUPPORTED[request.api]
+    if not spoken.lowest <= version <= spoken.highest:
+        raise UnsupportedVersionError(f"{request.api.name} version {version} is not spoken by this client, which speaks {spoken}.")
+    for need in needs(request):
+        if not need.lowest <= version <= need.highest:
+            raise UnsupportedVersionError(f"{request.api.name} version {version} cannot carry {need.cause}: {_bounds(need)} can.")
+
+
+def _bounds(need: Need) -> str:
+    return f"{need.lowest} and above" if need.highest == _ANY else f"{need.highest} and below"
+
+
+@frozen(kw_only=True)
+class BrokerVersions:
+    """What one broker can do, as it said in its answer to ApiVersions."""
+
+    ranges: Mapping[int, VersionRange] = field(factory=dict)
+    """API key -> versions that the broker accepts."""
+    features: Mapping[str, int] = field(factory=dict)
+    """Finalized feature of the cluster -> level; ``group.version`` 1 and up means the consumer protocol."""
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse) -> "BrokerVersions":
+        """Take over a successful answer."""
+        return cls(
+            ranges={api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys},
+            features={feature.name: feature.max_version_level for feature in response.finalized_features},
+        )
+
+    def range(self, api: Api) -> VersionRange | None:
+        """Return the versions that both sides speak, or ``None``."""
+        offered = self.ranges.get(api)
+        if offered is None:
+            return None
+        spoken = SUPPORTED[api]
+        common = VersionRange(max(offered.lowest, spoken.lowest), min(offered.highest, spoken.highest))
+        return common if common.lowest <= common.highest else None
+
+    def supports(self, api: Api, version: int | None = None) -> bool:
+        """Return whether both sides speak ``version`` of an API, or any version of it."""
+        common = self.range(api)
+        return common is not None and (version is None or common.lowest <= version <= common.highest)
+
+    def choose(self, request: Request[Any], *, lowest: int = 0, highest: int = _ANY) -> int:
+        """Return the highest version that both sides speak and that can carry ``request``.
+
+        ``lowest`` and ``highest`` are bounds of the caller's own, such as 9 for a commit under the consumer protocol, or 12 for an
+        incremental fetch in a session that was opened by topic name. Raises ``UnsupportedVersionError`` where there is none.
+        """
+        common = self.range(request.api)
+        demands = [*needs(request), Need(lowest, highest, "the caller's demand")]
+        if common is not None:
+            low = max(common.lowest, *(need.lowest for need in demands))
+            high = min(common.highest, *(need.highest for need in demands))
+            if low <= high:
+                return high
+        raise UnsupportedVersionError(self._refusal(request.api, demands))
+
+    def _refusal(self, api: Api, demands: list[Need]) -> str:
+        offered = self.ranges.get(api)
+        offer = f"offers versions {offered}" if offered is not None else "does not offer it"
+        causes = [f"{need.cause} needs {_bounds(need)}" for need in demands if need.lowest or need.highest != _ANY]
+        wanted = f"; {', '.join(causes)}" if causes else ""
+        return f"{api.name}: the broker {offer}, this client speaks {SUPPORTED[api]}{wanted}."
+
+
+def next_api_versions(tried: int, response: ApiVersionsResponse) -> int | None:
+    """Return the version of ApiVersions to try next, or ``None`` where the negotiation is over.
+
+    A broker that does not know the version tried answers with error 35 and, if it is recent, the versions it does know (KIP-511);
+    otherwise version 0 is tried. Every step goes down, so there is an end. Any error but 35 is the caller's to handle. Raises
+    ``UnsupportedVersionError`` where version 0 was refused.
+    """
+    if response.error_code != UNSUPPORTED_VERSION:
+        return None
+    if tried <= 0:
+        raise UnsupportedVersionError("API_VERSIONS: the broker refuses version 0, which every broker must accept.")
+    listed = (api.max_version for api in response.api_keys if api.api_key == Api.API_VERSIONS)
+    best = min(next(listed, 0), SUPPORTED[Api.API_VERSIONS].highest)
+    return best if 0 <= best < tried else 0

@@ -1,0 +1,560 @@
+"""Real Apache Kafka brokers for tests and benchmarks, run from Kafka's own Maven artifact in KRaft mode.
+
+Decides: broker properties that suit tests, ports, when a broker counts as ready. Owns: the jar cache, the processes it starts and
+their temporary directory. Must never: listen beyond 127.0.0.1, or signal a process that it did not start.
+
+Every node is controller and broker at once (``process.roles=broker,controller``) and every node is a voter, so a cluster of three
+lives on when one dies. Sources: KIP-595 and KIP-631 (KRaft), KIP-853 (``--initial-controllers``), KIP-848 (group settings),
+``kafka.tools.StorageTool``.
+"""
+
+import atexit
+import base64
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from attrs import define, field, frozen
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package does not mark what it re-exports
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+CURRENT: Final = "4.3.0"
+"""The newest Kafka that the tests run against."""
+OLDER: Final = "3.9.2"
+"""The last of the 3.x line: older API versions, and a broker that refuses KIP-848 groups with UNSUPPORTED_VERSION."""
+
+START_TIMEOUT: Final = 90.0
+"""Seconds until a broker that does not answer counts as failed; it takes 3 to 6 s on an idle machine."""
+STOP_TIMEOUT: Final = 30.0
+"""Seconds that a broker has for an orderly stop before it is killed."""
+
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>kafka-async</groupId><artifactId>test-broker</artifactId><version>1</version>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+"""  # The artifact brings no logging backend for slf4j; slf4j-simple writes to stderr, which becomes the log file.
+
+
+class BrokerStartError(RuntimeError):
+    """A broker ended or did not answer in time; the message carries the end of its log."""
+
+
+def available() -> str | None:
+    """Return why real brokers cannot run here, or ``None`` if they can."""
+    missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    return f"a real broker needs {' and '.join(missing)} on the PATH" if missing else None
+
+
+def required() -> bool:
+    """Return whether a missing broker is a failure (``CI=true`` or ``KAFKA_ASYNC_REQUIRE_BROKERS=1``) and not a skip."""
+    return os.environ.get("CI") == "true" or os.environ.get("KAFKA_ASYNC_REQUIRE_BROKERS") == "1"
+
+
+def jars(version: str) -> Path:
+    """Return the directory with the jars of Kafka ``version``, downloading them once (``KAFKA_ASYNC_CACHE`` names the cache).
+
+    Raises ``BrokerStartError`` with Maven's output where it cannot. The directory appears in one rename under a lock, so a run that
+    is interrupted or that runs beside another never leaves or sees half of it.
+    """
+    cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
+    cache.mkdir(parents=True, exist_ok=True)
+    target = cache / version
+    with (cache / f"{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=cache) as work:
+                (Path(work) / "pom.xml").write_text(_POM.format(version=version))
+                command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
+                done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words
+                if done.returncode:
+                    raise BrokerStartError(f"Maven cannot fetch Kafka {version}:\n{(done.stdout + done.stderr)[-4000:]}")
+                (Path(work) / "libs").rename(target)
+    return target
+
+
+def payload(index: int, size: int) -> bytes:
+    """Return the value that ``KafkaCluster.produce`` writes by default: the index, then dots up to ``size`` bytes."""
+    return b"%d" % index + b"." * (size - len(str(index)))
+
+
+def _kafka_uuid() -> str:
+    """Return a random id as Kafka writes it. A leading dash would look like an option to StorageTool."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return free ports below the ephemeral range.
+
+    A port inside it may be taken as the local end of someone's connection while its broker is down, and a client that keeps
+    connecting to it may even connect to itself; then the broker cannot come back.
+    """
+    found: list[int] = []
+    for port in random.sample(range(20000, 32000), 2000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise BrokerStartError("no free ports between 20000 and 32000")
+
+
+@define(eq=False)
+class _Node:
+    """One broker's fixed identity and, while it runs, its process."""
+
+    id: int
+    port: int
+    controller_port: int
+    directory: Path
+    directory_id: str = field(factory=_kafka_uuid)
+    process: "subprocess.Popen[bytes] | None" = None
+    guard: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "broker.log"
+
+    def spawn(self, command: Sequence[str]) -> None:
+        """Start the broker in a session of its own, so that Ctrl-C reaches only the tests, which then end it."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(  # noqa: S603  # our own command line
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+        # The guard ends the broker when this process dies without a chance to do so: its end of the pipe closes, whatever happens.
+        script = 'read -r _ || { kill -9 "$1"; rm -rf "$2"; }'
+        self.guard = subprocess.Popen(  # noqa: S603  # fixed words and a pid
+            ["/bin/sh", "-c", script, "guard", str(self.process.pid), str(self.directory.parent)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def signal(self, number: int) -> None:
+        if self.process is not None and self.running:
+            self.process.send_signal(number)
+
+    def reap(self, timeout: float) -> None:
+        """Wait for the end of the process, killing it after ``timeout`` seconds, and dismiss the guard."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+        if self.guard is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.guard.communicate(b"\n")
+            self.guard = None
+
+
+@frozen(kw_only=True)
+class Produced:
+    """What ``KafkaCluster.produce`` wrote: acknowledged offsets per partition, in order."""
+
+    offsets: dict[int, list[int]]
+
+    @property
+    def count(self) -> int:
+        """Records written."""
+        return sum(map(len, self.offsets.values()))
+
+
+def _properties(node: _Node, nodes: Sequence[_Node], extra: Mapping[str, str]) -> str:
+    replicas = str(min(3, len(nodes)))
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(node.id),
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{n.controller_port}" for n in nodes),
+        "log.dirs": str(node.directory / "data"),
+        "num.partitions": "1",
+        "default.replication.factor": replicas,
+        # The partitions of a killed broker move, and it may register again, only after this; 9 s by default.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        # Few partitions for the internal topics: each costs files and start-up time.
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "log.cleaner.dedupe.buffer.size": str(4 << 20),  # default 128 MiB, a third of our heap
+        # Groups that settle at once and limits that let a test ask for short sessions.
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.min.session.timeout.ms": "1000",
+    }
+    return "".join(f"{name}={value}\n" for name, value in (properties | dict(extra)).items())
+
+
+class KafkaCluster:
+    """A Kafka cluster of this process, as a context manager. Brokers are numbered from 0, which is also their ``node.id``.
+
+    ``version``: Kafka's version. ``brokers``: how many. ``properties``: broker properties over those for tests. ``features``:
+    feature levels to format with, such as ``{"group.version": 0}``. ``heap_mb``: Java heap of each broker.
+
+    Ports and data stay over ``stop`` and ``start``. Methods block. Everything ends with the ``with`` block, at interpreter exit, or
+    when this process is killed, whichever is first.
+    """
+
+    def __init__(
+        self,
+        version: str = CURRENT,
+        *,
+        brokers: int = 1,
+        properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
+        heap_mb: int = 384,
+    ) -> None:
+        self.version = version
+        self._extra = dict(properties or {})
+        self._features = dict(features or {})
+        self._heap_mb = heap_mb
+        self._directory: Path | None = None
+        self._nodes: list[_Node] = []
+        self._brokers = brokers
+        self._clients = contextlib.ExitStack()
+        self._admin: AdminClient | None = None
+
+    def __enter__(self) -> Self:
+        if reason := available():
+            raise BrokerStartError(reason)
+        libs = jars(self.version)
+        self._directory = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version}-"))
+        atexit.register(self.close)
+        try:
+            self._prepare(libs)
+            for node in self._nodes:
+                node.spawn(self._java("kafka.Kafka", str(node.directory / "server.properties")))
+            self.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the brokers and delete their data. Killing is enough: nothing of theirs is kept."""
+        atexit.unregister(self.close)
+        self._admin = None
+        for node in self._nodes:
+            node.signal(signal.SIGKILL)
+        for node in self._nodes:
+            node.reap(STOP_TIMEOUT)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    # ---- where it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of all brokers, running or not, separated by commas."""
+        return ",".join(f"127.0.0.1:{node.port}" for node in self._nodes)
+
+    def address(self, broker: int) -> str:
+        """``host:port`` of one broker."""
+        return f"127.0.0.1:{self._nodes[broker].port}"
+
+    def pid(self, broker: int) -> int | None:
+        """Process id of a running broker."""
+        process = self._nodes[broker].process
+        return process.pid if process is not None else None
+
+    def log(self, broker: int = 0) -> str:
+        """What a broker has logged so far."""
+        return self._nodes[broker].log.read_text(errors="replace")
+
+    # ---- life of a broker
+
+    def start(self, broker: int, *, wait: bool = True) -> None:
+        """Start a stopped broker on its old port and data; ``wait`` until it serves. Raises ``BrokerStartError``."""
+        node = self._nodes[broker]
+        if node.running:
+            raise ValueError(f"broker {broker} is running")
+        node.reap(0)
+        node.spawn(self._java("kafka.Kafka", str(node.directory / "server.properties")))
+        if wait:
+            self.wait_ready(broker)
+
+    def stop(self, broker: int) -> None:
+        """Stop a broker in an orderly way (SIGTERM): it hands its leaderships over first."""
+        node = self._nodes[broker]
+        node.signal(signal.SIGCONT)  # a stopped process does not see SIGTERM
+        node.signal(signal.SIGTERM)
+        node.reap(STOP_TIMEOUT)
+
+    def kill(self, broker: int) -> None:
+        """Kill a broker (SIGKILL)."""
+        self._nodes[broker].signal(signal.SIGKILL)
+        self._nodes[broker].reap(STOP_TIMEOUT)
+
+    def restart(self, broker: int) -> None:
+        """``stop`` and ``start``."""
+        self.stop(broker)
+        self.start(broker)
+
+    def pause(self, broker: int) -> None:
+        """Freeze a broker (SIGSTOP): its connections stay open and silent."""
+        self._nodes[broker].signal(signal.SIGSTOP)
+
+    def unpause(self, broker: int) -> None:
+        """Let a frozen broker go on (SIGCONT)."""
+        self._nodes[broker].signal(signal.SIGCONT)
+
+    def heal(self) -> None:
+        """Bring every broker back: unpause the frozen, start the dead, wait for all."""
+        for node in self._nodes:
+            node.signal(signal.SIGCONT)
+            if not node.running:
+                self.start(node.id, wait=False)
+        self.wait_ready()
+
+    def wait_ready(self, *brokers: int) -> None:
+        """Wait until ``brokers`` (all by default) serve and know each other. Raises ``BrokerStartError`` with the log's end."""
+        nodes = [self._nodes[i] for i in brokers] or self._nodes
+        deadline = time.monotonic() + START_TIMEOUT
+        for node in nodes:
+            while not self._accepts(node):
+                self._check(node, deadline)
+        ids = {node.id for node in nodes}
+        for node in nodes:
+            admin = AdminClient({"bootstrap.servers": self.address(node.id), "log_level": 0})
+            while not ids <= self._known_brokers(admin):
+                self._check(node, deadline)
+
+    # ---- topics and settings
+
+    @property
+    def admin(self) -> AdminClient:
+        """confluent-kafka's admin client, for what has no method here."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        return self._admin
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, replicas: int | None = None, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic and wait until every running broker knows a leader for each partition. Returns ``name``."""
+        topic = NewTopic(name, partitions, replicas or min(3, self._brokers), config=dict(config or {}))
+        self.admin.create_topics([topic])[name].result()
+        self._wait_topic(name, lambda metadata: metadata is not None and _has_leaders(metadata, partitions))
+        return name
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics and wait until every running broker has forgotten them."""
+        for result in self.admin.delete_topics(list(names)).values():
+            result.result()
+        for name in names:
+            self._wait_topic(name, lambda metadata: metadata is None)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Grow a topic to ``total`` partitions."""
+        self.admin.create_partitions([NewPartitions(name, total)])[name].result()
+        self._wait_topic(name, lambda metadata: metadata is not None and _has_leaders(metadata, total))
+
+    def alter_config(self, kind: Literal["topic", "group", "broker"], name: str, config: Mapping[str, str]) -> None:
+        """Set dynamic settings of a topic, a group (KIP-848) or a broker (its number as text)."""
+        entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
+        types = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "broker": ResourceType.BROKER}
+        resource = ConfigResource(types[kind], name, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result()
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Number of the broker that leads a partition."""
+        return int(self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)
+
+    def coordinator(self, group: str) -> int:
+        """Number of the broker that coordinates a group that has members or commits."""
+        return int(self.admin.describe_consumer_groups([group])[group].result().coordinator.id)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Committed offsets of a group by topic and partition, as an independent client reads them."""
+        result = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+        return {(tp.topic, tp.partition): tp.offset for tp in result.topic_partitions}
+
+    # ---- records
+
+    def produce(
+        self,
+        topic: str,
+        count: int,
+        size: int = 100,
+        *,
+        partitions: int | Sequence[int] = 1,
+        codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none",
+        keys: Callable[[int], bytes | None] | None = None,
+        values: Callable[[int], bytes | None] | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamps: Callable[[int], int] | None = None,
+        transaction: Literal["commit", "abort"] | None = None,
+        start: int = 0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Produced:
+        """Write ``count`` records with indices from ``start``; return their offsets once all are acknowledged.
+
+        ``size``: bytes of a value (see ``payload``) unless ``values`` makes them. ``partitions``: how many, or which; records go
+        round them by index. ``keys``, ``values``, ``timestamps`` (milliseconds): called with the index. ``transaction``: write
+        all in one and end it so. ``settings``: further settings of librdkafka. Raises
+        ``KafkaException`` for the first record that failed.
+        """
+        where = range(partitions) if isinstance(partitions, int) else partitions
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "compression.codec": codec,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 200_000,
+            "enable.idempotence": True,  # retries neither repeat nor reorder records, so offsets are what a test expects
+            "log_level": 0,
+        }
+        if transaction is not None:
+            config["transactional.id"] = f"test-{uuid.uuid4()}"
+        producer = Producer(config | dict(settings or {}))
+        offsets: dict[int, list[int]] = {partition: [] for partition in where}
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets[message.partition()].append(message.offset())
+
+        if transaction is not None:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+        for index in range(start, start + count):
+            arguments: dict[str, Any] = {
+                "value": values(index) if values else payload(index, size),
+                "key": keys(index) if keys else None,
+                "partition": where[index % len(where)],
+                "headers": list(headers),
+            }
+            if timestamps is not None:
+                arguments["timestamp"] = timestamps(index)
+            _offer(producer, topic, arguments, delivered)
+        producer.flush(60)
+        if transaction == "commit":
+            producer.commit_transaction(30)
+        elif transaction == "abort":
+            producer.abort_transaction(30)
+        if failures:
+            raise KafkaException(failures[0])
+        return Produced(offsets=offsets)
+
+    # ---- inside
+
+    def _prepare(self, libs: Path) -> None:
+        assert self._directory is not None
+        ports = _free_ports(2 * self._brokers)
+        for i in range(self._brokers):
+            directory = self._directory / str(i)
+            directory.mkdir()
+            self._nodes.append(_Node(i, ports[2 * i], ports[2 * i + 1], directory))
+        self._classpath = f"{libs}/*"
+        voters = ",".join(f"{n.id}@127.0.0.1:{n.controller_port}:{n.directory_id}" for n in self._nodes)
+        cluster_id = _kafka_uuid()
+        features = [f"--feature={name}={level}" for name, level in self._features.items()]
+        formats: list[tuple[_Node, subprocess.Popen[bytes]]] = []
+        for node in self._nodes:
+            path = node.directory / "server.properties"
+            path.write_text(_properties(node, self._nodes, self._extra))
+            command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(path))
+            command += ["--initial-controllers", voters, *features]
+            with node.log.open("ab") as out:
+                formats.append((node, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)))  # noqa: S603  # ours
+        for node, process in formats:
+            if process.wait():
+                raise BrokerStartError(f"formatting the storage of broker {node.id} failed:\n{self._log_end(node)}")
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        options = [
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-Djava.awt.headless=true",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        ]
+        return ["java", *options, "-cp", self._classpath, main, *arguments]
+
+    @staticmethod
+    def _log_end(node: _Node) -> str:
+        return "\n".join(node.log.read_text(errors="replace").splitlines()[-40:])
+
+    @staticmethod
+    def _accepts(node: _Node) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", node.port), timeout=1):
+            return True
+        return False
+
+    @staticmethod
+    def _known_brokers(admin: AdminClient) -> set[int]:
+        with contextlib.suppress(KafkaException):
+            return set(admin.list_topics(timeout=5).brokers)
+        return set()
+
+    def _check(self, node: _Node, deadline: float) -> None:
+        """Wait a moment, or raise where waiting is in vain."""
+        if not node.running or time.monotonic() > deadline:
+            why = "does not answer" if node.running else "ended"
+            raise BrokerStartError(f"broker {node.id} of Kafka {self.version} {why}; the end of its log:\n{self._log_end(node)}")
+        time.sleep(0.05)
+
+    def _wait_topic(self, name: str, done: Callable[[Any], bool]) -> None:
+        """Ask each running broker by itself: metadata reaches them one after the other."""
+        deadline = time.monotonic() + START_TIMEOUT
+        for node in self._running():
+            admin = AdminClient({"bootstrap.servers": self.address(node.id), "log_level": 0})
+            while not done(admin.list_topics(timeout=10).topics.get(name)):
+                self._check(node, deadline)
+
+    def _running(self) -> Iterator[_Node]:
+        return (node for node in self._nodes if node.running)
+
+
+def _has_leaders(metadata: Any, partitions: int) -> bool:
+    return len(metadata.partitions) == partitions and all(p.leader >= 0 for p in metadata.partitions.values())
+
+
+def _offer(producer: Producer, topic: str, arguments: dict[str, Any], delivered: Callable[[Any, Any], None]) -> None:
+    """Queue one record, waiting for room where the queue is full."""
+    while True:
+        try:
+            producer.produce(topic, on_delivery=delivered, **arguments)
+        except BufferError:
+            producer.poll(1)
+        else:
+            producer.poll(0)
+            return

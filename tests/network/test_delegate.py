@@ -1,0 +1,535 @@
+"""``kafka_async.network.delegate``: ``plan(0.0)``, an answer, ``plan(0.1)``; no event loop."""
+
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_async.errors import (
+    AuthenticationFailedError,
+    CorrelationIdError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+)
+from kafka_async.model import Node
+from kafka_async.network import ConnectionState, Lane, Open
+from kafka_async.network.delegate import HEDGE
+from kafka_async.network.protocol import EXPIRY_GRACE, MAX_IN_FLIGHT
+from kafka_async.wire import Api
+from kafka_async.wire.messages import HeartbeatResponse, MetadataResponse
+from tests.network.peers import BOOT, BOOT_TWO, ONE, TWO, VERSIONS, World, heartbeat, metadata, opens, response_bytes, shuts
+
+REFUSED = KafkaConnectionError("refused")
+
+
+def test_an_idle_delegate_does_nothing_and_is_never_woken() -> None:
+    plan = World(BOOT).plan(0.0)
+    assert (plan.actions, plan.wake_at, plan.settled) == ((), inf, 0)
+
+
+def test_planning_again_when_nothing_happened_changes_nothing() -> None:
+    world = World(BOOT, ONE)
+    world.add(heartbeat(world.done), metadata(world.done))
+    first = world.plan(0.0)
+    again = world.plan(0.0)
+    assert first.actions
+    assert (again.actions, again.wake_at) == ((), first.wake_at)
+
+
+def test_a_request_goes_to_its_broker_and_its_answer_to_its_handler() -> None:
+    world = World(ONE, TWO)
+    world.add(heartbeat(world.done, node_id=2))
+    assert opens(world.plan(0.0)) == [(2, Lane.MAIN)]
+    world.negotiate(0.1, 2)
+    world.plan(0.1)
+    world.reply(HeartbeatResponse(error_code=27), 0.2, 2)
+    assert world.outcomes == [HeartbeatResponse(error_code=27)]
+    assert world.delegate.unsent == 0
+
+
+def test_connections_open_in_parallel() -> None:
+    world = World(ONE, TWO)
+    world.add(heartbeat(world.done, node_id=1), heartbeat(world.done, node_id=2))
+    assert len(opens(world.plan(0.0))) == 2
+
+
+def test_requests_are_pipelined_up_to_the_limit() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(*(heartbeat(world.done) for _ in range(MAX_IN_FLIGHT + 2)))
+    world.plan(1.0)
+    assert len(world.peer().asked) == MAX_IN_FLIGHT
+    assert world.delegate.unsent == 2
+    world.reply(HeartbeatResponse(), 1.1)
+    world.plan(1.1)
+    assert len(world.peer().asked) == MAX_IN_FLIGHT
+    assert world.delegate.unsent == 1
+
+
+def test_an_unknown_broker_ends_its_requests_at_once() -> None:
+    world = World(ONE)
+    world.add(heartbeat(world.done, node_id=9))
+    assert world.plan(0.0).settled == 1
+    assert isinstance(world.outcomes[0], NodeNotReadyError)
+    assert world.delegate.is_unavailable(9, Lane.MAIN, 0.0)
+
+
+def test_requests_of_a_broker_whose_connection_fails_end_at_once_and_so_do_those_in_its_backoff() -> None:
+    world = World(ONE, TWO)
+    world.add(heartbeat(world.done), heartbeat(world.done), heartbeat(world.done, node_id=2))
+    world.plan(0.0)
+    world.fail_open(REFUSED, 0.1)
+    assert len(world.outcomes) == 2
+    assert all(isinstance(outcome, KafkaConnectionError) and outcome.__cause__ is REFUSED for outcome in world.outcomes)
+    assert world.delegate.is_unavailable(1, Lane.MAIN, 0.1)
+    assert not world.delegate.is_unavailable(1, Lane.GROUP, 0.1)
+    assert world.delegate.next_ready_at(1, Lane.MAIN, 0.1) == pytest.approx(0.15)
+    world.add(heartbeat(world.done))
+    assert world.plan(0.12).settled == 1
+    assert opens(world.plan(0.12)) == []
+    world.add(heartbeat(world.done))
+    assert opens(world.plan(0.16)) == [(1, Lane.MAIN)]
+
+
+def test_a_lost_connection_ends_everything_in_flight() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done), heartbeat(world.done))
+    world.plan(1.0)
+    world.delegate.lost(world.key(), KafkaConnectionError("reset by peer"), 1.1)
+    assert [str(outcome) for outcome in world.outcomes] == ["reset by peer"] * 2
+
+
+def test_a_wrong_correlation_id_closes_the_connection_and_fails_its_requests_retriably() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done), heartbeat(world.done))
+    world.plan(1.0)
+    world.receive(response_bytes(HeartbeatResponse(), Api.HEARTBEAT, 4, 99), 1.1, world.key())
+    assert shuts(world.plan(1.1)) == [world.key()]
+    assert [type(outcome) for outcome in world.outcomes] == [CorrelationIdError] * 2
+    assert all(outcome.retriable for outcome in world.outcomes)
+
+
+# Deadlines.
+
+
+def test_time_in_the_queue_counts() -> None:
+    world = World(ONE)
+    world.add(heartbeat(world.done, expires_at=3.0))
+    assert world.plan(0.0).wake_at == 3.0
+    assert world.plan(3.0).settled == 1
+    assert isinstance(world.outcomes[0], KafkaTimeoutError)
+    assert "was not sent in time: no connection was ready" in str(world.outcomes[0])
+
+
+def test_an_expired_request_carries_the_last_failure_as_its_cause() -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done, expires_at=1.0))
+    world.plan(0.0)
+    world.fail_open(REFUSED, 0.1, -1)
+    world.plan(1.0)
+    assert isinstance(world.outcomes[0], KafkaTimeoutError)
+    assert world.outcomes[0].__cause__ is REFUSED
+
+
+def test_without_any_broker_the_expiry_says_so() -> None:
+    world = World()
+    world.add(metadata(world.done, expires_at=1.0))
+    assert world.plan(0.0).wake_at == 1.0
+    world.plan(1.0)
+    assert "no broker is known" in str(world.outcomes[0])
+
+
+def test_an_answer_that_does_not_come_costs_the_connection() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done, expires_at=5.0), heartbeat(world.done, expires_at=60.0))
+    assert world.plan(1.0).wake_at == 5.0
+    assert world.plan(5.0).wake_at == 5.0 + EXPIRY_GRACE
+    plan = world.plan(5.0 + EXPIRY_GRACE)
+    assert (shuts(plan), plan.settled) == ([world.key()], 2)
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaTimeoutError, KafkaConnectionError]
+    assert world.delegate.is_unavailable(1, Lane.MAIN, 5.0 + EXPIRY_GRACE)
+
+
+def test_after_a_blocked_loop_an_answer_that_lies_in_the_socket_still_counts() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done, expires_at=5.0))
+    world.plan(1.0)
+    world.plan(300.0)
+    world.reply(HeartbeatResponse(), 300.0)
+    assert world.outcomes == [HeartbeatResponse()]
+    assert world.delegate.is_ready(1, Lane.MAIN, 300.0)
+
+
+def test_a_withdrawn_request_is_neither_sent_nor_answered() -> None:
+    world = World(ONE)
+    wanted = True
+    world.add(heartbeat(world.done, withdrawn=lambda: not wanted))
+    world.plan(0.0)
+    wanted = False
+    world.negotiate(0.1)
+    world.plan(0.1)
+    assert not world.peer().asked
+    assert (world.outcomes, world.delegate.unsent) == ([], 0)
+
+
+# Throttling (KIP-219).
+
+
+def test_throttling_is_obeyed() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=700), 1.0)
+    world.add(heartbeat(world.done))
+    assert world.plan(1.1).wake_at == pytest.approx(1.7)
+    assert not world.peer().asked
+    assert world.delegate.throttled_until(1) == pytest.approx(1.7)
+    assert world.delegate.next_ready_at(1, Lane.MAIN, 1.1) == pytest.approx(1.7)
+    assert world.delegate.throttled_until(1, Lane.GROUP) == -inf
+    world.plan(1.7)
+    assert len(world.peer().asked) == 1
+
+
+def test_a_request_that_expires_under_throttling_says_why() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
+    world.add(heartbeat(world.done, expires_at=5.0))
+    world.plan(1.0)
+    world.plan(5.0)
+    assert "the broker throttles this client" in str(world.outcomes[1])
+
+
+def test_requests_for_any_broker_avoid_a_throttled_one() -> None:
+    world = World(ONE, TWO)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
+    world.add(metadata(world.done))
+    assert opens(world.plan(1.0)) == [(2, Lane.MAIN)]
+
+
+# Any broker.
+
+
+def test_the_least_loaded_ready_broker_is_chosen() -> None:
+    world = World(ONE, TWO)
+    world.connect(0.0, 1)
+    world.connect(0.0, 2)
+    world.add(heartbeat(world.done, node_id=1), heartbeat(world.done, node_id=1), heartbeat(world.done, node_id=2))
+    world.plan(1.0)
+    world.add(metadata(world.done))
+    world.plan(1.0)
+    assert [asked.api for asked in world.peer(2).asked] == [Api.HEARTBEAT, Api.METADATA]
+
+
+@pytest.mark.parametrize(("random", "chosen"), [(0.0, 1), (0.6, 2)])
+def test_randomness_breaks_ties(random: float, chosen: int) -> None:
+    world = World(ONE, TWO, random=lambda: random)
+    world.connect(0.0, 1)
+    world.connect(0.0, 2)
+    world.add(metadata(world.done))
+    world.plan(1.0)
+    assert [asked.api for asked in world.peer(chosen).asked] == [Api.METADATA]
+
+
+def test_a_ready_broker_is_preferred_to_opening_another_connection() -> None:
+    world = World(ONE, TWO)
+    world.connect(0.0, 2)
+    world.add(metadata(world.done))
+    assert opens(world.plan(1.0)) == []
+    assert len(world.peer(2).asked) == 1
+
+
+def test_one_connection_is_opened_for_many_requests_to_any_broker() -> None:
+    world = World(ONE, TWO)
+    world.add(metadata(world.done), metadata(world.done))
+    assert len(opens(world.plan(0.0))) == 1
+
+
+def test_a_silent_server_is_not_waited_for_when_there_is_another_one() -> None:
+    world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
+    world.add(metadata(world.done))
+    plan = world.plan(0.0)
+    assert (opens(plan), plan.wake_at) == ([(-1, Lane.MAIN)], HEDGE)
+    plan = world.plan(HEDGE)
+    assert (opens(plan), plan.wake_at) == ([(-2, Lane.MAIN)], 30.0)
+
+
+def test_when_every_server_has_failed_the_request_waits_and_they_are_tried_again() -> None:
+    world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.fail_open(REFUSED, 0.0, -1)
+    assert opens(world.plan(0.0)) == [(-2, Lane.MAIN)]
+    world.fail_open(REFUSED, 0.01, -2)
+    plan = world.plan(0.01)
+    assert (opens(plan), plan.wake_at) == ([], pytest.approx(0.04))
+    assert not world.delegate.has_usable_node(0.01)
+    assert opens(world.plan(plan.wake_at)) == [(-1, Lane.MAIN)]
+    assert world.outcomes == []
+
+
+def test_the_server_with_fewer_failures_comes_first() -> None:
+    world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.fail_open(REFUSED, 0.0, -1)
+    assert opens(world.plan(10.0)) == [(-2, Lane.MAIN)]
+
+
+def test_refused_credentials_end_a_request_for_any_broker_when_no_other_broker_is_left() -> None:
+    world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.fail_open(AuthenticationFailedError("certificate expired"), 0.0, -1)
+    assert opens(world.plan(0.0)) == [(-2, Lane.MAIN)]
+    assert world.outcomes == []
+    world.fail_open(REFUSED, 0.01, -2)
+    world.plan(0.01)
+    assert [str(outcome) for outcome in world.outcomes] == ["certificate expired"]
+    assert isinstance(world.outcomes[0], AuthenticationFailedError)
+
+
+# Brokers come and go.
+
+
+def test_a_bootstrap_connection_becomes_the_brokers_own_when_the_address_is_the_same() -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.negotiate(0.0, -1)
+    world.plan(0.0)
+    world.reply(MetadataResponse(), 0.1, -1)
+    world.delegate.set_nodes({5: Node(5, "boot", 9092, "rack"), 1: ONE}, 0.1)
+    world.add(heartbeat(world.done, node_id=5))
+    assert opens(world.plan(0.1)) == []
+    assert [asked.api for asked in world.peer(-1).asked] == [Api.HEARTBEAT]
+    assert {state.node.id for state in world.delegate.connection_states()} == {5}
+
+
+def test_another_bootstrap_connection_ends_when_its_answers_are_in() -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done), metadata(world.done))
+    world.plan(0.0)
+    world.negotiate(0.0, -1)
+    world.plan(0.0)
+    world.reply(MetadataResponse(), 0.1, -1)
+    world.delegate.set_nodes({1: ONE}, 0.1)
+    assert shuts(world.plan(0.1)) == []
+    world.reply(MetadataResponse(), 0.2, -1)
+    assert shuts(world.plan(0.2)) == [world.key(-1)]
+    assert len(world.outcomes) == 2
+
+
+@pytest.mark.parametrize("nodes", [{2: TWO}, {1: Node(1, "elsewhere", 9092), 2: TWO}], ids=["gone", "moved"])
+def test_a_broker_that_vanished_or_moved_is_disconnected_and_its_requests_end(nodes: dict[int, Node]) -> None:
+    world = World(ONE, TWO)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.delegate.set_nodes(nodes, 1.0)
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError]
+    assert shuts(world.plan(1.0)) == [world.key()]
+
+
+def test_a_broker_that_only_changed_its_rack_keeps_its_connection() -> None:
+    world = World(ONE)
+    world.connect()
+    world.delegate.set_nodes({1: Node(1, "one", 9092, "b")}, 1.0)
+    assert world.plan(1.0).actions == ()
+    assert world.delegate.is_ready(1, Lane.MAIN, 1.0)
+
+
+def test_disconnecting_all_starts_again_from_the_bootstrap_servers() -> None:
+    world = World(BOOT)
+    world.delegate.set_nodes({1: ONE}, 0.0)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.delegate.disconnect_all(1.0)
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError]
+    world.add(metadata(world.done))
+    plan = world.plan(1.0)
+    assert (shuts(plan), opens(plan)) == ([world.key()], [(-1, Lane.MAIN)])
+
+
+def test_backoff_outlives_a_new_start() -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.fail_open(REFUSED, 0.0, -1)
+    world.delegate.disconnect_all(0.01)
+    plan = world.plan(0.01)
+    assert (opens(plan), plan.wake_at) == ([], pytest.approx(0.05))
+
+
+def test_versions_of_a_broker_are_known_once_it_is_connected() -> None:
+    world = World(ONE)
+    assert world.delegate.versions() is None
+    assert world.delegate.versions(1) is None
+    world.connect()
+    versions = world.delegate.versions(1)
+    assert versions is not None
+    assert versions.supports(Api.CONSUMER_GROUP_HEARTBEAT)
+    assert world.delegate.versions() == versions
+
+
+# The end.
+
+
+def test_draining_sends_last_words_only() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done), heartbeat(world.done, last_word=True))
+    world.delegate.drain(1.0)
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError]
+    world.add(heartbeat(world.done))
+    assert len(world.outcomes) == 2
+    assert not world.delegate.is_drained
+    world.plan(1.0)
+    assert len(world.peer().asked) == 1
+    assert not world.delegate.is_drained
+    world.reply(HeartbeatResponse(), 1.1)
+    assert world.delegate.is_drained
+    assert world.outcomes[2] == HeartbeatResponse()
+
+
+def test_last_words_are_not_throttled_and_may_still_open_a_connection() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
+    world.delegate.drain(1.0)
+    world.add(heartbeat(world.done, last_word=True), heartbeat(world.done, last_word=True, lane=Lane.GROUP))
+    plan = world.plan(1.0)
+    assert len(world.peer().asked) == 1
+    assert opens(plan) == [(1, Lane.GROUP)]
+
+
+def test_closing_ends_everything_and_takes_nothing_more() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.add(heartbeat(world.done, lane=Lane.GROUP, last_word=True))
+    world.delegate.close(1.0)
+    world.add(heartbeat(world.done, last_word=True))
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError] * 3
+    plan = world.plan(1.0)
+    assert (shuts(plan), opens(plan), plan.wake_at) == ([world.key()], [], inf)
+
+
+def test_statistics_are_values() -> None:
+    world = World(ONE)
+    world.connect()
+    before = world.delegate.connection_states()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    assert [(state.state, state.in_flight) for state in before] == [(ConnectionState.READY, 0)]
+    assert [(state.state, state.in_flight) for state in world.delegate.connection_states()] == [(ConnectionState.READY, 1)]
+
+
+# Whatever happens: one outcome for each request, no wish to be woken in the past, no spinning.
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from([None, 1, 2, 7]), st.sampled_from(list(Lane))),
+        st.tuples(st.sampled_from(["opened", "failed", "lost", "answer", "garbage", "throttle"]), st.integers(0, 3)),
+        st.tuples(st.just("nodes"), st.sampled_from([(), (ONE,), (ONE, TWO), (TWO,), (Node(1, "new", 1),)])),
+        st.tuples(st.just("rebootstrap")),
+        st.tuples(st.just("wait"), st.sampled_from([0.0, 0.01, 0.3, 2.0, 40.0])),
+    ),
+    max_size=40,
+)
+
+
+class Chaos:
+    """A world in which anything may happen at any time."""
+
+    def __init__(self) -> None:
+        self.world = World(BOOT, BOOT_TWO)
+        self.now = 0.0
+        self.added = 0
+        self.open: list[int] = []
+
+    def step(self, step: tuple[Any, ...]) -> None:
+        name, *arguments = step
+        world = self.world
+        if name == "add":
+            make = metadata if arguments[0] is None else heartbeat
+            world.add(make(world.done, node_id=arguments[0], lane=arguments[1], expires_at=self.now + 5), now=self.now)
+            self.added += 1
+        elif name == "nodes":
+            world.delegate.set_nodes({node.id: node for node in arguments[0]}, self.now)
+        elif name == "rebootstrap":
+            world.delegate.disconnect_all(self.now)
+        elif name == "wait":
+            self.now += arguments[0]
+        elif self.open:
+            self.happen(name, self.open[arguments[0] % len(self.open)])
+
+    def happen(self, name: str, key: int) -> None:
+        world, now = self.world, self.now
+        states = {action: world.delegate.get_buffer(action) is not None for action in self.open}
+        if name == "opened" and not states[key]:
+            world.delegate.opened(key, now)
+        elif name == "failed" and not states[key]:
+            world.delegate.open_failed(key, REFUSED, now)
+        elif name == "lost":
+            world.delegate.lost(key, None, now)
+        elif name == "garbage" and states[key]:
+            world.receive(b"HTTP/1.1 400 Bad Request", now, key)
+        elif name in ("answer", "throttle") and states[key] and world.peers[key].asked:
+            self.answer(key, 500 if name == "throttle" else 0)
+
+    def answer(self, key: int, throttle: int) -> None:
+        answers: dict[Api, Any] = {
+            Api.API_VERSIONS: VERSIONS,
+            Api.METADATA: MetadataResponse(throttle_time_ms=throttle),
+            Api.HEARTBEAT: HeartbeatResponse(throttle_time_ms=throttle),
+        }
+        peer = self.world.peers[key]
+        self.world.receive(peer.answer(answers[peer.asked[0].api]), self.now, key)
+
+    def plan(self) -> float:
+        before = len(self.world.outcomes)
+        plan = self.world.plan(self.now)
+        assert plan.settled >= len(self.world.outcomes) - before
+        self.open += [action.key for action in plan.actions if isinstance(action, Open)]
+        self.open = [key for key in self.open if key not in shuts(plan)]
+        again = self.world.delegate.plan(self.now)
+        assert (again.actions, again.wake_at, again.settled) == ((), plan.wake_at, 0)
+        return plan.wake_at
+
+
+@given(STEPS)
+def test_every_request_ends_exactly_once_and_nothing_spins(steps: list[tuple[Any, ...]]) -> None:
+    chaos = Chaos()
+    for step in steps:
+        chaos.step(step)
+        chaos.plan()
+    turns = 0
+    while len(chaos.world.outcomes) < chaos.added:
+        wake_at = chaos.plan()
+        turns += 1
+        assert turns < 200
+        assert wake_at < inf or len(chaos.world.outcomes) == chaos.added
+        chaos.now = min(wake_at, chaos.now + 60)
+    assert len(chaos.world.outcomes) == chaos.added
+    assert all(isinstance(outcome, KafkaError | HeartbeatResponse | MetadataResponse) for outcome in chaos.world.outcomes)
+    chaos.world.delegate.close(chaos.now)
+    assert len(chaos.world.outcomes) == chaos.added

@@ -1,0 +1,375 @@
+"""``kafka_async.network.link``, by way of the delegate where a whole connection is needed."""
+
+import itertools
+import struct
+from typing import Any
+
+import pytest
+
+from kafka_async.errors import (
+    AuthenticationFailedError,
+    FrameSizeError,
+    KafkaConnectionError,
+    KafkaError,
+    UnknownError,
+    UnsupportedVersionError,
+)
+from kafka_async.model import Node
+from kafka_async.network import Authenticated, Lane, UnsentRequest
+from kafka_async.network.link import TRANSITIONS, ConnectionInput, ConnectionState, following
+from kafka_async.trace import ConnectionClosed, ConnectionOpened, Fault
+from kafka_async.wire import Api, Request
+from kafka_async.wire.messages import (
+    ApiVersion,
+    ApiVersionsResponse,
+    HeartbeatResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from tests.network.peers import ONE, OLD_VERSIONS, VERSIONS, Peer, World, heartbeat, opens, response_bytes, shuts
+
+S = ConnectionState
+PAIRS = list(itertools.product(ConnectionState, ConnectionInput))
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if pair in TRANSITIONS])
+def test_every_pair_in_the_table_moves(state: ConnectionState, event: ConnectionInput) -> None:
+    assert following(state, event) is TRANSITIONS[state, event]
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if pair not in TRANSITIONS])
+def test_every_other_pair_is_an_error(state: ConnectionState, event: ConnectionInput) -> None:
+    with pytest.raises(RuntimeError, match=f"{state.value} cannot take the input '{event.value}'"):
+        following(state, event)
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(ConnectionState)
+    assert set(TRANSITIONS.values()) == set(ConnectionState)
+
+
+@pytest.mark.parametrize("state", [S.CONNECTING, S.NEGOTIATING, S.AUTHENTICATING, S.READY])
+def test_every_open_state_can_fail_and_be_shut(state: ConnectionState) -> None:
+    assert following(state, ConnectionInput.FAILED) is S.WAITING
+    assert following(state, ConnectionInput.SHUT) is S.DISCONNECTED
+
+
+def state_of(world: World) -> ConnectionState:
+    return world.delegate.connection_states()[0].state
+
+
+def test_versions_are_negotiated_before_anything_is_sent() -> None:
+    world = World(ONE)
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    assert state_of(world) is S.CONNECTING
+    world.delegate.opened(world.key(), 0.1)
+    world.plan(0.1)
+    assert state_of(world) is S.NEGOTIATING
+    assert [asked.api for asked in world.peer().asked] == [Api.API_VERSIONS]
+    world.reply(VERSIONS, 0.2)
+    assert state_of(world) is S.READY
+    world.plan(0.2)
+    assert [asked.api for asked in world.peer().asked] == [Api.HEARTBEAT]
+    assert any(isinstance(event, ConnectionOpened) for event in world.trace)
+
+
+def start(world: World) -> Peer:
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    world.delegate.opened(world.key(), 0.0)
+    world.plan(0.0)
+    return world.peer()
+
+
+def test_an_older_broker_is_asked_again_in_the_version_that_it_lists() -> None:
+    world = World(ONE)
+    peer = start(world)
+    world.receive(peer.answer(OLD_VERSIONS, version=0), 0.1, world.key())
+    world.plan(0.1)
+    assert [(asked.api, asked.version) for asked in peer.asked] == [(Api.API_VERSIONS, 2)]
+    world.reply(VERSIONS, 0.2)
+    assert state_of(world) is S.READY
+
+
+def test_the_malformed_refusal_of_a_mock_broker_leads_to_version_0() -> None:
+    world = World(ONE)
+    peer = start(world)
+    body = struct.pack(">i", peer.asked.popleft().correlation_id) + bytes.fromhex("0023 01 0012 0000 0002 00000000")
+    world.receive(struct.pack(">i", len(body)) + body, 0.1, world.key())
+    world.plan(0.1)
+    assert [(asked.api, asked.version) for asked in peer.asked] == [(Api.API_VERSIONS, 0)]
+
+
+def test_a_broker_that_refuses_version_0_too_fails_the_attempt() -> None:
+    world = World(ONE)
+    peer = start(world)
+    for _ in range(2):
+        world.receive(peer.answer(ApiVersionsResponse(error_code=35), version=0), 0.1, world.key())
+        world.plan(0.1)
+    assert state_of(world) is S.WAITING
+    assert isinstance(world.delegate.last_error(1), UnsupportedVersionError)
+    assert isinstance(world.outcomes[0], KafkaConnectionError)
+
+
+def test_an_error_in_the_negotiation_fails_the_attempt() -> None:
+    world = World(ONE)
+    start(world)
+    world.reply(ApiVersionsResponse(error_code=-1), 0.1)
+    assert isinstance(world.delegate.last_error(1), UnknownError)
+
+
+def test_a_handshake_without_an_answer_is_given_up_after_the_setup_timeout() -> None:
+    world = World(ONE, socket_connection_setup_timeout_ms=2000)
+    start(world)
+    assert world.plan(0.5).wake_at == 2.0
+    world.plan(2.0)
+    plan = world.plan(2.1)
+    assert shuts(plan) == [world.key()]
+    assert state_of(world) is S.WAITING
+    assert isinstance(world.outcomes[0], KafkaConnectionError)
+
+
+def test_a_frame_of_the_handshake_may_have_one_mebibyte_at_most() -> None:
+    world = World(ONE)
+    start(world)
+    world.receive(struct.pack(">i", 1024 * 1024 + 1), 0.1, world.key())
+    assert isinstance(world.delegate.last_error(1), FrameSizeError)
+
+
+def test_a_ready_connection_takes_frames_up_to_the_configured_limit() -> None:
+    world = World(ONE, receive_message_max_bytes=5_000_000)
+    world.connect()
+    world.receive(struct.pack(">i", 5_000_000), 0.1, world.key())
+    assert state_of(world) is S.READY
+
+
+def test_a_server_that_speaks_http_is_named_in_the_error_of_the_request() -> None:
+    world = World(ONE)
+    start(world)
+    world.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n", 0.1, world.key())
+    plan = world.plan(0.1)
+    assert shuts(plan) == [world.key()]
+    assert "the server answered with HTTP" in str(world.outcomes[0])
+
+
+def test_a_peer_that_closes_without_a_word_raises_the_question_of_the_protocol() -> None:
+    world = World(ONE)
+    start(world)
+    world.delegate.lost(world.key(), None, 0.1)
+    assert "does the port speak another security_protocol?" in str(world.outcomes[0])
+
+
+def test_an_end_in_the_middle_of_an_answer_says_so() -> None:
+    world = World(ONE)
+    world.connect()
+    world.receive(struct.pack(">i", 1000) + bytes(100), 1.0, world.key())
+    world.delegate.lost(world.key(), None, 1.1)
+    assert "in the middle of an answer, 104 bytes into it" in str(world.delegate.last_error(1))
+
+
+def test_backoff_doubles_with_each_failure_and_starts_over_after_a_success() -> None:
+    world = World(ONE)  # random is 0.5: no jitter
+    now, delays = 0.0, []
+    for _ in range(7):
+        world.add(heartbeat(world.done, expires_at=now + 30), now=now)
+        assert opens(world.plan(now)) == [(1, Lane.MAIN)]
+        world.fail_open(KafkaConnectionError("refused"), now)
+        retry_at = world.delegate.connection_states()[0].retry_at
+        delays.append(round(retry_at - now, 3))
+        now = retry_at
+    assert delays == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    world.connect(now)
+    world.delegate.lost(world.key(), None, now)
+    assert round(world.delegate.connection_states()[0].retry_at - now, 3) == 0.05
+
+
+def test_the_setup_timeout_grows_while_no_socket_can_be_had_and_starts_over_with_one() -> None:
+    world = World(ONE)
+    now, timeouts = 0.0, []
+    for _ in range(4):
+        world.add(heartbeat(world.done, expires_at=now + 30), now=now)
+        action = world.plan(now).actions[0]
+        timeouts.append((getattr(action, "timeout"), getattr(action, "attempt")))  # noqa: B009 - an Open, as the next lines show
+        world.fail_open(KafkaConnectionError("timeout"), now)
+        now += 5
+    assert timeouts == [(10.0, 0), (20.0, 1), (30.0, 2), (30.0, 3)]
+    world.connect(now)
+    world.delegate.lost(world.key(), None, now)
+    world.add(heartbeat(world.done, expires_at=now + 60), now=now + 5)
+    assert getattr(world.plan(now + 5).actions[0], "timeout") == 10.0  # noqa: B009 - an Open, see above
+
+
+def test_a_failed_attempt_is_a_fault_and_a_quiet_end_is_not() -> None:
+    world = World(ONE)
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    world.fail_open(KafkaConnectionError("refused"), 0.0)
+    faults = [event for event in world.trace if isinstance(event, Fault)]
+    assert [event.text for event in faults] == ["connection to one:9092 (id 1) failed while connecting"]
+    world.trace.clear()
+    world.connect(1.0)
+    world.delegate.lost(world.key(), None, 2.0)
+    assert not [event for event in world.trace if isinstance(event, Fault)]
+    assert [type(event) for event in world.trace if isinstance(event, ConnectionClosed)] == [ConnectionClosed]
+
+
+class Conversation:
+    """A made-up mechanism: handshake, one token, done."""
+
+    def __init__(self, lifetime: float | None = None) -> None:
+        self.lifetime = lifetime
+
+    def start(self) -> Request[Any] | Authenticated:
+        return SaslHandshakeRequest(mechanism="PLAIN")
+
+    def receive(self, response: Any) -> Request[Any] | Authenticated:
+        if isinstance(response, SaslHandshakeResponse):
+            return SaslAuthenticateRequest(auth_bytes=b"token")
+        if response.error_code:
+            raise AuthenticationFailedError("the broker refused the token")
+        return Authenticated(session_lifetime=self.lifetime)
+
+
+def authenticating(lifetime: float | None = None) -> World:
+    made: list[Node] = []
+
+    def factory(node: Node) -> Conversation:
+        made.append(node)
+        return Conversation(lifetime)
+
+    world = World(ONE, authenticators=factory)
+    start(world)
+    world.reply(VERSIONS, 0.0)
+    assert made == [ONE]
+    return world
+
+
+def test_the_authenticator_is_driven_to_its_end_before_anything_else_is_sent() -> None:
+    world = authenticating()
+    assert state_of(world) is S.AUTHENTICATING
+    world.plan(0.0)
+    assert [asked.api for asked in world.peer().asked] == [Api.SASL_HANDSHAKE]
+    world.reply(SaslHandshakeResponse(), 0.1)
+    world.plan(0.1)
+    assert [asked.api for asked in world.peer().asked] == [Api.SASL_AUTHENTICATE]
+    world.reply(SaslAuthenticateResponse(), 0.2)
+    assert state_of(world) is S.READY
+    world.plan(0.2)
+    assert [asked.api for asked in world.peer().asked] == [Api.HEARTBEAT]
+
+
+def test_refused_credentials_end_the_requests_for_the_broker_at_once() -> None:
+    world = authenticating()
+    world.plan(0.0)
+    world.reply(SaslHandshakeResponse(), 0.1)
+    world.plan(0.1)
+    world.reply(SaslAuthenticateResponse(error_code=58), 0.2)
+    assert shuts(world.plan(0.2)) == [world.key()]
+    assert isinstance(world.outcomes[0], AuthenticationFailedError)
+    world.add(heartbeat(world.done), now=0.21)
+    world.plan(0.21)
+    assert isinstance(world.outcomes[1], AuthenticationFailedError)
+    assert opens(world.plan(0.22)) == []
+
+
+def test_a_broker_without_sasl_fails_the_attempt() -> None:
+    def factory(node: Node) -> Conversation:
+        return Conversation()
+
+    world = World(ONE, authenticators=factory)
+    start(world)
+    world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),)), 0.0)
+    assert isinstance(world.delegate.last_error(1), UnsupportedVersionError)
+
+
+def test_a_session_is_renewed_on_the_same_connection_before_it_ends() -> None:
+    world = authenticating(lifetime=100.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(0.0)
+        world.reply(response, 0.0)
+    assert world.plan(1.0).wake_at == 90.0  # 85 to 95 % of the session, at random
+    world.add(heartbeat(world.done, expires_at=200.0), now=89.0)
+    world.plan(89.0)
+    # An answer is still due: the conversation goes behind it, and what comes later waits for the conversation.
+    world.plan(90.0)
+    world.add(heartbeat(world.done, expires_at=200.0), now=90.0)
+    world.plan(90.0)
+    assert [asked.api for asked in world.peer().asked] == [Api.HEARTBEAT, Api.SASL_HANDSHAKE]
+    for response in (HeartbeatResponse(), SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.reply(response, 90.0)
+        world.plan(90.0)
+    assert world.outcomes == [HeartbeatResponse()] * 3
+    assert world.plan(91.0).wake_at == 180.0
+
+
+def test_unused_connections_are_closed_and_cost_no_backoff() -> None:
+    world = World(ONE, connections_max_idle_ms=60_000)
+    world.connect()
+    assert world.plan(1.0).wake_at == 60.0
+    assert shuts(world.plan(60.0)) == [world.key()]
+    assert state_of(world) is S.DISCONNECTED
+    world.add(heartbeat(world.done, expires_at=90.0), now=60.0)
+    assert opens(world.plan(60.0)) == [(1, Lane.MAIN)]
+
+
+def test_a_connection_with_a_request_in_flight_is_never_idle() -> None:
+    world = World(ONE, connections_max_idle_ms=1_000)
+    world.connect()
+    world.add(heartbeat(world.done, expires_at=50.0), now=0.5)
+    world.plan(0.5)
+    assert world.plan(10.0).wake_at == 50.0
+    assert state_of(world) is S.READY
+
+
+def test_answers_after_the_end_of_a_connection_are_nobodys() -> None:
+    world = World(ONE)
+    world.connect()
+    key = world.key()
+    world.delegate.lost(key, None, 1.0)
+    assert world.delegate.get_buffer(key) is None
+    assert world.delegate.received(key, 10, 1.0) == 0
+    world.delegate.opened(key, 1.0)
+    world.delegate.lost(key, None, 1.0)
+    assert state_of(world) is S.WAITING
+
+
+def test_a_request_that_the_broker_cannot_take_ends_at_once() -> None:
+    world = World(ONE)
+    start(world)
+    world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),)), 0.0)
+    assert world.plan(0.0).settled == 1
+    assert isinstance(world.outcomes[0], UnsupportedVersionError)
+    assert state_of(world) is S.READY
+
+
+def test_bounds_of_the_caller_limit_the_version() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done, highest_version=2))
+    world.plan(0.0)
+    assert world.peer().asked[0].version == 2
+
+
+def test_a_handshake_answer_that_fails_the_attempt_ends_the_reading_of_its_chunk() -> None:
+    world = World(ONE)
+    peer = start(world)
+    bad = peer.answer(ApiVersionsResponse(error_code=-1))
+    world.receive(bad + response_bytes(HeartbeatResponse(), Api.HEARTBEAT, 4, 77), 0.1, world.key())
+    assert isinstance(world.delegate.last_error(1), UnknownError)
+
+
+def test_outcomes_are_errors_of_ours_only() -> None:
+    world = World(ONE)
+    start(world)
+    world.delegate.lost(world.key(), None, 0.1)
+    assert all(isinstance(outcome, KafkaError) for outcome in world.outcomes)
+
+
+def test_lanes_have_connections_of_their_own() -> None:
+    world = World(ONE)
+    requests: list[UnsentRequest] = [heartbeat(world.done), heartbeat(world.done, lane=Lane.GROUP)]
+    world.add(*requests)
+    assert sorted(opens(world.plan(0.0)), key=str) == [(1, Lane.GROUP), (1, Lane.MAIN)]

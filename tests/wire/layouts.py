@@ -1,0 +1,34 @@
+"""Every layout of every struct that is spoken, in every version."""
+
+from collections.abc import Iterator
+
+from kafka_async.wire import Struct, codec, schema
+from kafka_async.wire.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka_async.wire.schema import WireStruct
+from tests.wire.server import REQUESTS
+from tests.wire.strategies import VERSIONS
+
+
+def structs_of(layout: WireStruct) -> Iterator[WireStruct]:
+    yield layout
+    for field in layout.fields:
+        if field.struct is not None:
+            yield from structs_of(field.struct)
+
+
+def every_layout() -> Iterator[tuple[int, WireStruct]]:
+    for api, version in VERSIONS:
+        for cls in (REQUESTS[api], REQUESTS[api].response):
+            for struct in structs_of(codec.layout(api, cls, version)):
+                yield version, struct
+    data: dict[str, type[Struct]] = {
+        "consumer_protocol_subscription": ConsumerProtocolSubscription,
+        "consumer_protocol_assignment": ConsumerProtocolAssignment,
+    }
+    for module, data_cls in data.items():
+        for version in range(4):
+            for struct in structs_of(schema.load(module, version, data_cls.__name__, data_cls)):
+                yield version, struct
+
+
+LAYOUTS = list(every_layout())

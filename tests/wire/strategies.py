@@ -1,0 +1,68 @@
+"""Hypothesis strategies for messages, made from their layouts: everything a version can carry, and defaults for the rest."""
+
+from functools import cache
+from typing import Any, cast
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from kafka_async.wire import SUPPORTED, Api, Request, Struct, codec
+from kafka_async.wire.schema import WireField, WireStruct
+from kafka_async.wire.shapes import old_shape
+from tests.wire.server import REQUESTS
+
+VERSIONS = [(api, version) for api, spoken in SUPPORTED.items() for version in range(spoken.lowest, spoken.highest + 1)]
+"""Every version of every API that is spoken."""
+
+KNOWN_ERROR_CODES = st.sampled_from([-1, 0, 1, 16, 27, 35, 113])
+_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
+_UUIDS = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
+_MAX_TIME = 10**13  # beyond some 300 years the schema library's own time type overflows
+
+
+def _scalars(field: WireField) -> st.SearchStrategy[Any]:
+    if field.kind == "string":
+        return st.text(st.characters(codec="utf-8"), max_size=20)
+    if field.kind == "bytes":
+        return st.binary(max_size=20)
+    if field.kind == "?":
+        return st.booleans()
+    if field.kind == "16s":
+        return st.none() | _UUIDS
+    if field.name == "error_code":
+        return KNOWN_ERROR_CODES
+    if field.kind == "q" and field.name.endswith("_ms"):
+        return st.integers(0, _MAX_TIME)
+    bound = 2 ** (_BITS[field.kind] - 1)
+    return st.integers(-bound, bound - 1)
+
+
+def _values(field: WireField) -> st.SearchStrategy[Any]:
+    values = structs(field.struct) if field.struct is not None else _scalars(field)
+    if field.array:
+        values = st.lists(values, max_size=3).map(tuple)
+    return st.none() | values if field.nullable and field.kind != "16s" else values
+
+
+def structs(layout: WireStruct) -> st.SearchStrategy[Struct]:
+    """Return instances of the class of a layout."""
+    return st.builds(layout.cls, **{field.name: _values(field) for field in layout.fields if field.skipped is None})
+
+
+@cache
+def _messages(api: Api, version: int, response: bool) -> st.SearchStrategy[Struct]:
+    request = REQUESTS[api]
+    cls = request.response if response else request
+    old = old_shape(cls, version)
+    found = structs(codec.layout(api, cls, version))
+    return found if old is None else found.map(lambda value: old.unfold(value, None))
+
+
+def requests(api: Api, version: int) -> st.SearchStrategy[Request[Any]]:
+    """Return requests that hold just what a version can carry."""
+    return cast("st.SearchStrategy[Request[Any]]", _messages(api, version, False))
+
+
+def responses(api: Api, version: int) -> st.SearchStrategy[Any]:
+    """Return responses that hold just what a version can carry."""
+    return _messages(api, version, True)
