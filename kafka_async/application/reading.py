@@ -189,7 +189,8 @@ class Reader:
         first: dict[TopicPartition, int] = {}
         for record in iteration.records[len(iteration.records) - left :]:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        # Before the list is emptied: without call-backs it is the very list that was taken.
+        rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
         iteration.records.clear()
         self._iteration = _Iteration()
-        rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
         self.unread.put_back(rest, iteration.stamps)

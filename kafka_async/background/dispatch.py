@@ -38,7 +38,7 @@ from ..events import (
 )
 from ..model import Node, TopicPartition
 from ..network import UnsentRequest
-from ..trace import Listener
+from ..trace import Fault, Listener, TraceEvent
 from .event_handler import EventHandler
 from .fetch import FetchManager
 from .fetch_buffer import FetchBuffer
@@ -78,7 +78,7 @@ class Background:
     _published: int = field(default=-1, init=False)
 
     def __attrs_post_init__(self) -> None:
-        config, random, trace = self.config, self.random, self.trace
+        config, random, trace = self.config, self.random, self._report
         self.subscription = SubscriptionState()
         self.metadata = MetadataManager(
             config=config,
@@ -121,6 +121,11 @@ class Background:
         # Positions before list_offsets: a reset that starts now is sent in the same turn. Fetch last: it uses what the others
         # decided.
         self.managers = (self.metadata, self.positions, self.list_offsets, self.fetch)
+
+    def _report(self, event: TraceEvent) -> None:
+        """Pass a trace event on, but for the faults that stopping itself makes: connections end under requests in flight."""
+        if self.stopping is None or not isinstance(event, Fault):
+            self.trace(event)
 
     # --- one turn --------------------------------------------------------------------------------------------------------------
 

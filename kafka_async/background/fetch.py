@@ -29,7 +29,7 @@ from ..errors import (
     for_code,
 )
 from ..model import IsolationLevel, Node, TopicPartition
-from ..network import UnsentRequest
+from ..network import Lane, UnsentRequest
 from ..records import measure
 from ..trace import Fault, Fetched, Listener
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
@@ -115,7 +115,14 @@ class FetchManager:
                     self._message(broker, 0), session_epoch=FINAL_EPOCH, topics=(), forgotten_topics_data=(), max_wait_ms=0
                 )
                 requests.append(
-                    UnsentRequest(message=request, node_id=broker.node_id, on_done=lambda *_: None, expires_at=now + 1.0)
+                    UnsentRequest(
+                        message=request,
+                        node_id=broker.node_id,
+                        lane=Lane.FETCH,
+                        on_done=lambda *_: None,
+                        expires_at=now + 1.0,
+                        last_word=True,
+                    )
                 )
         return Poll(tuple(requests))
 
@@ -205,6 +212,7 @@ class FetchManager:
         return UnsentRequest(
             message=evolve(message, topics=session.topics, forgotten_topics_data=session.forgotten),
             node_id=broker.node_id,
+            lane=Lane.FETCH,
             on_done=lambda outcome, at: self._answered(broker, outcome, at),
             expires_at=now + (self.config.request_timeout_ms + self.config.fetch_max_wait_ms) / 1000,
             max_wait=self.config.fetch_max_wait_ms / 1000,

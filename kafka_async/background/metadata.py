@@ -163,9 +163,11 @@ class MetadataManager:
         return Poll()
 
     def _due_at(self, now: float) -> float:
-        if self._needed or self._updated_at is None or any(not lookup.asked for lookup in self._lookups):
+        """Look-ups are asked at once, an update that is needed again soon waits a backoff, and every picture grows old."""
+        if self._updated_at is None or any(not lookup.asked for lookup in self._lookups):
             return now
-        return self._updated_at + self.config.metadata_max_age_ms / 1000
+        wait = self.config.retry_backoff_ms if self._needed else self.config.metadata_max_age_ms
+        return max(now, self._updated_at + wait / 1000) if self._needed else self._updated_at + wait / 1000
 
     def _names(self) -> frozenset[str] | None:
         names = self.wanted()
@@ -215,7 +217,6 @@ class MetadataManager:
             self._updated_at = now
             self._update(asked, outcome, now)
             self._answer_lookups(now)
-            self._request.backoff.retry_at = now + self.config.retry_backoff_ms / 1000  # however much it is needed, not at once
             self._needed_since = now if self._needed else None
             return
         self._refused(outcome if isinstance(outcome, KafkaError) else for_code(getattr(outcome, "error_code", -1)), now)

@@ -22,6 +22,7 @@ class Lane(Enum):
     """
 
     MAIN = "main"
+    FETCH = "fetch"
     GROUP = "group"
 
 

@@ -24,6 +24,7 @@ ZSTD: Final = 4
 
 Bytes = bytes | bytearray | memoryview
 
+_GZIP_PIECE: Final = 4 << 20
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _LZ4_MAGIC: Final = 0x184D2204
@@ -78,7 +79,9 @@ def _into(function: Callable[[Bytes, bytearray], int], data: Bytes, bound: int, 
 def _gunzip(data: memoryview, limit: int) -> Bytes:
     """The last four bytes are the size of the last member modulo 2**32: as a rule the whole truth, and checked by the outcome."""
     declared = int.from_bytes(data[-4:], "little")
-    if 0 < declared <= min(limit, len(data) * _GZIP_RATIO):
+    if declared <= len(data) * _GZIP_RATIO:
+        if declared > limit:
+            raise _too_large(limit)
         output = bytearray(declared)
         try:
             if cramjam.gzip.decompress_into(data, output) == declared:
@@ -93,17 +96,20 @@ def _gunzip_members(data: memoryview, limit: int) -> Bytes:
     rest: Bytes = data
     while rest:
         member = zlib.decompressobj(wbits=31)
-        output += member.decompress(rest, limit - len(output) + 1)
-        if len(output) > limit:
-            raise _too_large(limit)
-        if not member.eof:
-            raise zlib.error("the stream ends before its end mark")
+        while not member.eof:
+            piece = member.decompress(rest, min(_GZIP_PIECE, limit - len(output) + 1))
+            rest = member.unconsumed_tail
+            if not piece and not rest and not member.eof:
+                raise zlib.error("the stream ends before its end mark")
+            output += piece
+            if len(output) > limit:
+                raise _too_large(limit)
         rest = member.unused_data
     return output
 
 
 def _unsnappy(data: memoryview, limit: int) -> Bytes:
-    chunks = list(_xerial_chunks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
+    chunks = list(_xerial_chunks(data)) if bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else [data]
     sizes = [_snappy_size(chunk) for chunk in chunks]
     if sum(sizes) > limit:
         raise _too_large(limit)

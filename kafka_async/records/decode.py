@@ -1,8 +1,8 @@
 """The decoder in Python: the readable half of a pair that ``_decode.pyx`` is the fast half of.
 
 Decides: which records of fetched data are handed out, in which order, and where the position is after them. Owns the place in the
-data and the batch that is being read. Must never decide anything that ``_decode.pyx`` decides differently: both keep one contract, given
-in the docstrings here, and the same tests.
+data and the batch that is being read. Must never decide anything that ``_decode.pyx`` decides differently: both keep one
+contract, given in the docstrings here, and the same tests.
 
 A failure moves nothing: the next call meets it again. Records before it were handed out by the call that met it first, which
 therefore does not raise. Sources: ``CompletedFetch``, ``DefaultRecordBatch``, ``DefaultRecord``; KIP-98 for read_committed.
@@ -177,7 +177,7 @@ class Decoder:
             self._rows, self._left = iter(rows), len(rows)
         else:
             self._check_crc(header)
-            self._rows, self._left = _rows(header, self._body(header)), header.count
+            self._rows, self._left = _rows(header, self._body(header)), header.record_count
         self._batch = header
         return True
 
@@ -201,7 +201,7 @@ class Decoder:
             return True
         if below:
             return True
-        if header.count == 0 or self._is_aborted(header):
+        if header.record_count == 0 or self._is_aborted(header):
             self._check_crc(header)
             return True
         return False
@@ -217,7 +217,7 @@ class Decoder:
             self._check_crc(header)
         if self._aborted is None or not self._is_aborted(header):
             return
-        if below or (header.count and _marker_type(header, self._body(header)) == _ABORT):
+        if below or (header.record_count and _marker_type(header, self._body(header)) == _ABORT):
             self._aborted.end(header.producer_id)
 
     def _pass(self, header: Header) -> None:
@@ -255,7 +255,7 @@ def _rows(header: Header, body: bytes) -> Iterator[Row]:
     highest = header.last_offset - header.base_offset
     epoch = header.leader_epoch if header.leader_epoch >= 0 else None
     append_time = header.attributes & APPEND_TIME
-    for left in range(header.count - 1, -1, -1):
+    for left in range(header.record_count - 1, -1, -1):
         start, end = _record_bounds(body, place)
         place = end
         timestamp_delta, delta, key, value, headers = _record(body[start:end])

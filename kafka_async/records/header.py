@@ -1,7 +1,7 @@
 """The header of a record batch, and the words for everything that can be wrong with one.
 
 Decides: whether the bytes at a place begin a complete batch, an incomplete one, or nothing that Kafka could have written. Owns the
-layouts and the sentences of ``Flaw``, which both decoders use. Must never look behind the header: CRC, codecs and records are later.
+layouts and the sentences of ``Flaw``, which both decoders use. Must never look behind the header.
 
 Sources: KIP-98 and ``DefaultRecordBatch`` (magic 2), KIP-32 and ``LegacyRecord`` (magic 0 and 1), ``ByteBufferLogInputStream`` for
 the order of the checks.
@@ -73,7 +73,7 @@ class Header(NamedTuple):
     max_timestamp: int
     producer_id: int
     """-1 where the producer is neither idempotent nor transactional."""
-    count: int
+    record_count: int
     """Records as the header says; to be believed only after ``check_count``."""
 
 
@@ -146,6 +146,6 @@ def _read_v2(data: bytes, start: int, end: int) -> Header:
 
 def check_count(header: Header, size: int) -> None:
     """Raise unless the records that ``header`` counts fit into its offsets and into ``size`` bytes of records."""
-    count = header.count
+    count = header.record_count
     if count < 0 or count - 1 > header.last_offset - header.base_offset or count * SMALLEST_RECORD > size:
         raise corrupt(Flaw.COUNT_HIGH)

@@ -84,6 +84,14 @@ timeout exists, SaslHandshake where SaslAuthenticate follows, DeleteTopics, whic
 """
 
 
+_LAST_BEFORE_2_4: Mapping[int, int] = {Api.JOIN_GROUP: 5, Api.SYNC_GROUP: 3, Api.LEAVE_GROUP: 2}
+"""Highest versions of Kafka 2.3, the last broker whose ApiVersions ends before version 3.
+
+librdkafka's mock cluster is the only other server that ends there. It offers newer versions of these APIs, but drops the connection
+on their requests or leaves fields out of their responses.
+"""
+
+
 class Need(NamedTuple):
     """Versions that a request cannot do without, and what in it is the cause."""
 
@@ -188,7 +196,7 @@ def _describe_cluster(request: DescribeClusterRequest) -> Iterator[Need]:
 
 
 def _consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest) -> Iterator[Need]:
-    if request.subscribed_topic_regex is not None:
+    if request.subscribed_topic_regex:  # an empty one takes a pattern back, which version 0 never had
         yield Need(1, _ANY, "a subscription by pattern")
 
 
@@ -242,11 +250,14 @@ class BrokerVersions:
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse) -> "BrokerVersions":
-        """Take over a successful answer."""
-        return cls(
-            ranges={api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys},
-            features={feature.name: feature.max_version_level for feature in response.finalized_features},
-        )
+        """Take over a successful answer; an offer that a broker of its age cannot mean is cut back."""
+        ranges = {api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys}
+        if Api.API_VERSIONS in ranges and ranges[Api.API_VERSIONS].highest < 3:
+            for key, last in _LAST_BEFORE_2_4.items():
+                if key in ranges:
+                    ranges[key] = VersionRange(ranges[key].lowest, min(ranges[key].highest, last))
+        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        return cls(ranges=ranges, features=features)
 
     def range(self, api: Api) -> VersionRange | None:
         """Return the versions that both sides speak, or ``None``."""

@@ -123,6 +123,15 @@ class Loop:
             with anyio.move_on_after(wake_at - anyio.current_time() if wake_at < math.inf else None):
                 await self._stirred.wait()
 
+    async def settle(self) -> None:
+        """Run until nothing more happens at this moment."""
+        while True:
+            self._stirred = anyio.Event()
+            self.step()
+            await anyio.wait_all_tasks_blocked()
+            if not self._stirred.is_set():
+                return
+
     async def stop(self) -> None:
         """Close everything."""
         self.delegate.close(anyio.current_time())

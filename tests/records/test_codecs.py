@@ -50,6 +50,12 @@ def test_a_gzip_member_that_declares_a_wrong_size_is_corrupt() -> None:
         unpack(GZIP, member[:-4] + struct.pack("<I", 5))
 
 
+def test_a_gzip_bomb_that_declares_a_small_size_is_refused() -> None:
+    bomb = gzip.compress(bytes(8 * LIMIT))
+    with pytest.raises(CorruptRecordException, match=f"max_decompressed_bytes={LIMIT}"):
+        unpack(GZIP, bomb[:-4] + struct.pack("<I", 5))
+
+
 def test_zstd_without_a_declared_size_is_bounded_by_its_blocks() -> None:
     compressor = cramjam.zstd.Compressor()
     compressor.compress(TEXT)

@@ -68,7 +68,8 @@ def test_columns_that_were_not_asked_for_take_no_memory() -> None:
     builder.append(row(0, key=b"k" * 1000, headers=(("a", b"1"),)))
     columns = builder.finish()
     assert builder.nbytes == 8
-    assert columns.values is columns.keys is columns.headers is columns.timestamps is columns.timestamp_types is None
+    assert (columns.timestamps, columns.timestamp_types) == (None, None)
+    assert (columns.keys, columns.values, columns.headers) == (None, None, None)
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:

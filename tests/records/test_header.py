@@ -24,7 +24,7 @@ def test_every_field_of_a_batch_header_is_read() -> None:
     assert (header.base_offset, header.last_offset, header.leader_epoch) == (100, 105, 9)
     assert header.attributes == APPEND_TIME | ZSTD
     assert (header.base_timestamp, header.max_timestamp) == (1000, 1007)
-    assert (header.producer_id, header.count) == (77, 2)
+    assert (header.producer_id, header.record_count) == (77, 2)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

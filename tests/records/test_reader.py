@@ -37,15 +37,18 @@ def offsets(reader: RecordReader, max_records: int = 1000) -> list[int]:
 class TestPosition:
     def test_reading_resumes_where_it_stopped(self, reader: type[RecordReader]) -> None:
         opened = reader("t", 0, batch(0, 3, epoch=1) + batch(3, 2, epoch=2), 0)
-        assert opened.next_offset == 0
-        assert opened.leader_epoch is None
-        assert not opened.exhausted
-        assert (offsets(opened, 2), opened.next_offset, opened.leader_epoch) == ([0, 1], 2, 1)
-        assert (offsets(opened, 2), opened.next_offset, opened.leader_epoch) == ([2, 3], 4, 2)
-        assert not opened.exhausted
-        assert (offsets(opened, 2), opened.next_offset) == ([4], 5)
-        assert opened.exhausted
+        assert self.state(opened) == (0, None, False)
+        assert offsets(opened, 2) == [0, 1]
+        assert self.state(opened) == (2, 1, False)
+        assert offsets(opened, 2) == [2, 3]
+        assert self.state(opened) == (4, 2, False)
+        assert offsets(opened, 2) == [4]
+        assert self.state(opened) == (5, 2, True)
         assert offsets(opened) == []
+
+    @staticmethod
+    def state(reader: RecordReader) -> tuple[int, int | None, bool]:
+        return reader.next_offset, reader.leader_epoch, reader.exhausted
 
     def test_taking_the_last_record_exhausts(self, reader: type[RecordReader]) -> None:
         opened = reader("t", 0, batch(0, 2), 0)

@@ -216,6 +216,8 @@ def test_fields_that_do_not_change_the_meaning_are_dropped() -> None:
     assert broker("2.1").choose(stable) == 5
     plain = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g"),))
     assert encode_request(stable, 5, 1, "c") == encode_request(plain, 5, 1, "c")
+    no_pattern = ConsumerGroupHeartbeatRequest(group_id="g", member_epoch=0, subscribed_topic_regex="")
+    assert broker("3.9").choose(no_pattern) == 0
     reason = LeaveGroupRequest(group_id="g", members=(MemberIdentity(member_id="m", reason="done"),))
     assert broker("2.1").choose(reason) == 2
 
@@ -247,6 +249,15 @@ def test_range_is_what_both_speak() -> None:
     assert broker("2.1").range(Api.PUSH_TELEMETRY) is None
     assert offering({Api.FETCH: (5, 2)}).range(Api.FETCH) is None
     assert not broker("2.1").supports(Api.OFFSET_FOR_LEADER_EPOCH, 3)
+
+
+def test_offers_that_a_broker_of_its_age_cannot_mean_are_cut_back() -> None:
+    # what librdkafka's mock cluster offers; it cannot handle these versions of JoinGroup, SyncGroup and LeaveGroup
+    mock = offering(
+        {Api.API_VERSIONS: (0, 2), Api.JOIN_GROUP: (0, 6), Api.SYNC_GROUP: (0, 4), Api.LEAVE_GROUP: (0, 4), Api.METADATA: (0, 13)}
+    )
+    apis = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP, Api.METADATA)
+    assert [mock.choose(least(api)) for api in apis] == [5, 3, 2, 13]
 
 
 def test_features_of_the_cluster_are_kept() -> None:

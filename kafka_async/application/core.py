@@ -1,0 +1,317 @@
+"""What every public call of the consumer stands on.
+
+Decides: in which order a call meets errors, events of the background and records. Owns: the queues' upper end, the errors that
+wait to be raised, the proposals that wait to be applied. Must never be part of the public API: ``consumer.py`` says what callers
+see.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from ..background.event_handler import EventHandler
+from ..background.fetch_buffer import FetchBuffer, Watermarks
+from ..background.loop import BackgroundLoop
+from ..config import ConsumerConfig
+from ..errors import (
+    BackgroundLoopError,
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from ..events import (
+    ApplicationEvent,
+    AssignmentApplied,
+    AssignPartitions,
+    BackgroundSnapshot,
+    Call,
+    ClusterDescription,
+    ErrorEvent,
+    FindPositions,
+    HaltPartition,
+    ListOffsets,
+    MetadataUpdated,
+    PositionFound,
+    ResetOffset,
+    Seek,
+    Stop,
+    TakeSnapshot,
+    TopicMetadata,
+)
+from ..model import ConsumerState, IsolationLevel, OffsetAndTimestamp, TopicPartition
+from ..network import TransportFactory
+from ..trace import LoggingListener, Notice, TraceEvent
+from .arguments import one_partition, partition_set
+from .callbacks import ConsumerRebalanceListener, Deserializers, settled
+from .metrics import Metrics
+from .reading import Reader
+from .runtime import Runtime, TaskRuntime, ThreadRuntime
+from .unread import PartitionUnread, Unread
+
+T = TypeVar("T")
+
+GRACE: Final = 0.5
+"""Seconds that a caller waits beyond a call's deadline for the background to say why it was not met."""
+
+_numbers = count(1)
+
+
+class ConsumerCore:
+    """State and steps that the public calls share."""
+
+    def __init__(self, config: ConsumerConfig, runtime: Runtime | None, transport_factory: TransportFactory | None) -> None:
+        self._config = config
+        self._runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
+        self._metrics = Metrics(client_id=config.client_id)
+        self._logging = LoggingListener()
+        self._handler = EventHandler(self._runtime.wake_background, self._runtime.wake_application)
+        buffer = FetchBuffer(config.fetch_buffer_bytes, self._runtime.wake_application, self._runtime.wake_background)
+        self._unread = Unread(config, buffer, self._refetch, self._halt)
+        self._loop = BackgroundLoop(
+            config=config,
+            handler=self._handler,
+            buffer=buffer,
+            trace=self._trace,
+            transport_factory=transport_factory,
+            clock=self._runtime.clock,
+            on_end=self._runtime.wake_application,
+        )
+        self._reader = Reader(
+            unread=self._unread,
+            runtime=self._runtime,
+            deserializers=Deserializers.of(config.key_deserializer, config.value_deserializer),
+            interceptors=config.interceptors,
+            before_read=self._handle_events,
+            max_poll_records=config.max_poll_records,
+        )
+        self._cluster = ClusterDescription(cluster_id=None, brokers=(), topics={})
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: Callable[[str], bool] | None = None
+        self._assigned_by_user = False
+        self._listener: ConsumerRebalanceListener | None = None
+        self._assigned_once = False
+        self._errors: list[KafkaError] = []
+        self._proposal: AssignPartitions | None = None
+        self._started = False
+        self._state = ConsumerState.STARTING
+
+    @staticmethod
+    def _configure(options: Mapping[str, Any]) -> ConsumerConfig:
+        """Return the configuration; a consumer without a ``client_id`` gets one as Java gives it."""
+        config = ConsumerConfig.from_options(options)
+        if "client_id" in options:
+            return config
+        return ConsumerConfig.from_options({**options, "client_id": f"consumer-{config.group_id or 'none'}-{next(_numbers)}"})
+
+    # --- checks ----------------------------------------------------------------------------------------------------------------
+
+    def _trace(self, event: TraceEvent) -> None:
+        self._metrics(event)
+        self._logging(event)
+        if self._config.trace is not None:
+            self._config.trace(event)
+
+    def _check_open(self) -> None:
+        if self._state is ConsumerState.CLOSED:
+            raise ConsumerStoppedError("the consumer is stopped")
+
+    def _check_running(self) -> None:
+        self._check_open()
+        if not self._started:
+            raise IllegalStateError("the consumer was not started; use 'async with', or await start() first")
+        if self._loop.ended:
+            failure = self._loop.failure
+            if isinstance(failure, Exception):
+                raise BackgroundLoopError(f"the background loop failed: {failure!r}") from failure
+            raise ConsumerStoppedError("the background loop was cancelled with the event loop it ran on")
+
+    def _only(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        for partition in partitions:
+            self._entry(partition)
+        return partitions
+
+    def _max_records(self, max_records: int | None) -> int:
+        if max_records is None:
+            return self._config.max_poll_records
+        if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
+            raise ValueError(f"max_records={max_records!r}: expected an integer of at least 1")
+        return max_records
+
+    def _entry(self, partition: TopicPartition) -> PartitionUnread:
+        entry = self._unread.partitions.get(partition)
+        if entry is None:
+            raise IllegalStateError(f"{one_partition(partition)} is not assigned")
+        return entry
+
+    def _assigned(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        chosen = partition_set(partitions) or tuple(self._unread.partitions)
+        if not chosen:
+            raise IllegalStateError("no partitions are assigned")
+        for partition in chosen:
+            self._entry(partition)
+        return chosen
+
+    def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
+        self._entry(partition)
+        return self._unread.buffer.watermarks.get(partition)
+
+    def _lag(self, entry: PartitionUnread, marks: Watermarks | None) -> int | None:
+        if marks is None or entry.position is None:
+            return None
+        committed_only = self._config.isolation_level is IsolationLevel.READ_COMMITTED
+        end = marks.last_stable_offset if committed_only else marks.high_watermark
+        return max(0, end - entry.position)
+
+    # --- events ----------------------------------------------------------------------------------------------------------------
+
+    def _send(self, event: ApplicationEvent) -> None:
+        self._handler.add(event)
+
+    def _refetch(self, entry: PartitionUnread, *, check: bool = False) -> None:
+        if entry.position is not None:
+            epoch = entry.leader_epoch if check else None
+            self._send(Seek(partition=entry.partition, stamp=entry.stamp, offset=entry.position, leader_epoch=epoch))
+
+    def _halt(self, entry: PartitionUnread) -> None:
+        self._send(HaltPartition(partition=entry.partition, stamp=entry.stamp))
+
+    def _sort_events(self) -> None:
+        """Take over what the background told. An assignment that it proposes waits for the next read call."""
+        for event in self._handler.drain_background():
+            match event:
+                case ErrorEvent():
+                    self._errors.append(event.error)
+                case MetadataUpdated():
+                    self._cluster = event.cluster
+                case AssignPartitions():
+                    self._proposal = event
+
+    def _raise_error(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+
+    async def _handle_events(self) -> None:
+        """Before anything is read: end if stopped, apply a new assignment, raise what the background reports."""
+        self._check_running()
+        self._sort_events()
+        if self._proposal is not None:
+            proposal, self._proposal = self._proposal, None
+            await self._apply(proposal.partitions)
+        self._raise_error()
+
+    async def _apply(self, partitions: frozenset[TopicPartition]) -> None:
+        if self._assigned_by_user or not (self._topics or self._pattern):
+            return  # proposed before the caller changed its mind
+        before = frozenset(self._unread.partitions)
+        self._reader.give_back()
+        if self._listener is not None and before - partitions:
+            await settled(self._listener.on_partitions_revoked(before - partitions))
+        self._send(AssignmentApplied(stamps=self._unread.assign(partitions)))
+        self._assigned_once = True
+        added = partitions - before
+        self._trace(Notice(now=self._runtime.clock(), text=f"assigned {len(partitions)} partitions ({len(added)} new)"))
+        if self._listener is not None:
+            await settled(self._listener.on_partitions_assigned(added))
+
+    # --- calls to the background -----------------------------------------------------------------------------------------------
+
+    async def _ask(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
+        """Send the event and wait for its answer; raise what the background reports meanwhile."""
+        self._check_running()
+        seconds = (self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        return await self._call(event, self._runtime.clock() + seconds, report=True)
+
+    async def _call(self, event: Callable[[Call[T]], ApplicationEvent], deadline: float, *, report: bool = False) -> T:
+        call: Call[T] = Call(deadline, self._runtime.wake_application)
+        self._send(event(call))
+        runtime = self._runtime
+        try:
+            while True:
+                ticket = runtime.signal.ticket()
+                if call.done:
+                    return call.result()
+                if report:
+                    self._check_running()
+                    self._sort_events()
+                    self._raise_error()
+                remaining = deadline + (GRACE if report else 0.0) - runtime.clock()
+                if remaining <= 0:
+                    raise KafkaTimeoutError("the call was not answered before its deadline")
+                await runtime.signal.wait(ticket, remaining)
+        finally:
+            call.withdraw()
+
+    def _snapshot(self) -> BackgroundSnapshot:
+        """Return the background's half of the statistics; waits for its thread where it has one."""
+        if not self._started or self._loop.ended:
+            return self._loop.background.snapshot()
+        return self._runtime.ask_now(self._loop.background.snapshot, lambda call: self._send(TakeSnapshot(call=call)))
+
+    async def _end(self, seconds: float) -> None:
+        """Tell the loop to stop and wait until it is gone, whatever happens; then it is ended for good."""
+        try:
+            if not self._loop.ended:
+                await self._call(lambda call: Stop(call=call), self._runtime.clock() + seconds)
+        except (KafkaTimeoutError, ConsumerStoppedError, BackgroundLoopError):
+            pass  # it was told, and it ends below whatever it answered
+        finally:
+            if not self._loop.ended:
+                self._runtime.abort()
+        await self._runtime.join()
+
+    async def _find_topics(self) -> None:
+        """Wait for the cluster, and until every topic that is subscribed or assigned exists; the broker may create it."""
+        topics = self._topics | {partition.topic for partition in self._unread.partitions}
+        deadline = self._runtime.clock() + self._config.request_timeout_ms / 1000
+        while True:
+            left = max(0.0, (deadline - self._runtime.clock()) * 1000)
+            cluster: ClusterDescription = await self._ask(
+                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True), timeout_ms=left
+            )
+            missing = sorted(name for name in topics if name not in cluster.topics or not cluster.topics[name].partitions)
+            if not missing:
+                return
+            if self._runtime.clock() + 0.2 >= deadline:
+                raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
+            await self._runtime.signal.wait(self._runtime.signal.ticket(), 0.1)
+
+    async def _find_assignment(self) -> None:
+        if not self._topics:
+            return
+        deadline = self._runtime.clock() + self._config.request_timeout_ms / 1000
+        while not self._assigned_once and self._runtime.clock() < deadline:
+            ticket = self._runtime.signal.ticket()
+            await self._handle_events()
+            if not self._assigned_once:
+                await self._runtime.signal.wait(ticket, deadline - self._runtime.clock())
+
+    async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
+        wanted = frozenset(partitions)
+        found: Mapping[TopicPartition, PositionFound] = await self._ask(lambda call: FindPositions(call=call, partitions=wanted))
+        for partition in wanted:
+            entry = self._entry(partition)
+            answer = found.get(partition)
+            if self._unread.locate(entry) is None and answer is not None and answer.stamp == entry.stamp:
+                entry.position, entry.leader_epoch = answer.offset, answer.leader_epoch
+        failure = self._unread.failure(tuple(wanted))
+        if failure is not None:
+            raise failure
+
+    async def _seek_by_lookup(self, partitions: tuple[TopicPartition, ...], strategy: str) -> bool:
+        self._check_running()
+        chosen = self._assigned(partitions)
+        self._reader.give_back()
+        for partition in chosen:
+            self._unread.move(self._entry(partition), None)
+        self._send(ResetOffset(stamps=self._unread.stamps(chosen), strategy=strategy))
+        await self._find_positions(chosen)
+        return True
+
+    async def _list_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partition_set(partitions), timestamp)
+        found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._ask(
+            lambda call: ListOffsets(call=call, timestamps=wanted)
+        )
+        return {partition: answer.offset for partition, answer in found.items() if answer is not None}

@@ -1,0 +1,226 @@
+from math import isnan, nan
+
+import pytest
+
+from kafka_async.application.metrics import MAX_NODES, Metrics
+from kafka_async.model import TopicPartition
+from kafka_async.trace import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Consumed,
+    Fault,
+    Fetched,
+    Notice,
+    RequestFailed,
+    RequestSent,
+    ResponseReceived,
+    StateChanged,
+    TraceEvent,
+)
+
+FETCHES = "consumer-fetch-manager-metrics"
+CLIENT = "consumer-metrics"
+ORDERS = TopicPartition("orders", 0)
+
+
+def sent(now: float, *, size: int = 100, node: str = "a:9092 (id 1)", api: str = "Fetch") -> RequestSent:
+    return RequestSent(now=now, node=node, api=api, version=1, correlation_id=1, size=size)
+
+
+def received(
+    now: float, *, size: int = 1000, latency: float = 0.01, throttle: float = 0.0, node: str = "a:9092 (id 1)", api: str = "Fetch"
+) -> ResponseReceived:
+    return ResponseReceived(now=now, node=node, api=api, correlation_id=1, size=size, latency=latency, throttle=throttle)
+
+
+def told(*events: TraceEvent) -> Metrics:
+    metrics = Metrics(client_id="test")
+    for event in events:
+        metrics(event)
+    return metrics
+
+
+def group(metrics: Metrics, now: float, name: str = CLIENT) -> dict[str, float]:
+    return metrics.snapshot(now, lags={}, consumed={})[name]
+
+
+def test_nothing_seen_gives_zeros_and_not_a_number_as_in_java() -> None:
+    numbers = told().snapshot(0.0, lags={}, consumed={})
+
+    assert numbers.keys() == {FETCHES, CLIENT}
+    assert numbers[CLIENT]["request-total"] == 0
+    assert numbers[CLIENT]["request-rate"] == 0
+    assert isnan(numbers[CLIENT]["request-size-avg"])
+    assert isnan(numbers[FETCHES]["fetch-latency-max"])
+    assert isnan(numbers[FETCHES]["fetch-throttle-time-max"])
+    assert isnan(numbers[FETCHES]["records-lag-max"])
+    assert isnan(numbers[FETCHES]["records-per-request-avg"])
+
+
+def test_requests_and_responses_are_counted_for_the_client_and_for_each_broker() -> None:
+    metrics = told(
+        sent(0.0, size=100, node="a"),
+        sent(0.0, size=300, node="b"),
+        received(1.0, size=4000, latency=0.010, node="a"),
+        received(2.0, size=2000, latency=0.030, node="b"),
+    )
+
+    numbers = metrics.snapshot(10.0, lags={}, consumed={})
+
+    client = numbers[CLIENT]
+    assert (client["request-total"], client["response-total"]) == (2, 2)
+    assert (client["outgoing-byte-total"], client["incoming-byte-total"]) == (400, 6000)
+    assert (client["request-size-avg"], client["request-size-max"]) == (200, 300)
+    assert client["request-latency-avg"] == pytest.approx(20)
+    assert client["request-latency-max"] == pytest.approx(30)
+    assert client["incoming-byte-rate"] == pytest.approx(600)
+    assert numbers["consumer-node-metrics.a"]["request-total"] == 1
+    assert numbers["consumer-node-metrics.b"]["incoming-byte-total"] == 2000
+
+
+def test_only_fetch_responses_count_as_fetches() -> None:
+    metrics = told(
+        sent(0.0), received(1.0, size=500, api="Metadata"), received(1.0, size=1000, latency=0.5), received(1.0, size=3000)
+    )
+
+    fetches = group(metrics, 10.0, FETCHES)
+
+    assert fetches["fetch-total"] == 2
+    assert (fetches["fetch-size-avg"], fetches["fetch-size-max"]) == (2000, 3000)
+    assert fetches["fetch-latency-max"] == pytest.approx(500)
+
+
+def test_throttling_is_averaged_over_all_fetches() -> None:
+    assert group(told(received(1.0), received(1.0)), 2.0, FETCHES)["fetch-throttle-time-max"] == 0
+
+    fetches = group(told(received(1.0), received(1.0, throttle=0.2)), 2.0, FETCHES)
+
+    assert fetches["fetch-throttle-time-avg"] == pytest.approx(100)
+    assert fetches["fetch-throttle-time-max"] == pytest.approx(200)
+
+
+def test_connections_are_counted_when_they_open_and_when_they_close() -> None:
+    metrics = told(
+        sent(0.0), ConnectionOpened(now=1.0, node="a"), ConnectionOpened(now=1.0, node="b"), ConnectionClosed(now=2.0, node="a")
+    )
+
+    client = group(metrics, 10.0)
+
+    assert (client["connection-creation-total"], client["connection-close-total"]) == (2, 1)
+    assert client["connection-creation-rate"] == pytest.approx(0.2)
+
+
+def test_a_rate_is_right_from_the_start() -> None:
+    metrics = told(*(sent(second / 10) for second in range(50)))
+
+    assert group(metrics, 5.0)["request-rate"] == pytest.approx(10)
+
+
+def test_a_rate_never_divides_by_less_than_a_second() -> None:
+    assert group(told(sent(0.0), sent(0.001)), 0.002)["request-rate"] == pytest.approx(2)
+
+
+def test_a_steady_rate_stays_the_same_over_many_samples() -> None:
+    metrics = told()
+    rates = []
+    for second in range(1, 301):
+        metrics(sent(second - 1))
+        metrics(sent(second - 0.5))
+        if second > 5:
+            rates.append(group(metrics, float(second))["request-rate"])
+
+    assert rates == pytest.approx([2.0] * len(rates), rel=0.05)
+
+
+def test_one_event_after_a_long_silence_is_not_read_as_a_high_rate() -> None:
+    metrics = told(sent(0.0), sent(1000.0))
+
+    assert group(metrics, 1001.0)["request-rate"] == pytest.approx(1 / 30)
+
+
+def test_averages_and_maxima_forget_what_is_older_than_two_samples_while_totals_do_not() -> None:
+    metrics = told(sent(0.0, size=9000), sent(40.0, size=10))
+    assert group(metrics, 50.0)["request-size-max"] == 9000
+
+    late = group(metrics, 65.0)
+
+    assert (late["request-size-max"], late["request-size-avg"]) == (10, 10)
+    assert late["outgoing-byte-total"] == 9010
+    assert isnan(group(metrics, 500.0)["request-size-max"])
+    assert group(metrics, 500.0)["request-rate"] == 0
+
+
+def test_lags_come_per_partition_and_as_the_largest() -> None:
+    lags = {ORDERS: 7, TopicPartition("orders", 1): 12, TopicPartition("events", 0): None}
+
+    numbers = told().snapshot(0.0, lags=lags, consumed={ORDERS: 3})
+
+    assert numbers[FETCHES]["records-lag-max"] == 12
+    assert numbers[f"{FETCHES}.orders-0"] == {"records-lag": 7, "records-consumed-total": 3}
+    assert numbers[f"{FETCHES}.orders-1"] == {"records-lag": 12, "records-consumed-total": 0}
+    assert numbers[f"{FETCHES}.events-0"] == pytest.approx({"records-lag": nan, "records-consumed-total": 0}, nan_ok=True)
+
+
+def test_consumed_totals_are_those_that_the_application_hands_over() -> None:
+    metrics = told(sent(0.0), received(1.0), received(1.0))
+
+    fetches = metrics.snapshot(10.0, lags={}, consumed={ORDERS: 5}, records_consumed=500, bytes_consumed=4000)[FETCHES]
+
+    assert (fetches["records-consumed-total"], fetches["bytes-consumed-total"]) == (500, 4000)
+    assert (fetches["records-consumed-rate"], fetches["bytes-consumed-rate"]) == (50, 400)
+    assert fetches["records-per-request-avg"] == 250
+
+
+def test_without_totals_records_are_those_of_the_assigned_partitions_and_bytes_are_unknown() -> None:
+    fetches = told().snapshot(0.0, lags={}, consumed={ORDERS: 5, TopicPartition("orders", 1): 6})[FETCHES]
+
+    assert fetches["records-consumed-total"] == 11
+    assert "bytes-consumed-total" not in fetches
+
+
+@pytest.mark.parametrize("step", [1, 7, 45, 200])
+def test_the_consumption_rate_does_not_depend_on_how_often_it_is_asked(step: int) -> None:
+    metrics = told(sent(0.0))
+    for now in range(0, 1000, step):
+        rate = metrics.snapshot(now, lags={}, consumed={}, records_consumed=now * 20)[FETCHES]["records-consumed-rate"]
+        assert rate == pytest.approx(20 if now else 0)
+
+
+def test_the_consumption_rate_falls_to_nothing_when_nothing_is_consumed_any_more() -> None:
+    metrics = told(sent(0.0))
+    for now in (10, 50, 90, 130):
+        rate = metrics.snapshot(now, lags={}, consumed={}, records_consumed=1000)[FETCHES]["records-consumed-rate"]
+
+    assert rate == 0
+
+
+def test_a_total_that_goes_back_gives_no_negative_rate() -> None:
+    metrics = told(sent(0.0))
+    metrics.snapshot(40.0, lags={}, consumed={}, records_consumed=100)
+
+    assert metrics.snapshot(80.0, lags={}, consumed={}, records_consumed=99)[FETCHES]["records-consumed-rate"] == 0
+
+
+def test_brokers_beyond_the_limit_share_one_entry() -> None:
+    metrics = told(*(sent(0.0, node=f"broker-{number}:9092") for number in range(MAX_NODES + 100)))
+
+    numbers = metrics.snapshot(1.0, lags={}, consumed={})
+
+    assert len(numbers) == MAX_NODES + 3
+    assert numbers["consumer-node-metrics.other"]["request-total"] == 100
+    assert numbers[CLIENT]["request-total"] == MAX_NODES + 100
+
+
+def test_events_without_a_metric_change_nothing() -> None:
+    error = RuntimeError("x")
+    metrics = told(
+        RequestFailed(now=1.0, node="a", api="Fetch", error=error),
+        StateChanged(now=1.0, subject="s", before="a", after="b"),
+        Fetched(now=1.0, topic="t", partition=0, size=1, latency=0.1),
+        Consumed(now=1.0, topic="t", partition=0, records=1, size=1),
+        Fault(now=1.0, text="x"),
+        Notice(now=1.0, text="x"),
+    )
+
+    for name, numbers in told().snapshot(2.0, lags={}, consumed={}).items():
+        assert group(metrics, 2.0, name) == pytest.approx(numbers, nan_ok=True)

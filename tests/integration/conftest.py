@@ -1,0 +1,84 @@
+"""Fixtures for tests against real Apache Kafka brokers.
+
+Decides: which clusters there are and how they are set up. Owns: the clusters, one of each per session, started when first asked
+for. Must never let a machine without Java pass for a success where CI demands the brokers.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+
+_SINGLE = {
+    "auto.create.topics.enable": "true",
+    "log.cleaner.backoff.ms": "100",  # 15 s by default, which is how long a test of compaction would wait
+    "message.max.bytes": str(16 << 20),
+    "replica.fetch.max.bytes": str(16 << 20),
+}
+
+
+def _demand_brokers() -> None:
+    reason = available()
+    if reason is not None and required():
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def kafka43() -> Iterator[KafkaCluster]:
+    """One broker of the newest Kafka. A test that breaks it brings it back."""
+    _demand_brokers()
+    with KafkaCluster(CURRENT, properties=_SINGLE) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka39() -> Iterator[KafkaCluster]:
+    """One broker of the last 3.x line."""
+    _demand_brokers()
+    with KafkaCluster(OLDER, properties=_SINGLE) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _three_brokers() -> Iterator[KafkaCluster]:
+    _demand_brokers()
+    properties = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256) as cluster:
+        for broker in range(3):
+            _set_rack(cluster, broker)
+            cluster.stop(broker)
+            cluster.start(broker)
+        cluster.wait_ready()
+        yield cluster
+
+
+@pytest.fixture
+def kafka_cluster3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Three brokers, broker n in rack ``rack-n``; whatever a test does to them is healed after it."""
+    yield _three_brokers
+    _three_brokers.heal()
+
+
+def _set_rack(cluster: KafkaCluster, broker: int) -> None:
+    """Write a broker's rack, which differs from broker to broker, into the file that its command line names."""
+    arguments = Path(f"/proc/{cluster.pid(broker)}/cmdline").read_bytes().split(b"\0")
+    properties = next(Path(word.decode()) for word in arguments if word.endswith(b"server.properties"))
+    with properties.open("a") as file:
+        file.write(f"broker.rack=rack-{broker}\n")
+
+
+@pytest.fixture(autouse=True)
+async def nothing_left() -> AsyncIterator[None]:
+    """Fail a test that leaves a task or a background thread behind."""
+    before = asyncio.all_tasks()
+    yield
+    tasks = {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
+    assert not tasks, f"tasks are left: {tasks}"
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("kafka_async")]
+    assert not threads, f"threads are left: {threads}"

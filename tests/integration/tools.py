@@ -1,0 +1,96 @@
+"""What the integration tests share: consumers with settings for tests, reading with a deadline, waiting for a condition.
+
+Decides: how long a test waits before it counts as failed. Owns nothing. Must never hide a record that came twice, late or not at all.
+"""
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
+from tests.brokers import KafkaCluster
+
+T = TypeVar("T")
+Consumer = KafkaConsumer[Any, Any]
+Record = ConsumerRecord[Any, Any]
+Batch = Mapping[TopicPartition, list[Record]]
+
+PATIENCE = 30.0
+"""Seconds within which what must happen has happened, on a busy machine too."""
+INTERVAL = 0.05
+"""Seconds between two looks at a condition that nothing announces."""
+QUIET = 400
+"""Milliseconds in which nothing comes where nothing may come: several empty long polls of ``make``'s consumers."""
+
+
+def make(cluster: KafkaCluster, *topics: str, **options: Any) -> Consumer:
+    """Return a consumer that reads from the beginning and whose empty fetches return soon."""
+    defaults = {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
+    return KafkaConsumer(*topics, **(defaults | options))
+
+
+def topic_name() -> str:
+    """Return a name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def new_topic(cluster: KafkaCluster, partitions: int = 1, *, replicas: int | None = None, **config: str) -> str:
+    """Create a topic of its own for a test; in ``config`` ``_`` stands for ``.``."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    return cluster.create_topic(topic_name(), partitions, replicas=replicas, config=settings)
+
+
+def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:
+    """Return the first ``partitions`` partitions of a topic."""
+    return [TopicPartition(topic, index) for index in range(partitions)]
+
+
+def flat(batch: Batch) -> list[Record]:
+    """Return the records of a batch in one list, partition by partition."""
+    return [record for records in batch.values() for record in records]
+
+
+async def read(consumer: Consumer, count: int, *partitions: TopicPartition, seconds: float = PATIENCE) -> list[Record]:
+    """Read until ``count`` records came; fail when they do not come in ``seconds``. May return more than ``count``."""
+    records: list[Record] = []
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    while len(records) < count:
+        left = deadline - clock()
+        assert left > 0, f"{len(records)} of {count} records in {seconds:.0f} s; offsets {summary(records)}; {consumer.statistics()}"
+        records += flat(await consumer.getmany(*partitions, timeout_ms=left * 1000))
+    return records
+
+
+async def nothing_more(consumer: Consumer, *partitions: TopicPartition) -> None:
+    """Fail when a record comes."""
+    batch = await consumer.getmany(*partitions, timeout_ms=QUIET)
+    assert not batch, f"more records than expected: {summary(flat(batch))}"
+
+
+def offsets(records: Iterable[Record]) -> dict[int, list[int]]:
+    """Return the offsets in the order in which they came, by partition."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record.offset)
+    return dict(found)
+
+
+def summary(records: Iterable[Record]) -> dict[int, str]:
+    """Return first and last offset and number of records, by partition."""
+    return {partition: f"{found[0]}..{found[-1]} ({len(found)})" for partition, found in offsets(records).items()}
+
+
+async def until(condition: Callable[[], Awaitable[T] | T], seconds: float = PATIENCE) -> T:
+    """Return the first true value of ``condition``, looked at again and again; fail after ``seconds``."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    while True:
+        result = condition()
+        value: T = await result if isinstance(result, Awaitable) else result
+        if value:
+            return value
+        assert clock() < deadline, f"it did not happen in {seconds:.0f} s; the last value was {value!r}"
+        await asyncio.sleep(INTERVAL)  # the one pause between two looks at something that cannot be awaited
