@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -290,6 +291,7 @@ def about() -> dict[str, Any]:
 def main() -> int:
     """Run the command; return the exit status."""
     options = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind as for Ctrl-C, so that no worker or broker stays behind
     clients, shapes = chosen(options.clients), shapes_of(options)
     groups: list[Group] = []
     for note in NOTES:

@@ -1,5 +1,6 @@
 """The records that the benchmarks read: believable, the same in every run, written once per shape."""
 
+import os
 import random
 import time
 from typing import Any, Final
@@ -152,13 +153,14 @@ def _offer(producer: Producer, topic: str, partition: int, messages: list[dict[s
 def produce_paced(job: Job) -> None:
     """Write ``job.records`` records per second round the partitions, each stamped with its time of sending, until terminated.
 
-    Values are 100 bytes. The schedule is absolute: a late record does not delay those after it.
+    It also ends when its parent is gone. Values are 100 bytes. The schedule is absolute: a late record does not delay the next.
     """
     producer = Producer({"bootstrap.servers": job.bootstrap, "linger.ms": 0, "log_level": 0})
     filler = values(100)[0][STAMP.size :]
     begin = time.monotonic()
     number = 0
-    while True:
+    parent = os.getppid()
+    while os.getppid() == parent:
         due = begin + number / job.records
         while (wait := due - time.monotonic()) > 0:
             producer.poll(0)

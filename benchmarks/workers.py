@@ -25,7 +25,8 @@ def _our_options(job: Job) -> dict[str, Any]:
 async def _ours(job: Job, sink: Sink) -> AsyncIterator[Any]:
     from kafka_async import KafkaConsumer, TopicPartition
 
-    async with KafkaConsumer(**_our_options(job)) as consumer:
+    consumer: KafkaConsumer[Any, Any] = KafkaConsumer(**_our_options(job))
+    async with consumer:
         consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])
         sink.probe = lambda: consumer.statistics().wake_ups
         yield consumer
@@ -62,7 +63,7 @@ async def ours_arrow(job: Job, sink: Sink) -> None:
 
 def _bytes(values: Any) -> int:
     """Return the bytes of a binary column without making an object per value."""
-    import pyarrow.compute as pc  # type: ignore[import-untyped]  # it has no type information
+    import pyarrow.compute as pc
 
     return pc.sum(pc.binary_length(values)).as_py() or 0
 
@@ -71,7 +72,8 @@ def ours_sync(job: Job, sink: Sink) -> None:
     """This package, the blocking facade."""
     from kafka_async import TopicPartition, sync
 
-    with sync.KafkaConsumer(**_our_options(job)) as consumer:
+    consumer: sync.KafkaConsumer[Any, Any] = sync.KafkaConsumer(**_our_options(job))
+    with consumer:
         consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])
         while True:
             batch = consumer.getmany(timeout_ms=WAIT_MS, max_records=job.max_records)

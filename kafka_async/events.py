@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from attrs import define, field, frozen
 
 from .errors import KafkaError
-from .model import Node, OffsetAndTimestamp, TopicPartition
+from .model import ConsumerState, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
 
@@ -150,6 +150,13 @@ class SubscribeTopics:
 
 
 @frozen(kw_only=True)
+class SubscribeRegex:
+    """Follow every topic that matches an RE2 expression; the group's coordinator evaluates it (KIP-848)."""
+
+    regex: str
+
+
+@frozen(kw_only=True)
 class SubscribePattern:
     """Follow every topic for which ``matches`` says yes, evaluated on the background's metadata."""
 
@@ -159,7 +166,46 @@ class SubscribePattern:
 
 @frozen(kw_only=True)
 class Unsubscribe:
-    """Drop the subscription and the assignment."""
+    """Drop the subscription and the assignment, and leave the group."""
+
+    call: Call[None] | None = None
+
+
+@frozen(kw_only=True)
+class EnforceRebalance:
+    """Have the group rebalance (KIP-568)."""
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class CommitOffsets:
+    """Commit these offsets to the group; fails with ``CommitFailedError`` naming partitions that are lost."""
+
+    call: Call[None]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@frozen(kw_only=True)
+class FetchCommitted:
+    """Ask for the group's committed offsets; a partition without one maps to ``None``."""
+
+    call: Call[Mapping[TopicPartition, OffsetAndMetadata | None]]
+    partitions: frozenset[TopicPartition]
+
+
+@frozen(kw_only=True)
+class PartitionsRevoked:
+    """The application carried ``RevokePartitions`` out."""
+
+    number: int
+
+
+@frozen(kw_only=True)
+class PartitionsAssigned:
+    """The application carried ``AssignPartitions`` out, call-backs included."""
+
+    number: int
 
 
 @frozen(kw_only=True)
@@ -251,7 +297,13 @@ ApplicationEvent: TypeAlias = (
     AssignFromUser
     | SubscribeTopics
     | SubscribePattern
+    | SubscribeRegex
     | Unsubscribe
+    | EnforceRebalance
+    | CommitOffsets
+    | FetchCommitted
+    | PartitionsRevoked
+    | PartitionsAssigned
     | AssignmentApplied
     | Seek
     | ResetOffset
@@ -280,7 +332,27 @@ class ErrorEvent:
 class AssignPartitions:
     """The background found a new assignment; the application takes it over inside its next read call."""
 
+    number: int
     partitions: frozenset[TopicPartition]
+
+
+@frozen(kw_only=True)
+class RevokePartitions:
+    """Give these partitions up: before the group rebalances or, with ``lost``, because they belong to others already."""
+
+    number: int
+    partitions: frozenset[TopicPartition]
+    lost: bool
+
+
+@frozen(kw_only=True)
+class GroupChanged:
+    """Who we are in the group now."""
+
+    member_id: str
+    generation: int
+    state: ConsumerState
+    coordinator: Node | None
 
 
 @frozen(kw_only=True)
@@ -290,4 +362,4 @@ class MetadataUpdated:
     cluster: ClusterDescription
 
 
-BackgroundEvent: TypeAlias = ErrorEvent | AssignPartitions | MetadataUpdated
+BackgroundEvent: TypeAlias = ErrorEvent | AssignPartitions | RevokePartitions | GroupChanged | MetadataUpdated

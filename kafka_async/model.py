@@ -93,6 +93,17 @@ class IsolationLevel(Enum):
     READ_COMMITTED = 1
 
 
+@frozen(kw_only=True)
+class GroupMetadata:
+    """Who the consumer is in its group; a transactional producer sends it along with offsets (KIP-447)."""
+
+    group_id: str | None
+    generation_id: int = -1
+    """Generation (classic protocol) or member epoch (consumer protocol); -1: not a member."""
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class ConsumerState(Enum):
     """What the consumer is doing, for people and health checks."""
 

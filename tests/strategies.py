@@ -21,8 +21,6 @@ APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
-INT32 = st.integers(-(2**31), 2**31 - 1)
-
 
 @frozen(kw_only=True)
 class RecordSpec:
@@ -148,11 +146,6 @@ def encode_compressed(batch: BatchSpec, body: bytes) -> bytes:
     )
     head = struct.pack(">qiibI", batch.base_offset, len(covered) + 9, batch.leader_epoch, 2, crc32c(covered))
     return head + covered
-
-
-def with_crc(batch: bytes) -> bytes:
-    """Return a batch of format 2 that was changed by hand with the CRC that now fits it."""
-    return batch[:17] + struct.pack(">I", crc32c(batch[21:])) + batch[21:]
 
 
 def marker(offset: int, producer_id: int, *, commit: bool, leader_epoch: int = 0) -> bytes:

@@ -226,8 +226,8 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
             raise TypeError("subscribe() takes either topics or a pattern")
         if self._config.group_id is not None:
             raise IllegalOperation("subscribe() with a group_id needs group membership; use assign(), or leave group_id out")
-        self._listener = listener
-        self._assigned_once = False
+        self._rebalancing.listener = listener
+        self._rebalancing.assigned_once = False
         if pattern is None:
             self._topics, self._pattern = subscribed_topics(topics), None
             self._send(SubscribeTopics(topics=self._topics))
@@ -239,7 +239,8 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         """Give up subscription and assignment. Unread records are dropped."""
         self._check_open()
         self._reader.give_back()
-        self._topics, self._pattern, self._listener = frozenset(), None, None
+        self._topics, self._pattern, self._rebalancing.listener = frozenset(), None, None
+        self._rebalancing.proposals.clear()
         self._assigned_by_user = False
         self._unread.assign(())
         self._send(Unsubscribe())

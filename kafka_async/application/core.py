@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from typing import Any, Final, TypeVar
 
+from attrs import evolve
+
 from ..background.event_handler import EventHandler
 from ..background.fetch_buffer import FetchBuffer, Watermarks
 from ..background.loop import BackgroundLoop
@@ -23,30 +25,36 @@ from ..errors import (
 )
 from ..events import (
     ApplicationEvent,
-    AssignmentApplied,
     AssignPartitions,
     BackgroundSnapshot,
     Call,
     ClusterDescription,
+    CommitOffsets,
     ErrorEvent,
     FindPositions,
+    GroupChanged,
     HaltPartition,
     ListOffsets,
     MetadataUpdated,
+    PausePartitions,
     PositionFound,
     ResetOffset,
+    ResumePartitions,
+    RevokePartitions,
     Seek,
     Stop,
     TakeSnapshot,
     TopicMetadata,
 )
-from ..model import ConsumerState, IsolationLevel, OffsetAndTimestamp, TopicPartition
+from ..model import ConsumerState, GroupMetadata, IsolationLevel, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ..network import TransportFactory
-from ..trace import LoggingListener, Notice, TraceEvent
+from ..trace import Fault, LoggingListener, TraceEvent
 from .arguments import one_partition, partition_set
-from .callbacks import ConsumerRebalanceListener, Deserializers, settled
+from .callbacks import Deserializers, settled
+from .committing import AutoCommit
 from .metrics import Metrics
 from .reading import Reader
+from .rebalancing import Rebalancing
 from .runtime import Runtime, TaskRuntime, ThreadRuntime
 from .unread import PartitionUnread, Unread
 
@@ -68,7 +76,7 @@ class ConsumerCore:
         self._logging = LoggingListener()
         self._handler = EventHandler(self._runtime.wake_background, self._runtime.wake_application)
         buffer = FetchBuffer(config.fetch_buffer_bytes, self._runtime.wake_application, self._runtime.wake_background)
-        self._unread = Unread(config, buffer, self._refetch, self._halt)
+        self._unread = Unread(config, buffer, self._refetch, self._halt, self._park)
         self._loop = BackgroundLoop(
             config=config,
             handler=self._handler,
@@ -83,6 +91,7 @@ class ConsumerCore:
             runtime=self._runtime,
             deserializers=Deserializers.of(config.key_deserializer, config.value_deserializer),
             interceptors=config.interceptors,
+            entered=self._read_entered,
             before_read=self._handle_events,
             max_poll_records=config.max_poll_records,
         )
@@ -90,10 +99,27 @@ class ConsumerCore:
         self._topics: frozenset[str] = frozenset()
         self._pattern: Callable[[str], bool] | None = None
         self._assigned_by_user = False
-        self._listener: ConsumerRebalanceListener | None = None
-        self._assigned_once = False
         self._errors: list[KafkaError] = []
-        self._proposal: AssignPartitions | None = None
+        self._group = GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id)
+        self._rebalancing = Rebalancing(
+            unread=self._unread,
+            send=self._send,
+            give_back=self._reader.give_back,
+            before_revocation=self._commit_before_revocation,
+            forget=self._forget,
+            trace=self._trace,
+            clock=self._runtime.clock,
+        )
+        self._auto_commit = AutoCommit(
+            interval=config.auto_commit_interval_ms / 1000,
+            retry=config.retry_backoff_ms / 1000,
+            timeout=config.default_api_timeout_ms / 1000,
+            send=lambda call, offsets: self._send(CommitOffsets(call=call, offsets=offsets)),
+            trace=self._trace,
+        )
+        self._auto_commits = config.group_id is not None and config.enable_auto_commit
+        self._group_state: ConsumerState | None = None
+        self._coordinator: Node | None = None
         self._started = False
         self._state = ConsumerState.STARTING
 
@@ -177,6 +203,10 @@ class ConsumerCore:
     def _halt(self, entry: PartitionUnread) -> None:
         self._send(HaltPartition(partition=entry.partition, stamp=entry.stamp))
 
+    def _park(self, partitions: Collection[TopicPartition], parked: bool) -> None:
+        event = PausePartitions if parked else ResumePartitions
+        self._send(event(partitions=frozenset(partitions)))
+
     def _sort_events(self) -> None:
         """Take over what the background told. An assignment that it proposes waits for the next read call."""
         for event in self._handler.drain_background():
@@ -185,35 +215,67 @@ class ConsumerCore:
                     self._errors.append(event.error)
                 case MetadataUpdated():
                     self._cluster = event.cluster
-                case AssignPartitions():
-                    self._proposal = event
+                case AssignPartitions() | RevokePartitions():
+                    if not self._assigned_by_user and (self._topics or self._pattern):
+                        self._rebalancing.proposals.append(event)
+                case GroupChanged():
+                    self._group = evolve(self._group, member_id=event.member_id, generation_id=event.generation)
+                    self._group_state, self._coordinator = event.state, event.coordinator
 
     def _raise_error(self) -> None:
         if self._errors:
             raise self._errors.pop(0)
 
     async def _handle_events(self) -> None:
-        """Before anything is read: end if stopped, apply a new assignment, raise what the background reports."""
+        """Before anything is read: end if stopped, carry a rebalance out, raise what the background reports."""
         self._check_running()
         self._sort_events()
-        if self._proposal is not None:
-            proposal, self._proposal = self._proposal, None
-            await self._apply(proposal.partitions)
+        if self._rebalancing.proposals:
+            await self._rebalancing.carry_out()
         self._raise_error()
 
-    async def _apply(self, partitions: frozenset[TopicPartition]) -> None:
-        if self._assigned_by_user or not (self._topics or self._pattern):
-            return  # proposed before the caller changed its mind
-        before = frozenset(self._unread.partitions)
-        self._reader.give_back()
-        if self._listener is not None and before - partitions:
-            await settled(self._listener.on_partitions_revoked(before - partitions))
-        self._send(AssignmentApplied(stamps=self._unread.assign(partitions)))
-        self._assigned_once = True
-        added = partitions - before
-        self._trace(Notice(now=self._runtime.clock(), text=f"assigned {len(partitions)} partitions ({len(added)} new)"))
-        if self._listener is not None:
-            await settled(self._listener.on_partitions_assigned(added))
+    # --- committing ------------------------------------------------------------------------------------------------------------
+
+    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what was consumed so far: the position of every partition that has one."""
+        return {
+            partition: OffsetAndMetadata(entry.position, "", entry.leader_epoch)
+            for partition, entry in self._unread.partitions.items()
+            if entry.position is not None
+        }
+
+    async def _read_entered(self) -> None:
+        """A read call begins: everything that was handed out before it is consumed (promise 1)."""
+        now = self._runtime.clock()
+        self._handler.polled_at = now
+        if self._auto_commits:
+            achieved = self._auto_commit.read_entered(self._positions(), now)
+            if achieved:
+                await self._committed(achieved)
+
+    async def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for interceptor in self._config.interceptors:
+            await settled(interceptor.on_commit(offsets))
+
+    async def _commit_before_revocation(self, partitions: frozenset[TopicPartition]) -> None:
+        await self._commit_consumed(partitions, self._config.max_poll_interval_ms / 1000)
+
+    async def _commit_consumed(self, partitions: Collection[TopicPartition], seconds: float) -> None:
+        """Commit what auto-commit has not yet committed of these partitions. A failure is reported and stops nothing."""
+        offsets = {partition: offset for partition, offset in self._auto_commit.fresh().items() if partition in partitions}
+        if not self._auto_commits or not offsets:
+            return
+        try:
+            deadline = self._runtime.clock() + seconds
+            await self._call(lambda call: CommitOffsets(call=call, offsets=offsets), deadline)
+        except KafkaError as error:
+            self._trace(Fault(now=self._runtime.clock(), text="consumed offsets could not be committed", error=error))
+        else:
+            self._auto_commit.committed(offsets)
+            await self._committed(offsets)
+
+    def _forget(self, partitions: frozenset[TopicPartition]) -> None:
+        self._auto_commit.forget(partitions)
 
     # --- calls to the background -----------------------------------------------------------------------------------------------
 
@@ -223,7 +285,9 @@ class ConsumerCore:
         seconds = (self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         return await self._call(event, self._runtime.clock() + seconds, report=True)
 
-    async def _call(self, event: Callable[[Call[T]], ApplicationEvent], deadline: float, *, report: bool = False) -> T:
+    async def _call(
+        self, event: Callable[[Call[T]], ApplicationEvent], deadline: float, *, report: bool = False, grace: float = GRACE
+    ) -> T:
         call: Call[T] = Call(deadline, self._runtime.wake_application)
         self._send(event(call))
         runtime = self._runtime
@@ -236,7 +300,7 @@ class ConsumerCore:
                     self._check_running()
                     self._sort_events()
                     self._raise_error()
-                remaining = deadline + (GRACE if report else 0.0) - runtime.clock()
+                remaining = deadline + grace - runtime.clock()
                 if remaining <= 0:
                     raise KafkaTimeoutError("the call was not answered before its deadline")
                 await runtime.signal.wait(ticket, remaining)
@@ -253,7 +317,7 @@ class ConsumerCore:
         """Tell the loop to stop and wait until it is gone, whatever happens; then it is ended for good."""
         try:
             if not self._loop.ended:
-                await self._call(lambda call: Stop(call=call), self._runtime.clock() + seconds)
+                await self._call(lambda call: Stop(call=call), self._runtime.clock() + seconds, grace=0.0)
         except (KafkaTimeoutError, ConsumerStoppedError, BackgroundLoopError):
             pass  # it was told, and it ends below whatever it answered
         finally:
@@ -281,10 +345,10 @@ class ConsumerCore:
         if not self._topics:
             return
         deadline = self._runtime.clock() + self._config.request_timeout_ms / 1000
-        while not self._assigned_once and self._runtime.clock() < deadline:
+        while not self._rebalancing.assigned_once and self._runtime.clock() < deadline:
             ticket = self._runtime.signal.ticket()
             await self._handle_events()
-            if not self._assigned_once:
+            if not self._rebalancing.assigned_once:
                 await self._runtime.signal.wait(ticket, deadline - self._runtime.clock())
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:

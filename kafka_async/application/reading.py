@@ -45,6 +45,8 @@ class Reader:
     runtime: Runtime
     deserializers: Deserializers | None
     interceptors: tuple[Any, ...]
+    entered: Callable[[], Awaitable[None]]
+    """Told that a read call begins: what was handed out before it is consumed."""
     before_read: Callable[[], Awaitable[None]]
     """Raises what the background has to report and applies what it proposes."""
     max_poll_records: int
@@ -83,7 +85,9 @@ class Reader:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``."""
         runtime, unread = self.runtime, self.unread
         deadline = runtime.clock() + seconds
+        await self.entered()
         await self._take_turn()
+        unread.unpark(only)
         while True:
             ticket = runtime.signal.ticket()
             await self.before_read()

@@ -31,6 +31,8 @@ class PartitionUnread:
     """Next offset to hand out; ``None`` until the background found one."""
     leader_epoch: int | None = None
     paused: bool = False
+    revoked: bool = False
+    """Being taken away: nothing of it is returned any more."""
     records: deque[Record] = field(factory=deque)
     """Decoded and given back: records that a cancelled or failed read did not deliver. They come first."""
     behind: int | None = None
@@ -63,9 +65,12 @@ class Unread:
     """Has the background fetch the partition again from ``position`` under the entry's new stamp."""
     halt: Callable[[PartitionUnread], None] = field(repr=False)
     """Has the background stop fetching the partition."""
+    park: Callable[[Collection[TopicPartition], bool], None] = field(repr=False)
+    """Has the background leave partitions alone (or not any more) that gave their room in the buffer to others."""
     partitions: dict[TopicPartition, PartitionUnread] = field(factory=dict)
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
     """Partitions with something to read or raise, in the order of their turns."""
+    _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
 
     # --- assignment and positions ----------------------------------------------------------------------------------------------
@@ -110,17 +115,34 @@ class Unread:
         entry.parcels.clear()
 
     def drop_others(self, keep: Collection[TopicPartition]) -> None:
-        """Give the room in the buffer back that partitions outside ``keep``, or paused ones, hold; they are fetched again later.
+        """Give the room in the buffer back that partitions outside ``keep``, or paused ones, hold.
 
-        For a read that asks for certain partitions while the unread data of others fills the buffer: it would wait for ever.
+        For a read that asks for certain partitions while the unread data of others fills the buffer: it would wait for ever. They
+        are fetched again when a read asks for them.
         """
         for entry in self.partitions.values():
             held = entry.data is not None or any(isinstance(parcel, FetchedData) for parcel in entry.parcels)
-            if held and entry.failure is None and entry.position is not None and (entry.partition not in keep or entry.paused):
-                position, epoch, corrupt_at = entry.position, entry.leader_epoch, entry.corrupt_at
-                self.move(entry, position, epoch)
+            if not held or (entry.partition in keep and not entry.paused):
+                continue
+            position = self.locate(entry)
+            if position is not None and entry.failure is None:
+                corrupt_at = entry.corrupt_at
+                self.move(entry, position, entry.leader_epoch)
                 entry.corrupt_at = corrupt_at
                 self.refetch(entry)
+                if not entry.paused:
+                    self._parked.add(entry.partition)
+        if self._parked:
+            self.park(self._parked, True)
+
+    def unpark(self, only: Collection[TopicPartition]) -> None:
+        """Have parked partitions fetched again that the next read asks for."""
+        back = {partition for partition in self._parked if not only or partition in only}
+        if back:
+            self._parked -= back
+            self.park(
+                {partition for partition in back if partition in self.partitions and not self.partitions[partition].paused}, False
+            )
 
     @property
     def starved(self) -> bool:
@@ -244,7 +266,7 @@ class Unread:
 
     def _turns(self, only: Collection[TopicPartition]) -> tuple[PartitionUnread, ...]:
         ready = (self.partitions[partition] for partition in tuple(self._ready) if partition in self.partitions)
-        return tuple(entry for entry in ready if not entry.paused and (not only or entry.partition in only))
+        return tuple(entry for entry in ready if not entry.paused and not entry.revoked and (not only or entry.partition in only))
 
     def _settle_turn(self, entry: PartitionUnread) -> None:
         """Let a partition keep its turn while it has a reader open; else it goes to the end of the line, or out of it."""

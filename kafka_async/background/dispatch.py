@@ -20,17 +20,23 @@ from ..events import (
     AssignPartitions,
     BackgroundSnapshot,
     Call,
+    CommitOffsets,
+    EnforceRebalance,
+    FetchCommitted,
     FindPositions,
     HaltPartition,
     ListOffsets,
     MetadataUpdated,
+    PartitionsAssigned,
     PartitionSnapshot,
+    PartitionsRevoked,
     PausePartitions,
     ResetOffset,
     ResumePartitions,
     Seek,
     Stop,
     SubscribePattern,
+    SubscribeRegex,
     SubscribeTopics,
     TakeSnapshot,
     TopicMetadata,
@@ -115,7 +121,7 @@ class Background:
         )
         self.follower = TopicFollower(
             metadata=self.metadata,
-            propose=lambda partitions: self.handler.publish(AssignPartitions(partitions=partitions)),
+            propose=lambda partitions: self.handler.publish(AssignPartitions(number=0, partitions=partitions)),
         )
         self.subscription.on_change = self._partition_changed
         # Positions before list_offsets: a reset that starts now is sent in the same turn. Fetch last: it uses what the others
@@ -205,6 +211,8 @@ class Background:
             case Unsubscribe():
                 self.follower.unsubscribe()
                 self._assign({}, now)
+                if event.call is not None:
+                    event.call.resolve(None)
             case Seek():
                 self._seek(event)
             case ResetOffset():
@@ -214,6 +222,10 @@ class Background:
                 if entry is not None and entry.stamp <= event.stamp and entry.state is not FetchState.HALTED:
                     entry.stamp = event.stamp
                     self.subscription.halt(entry)
+            case SubscribeRegex() | EnforceRebalance() | CommitOffsets() | FetchCommitted():
+                raise AssertionError(f"{type(event).__name__} without a group")  # the facade refuses it
+            case PartitionsRevoked() | PartitionsAssigned():
+                pass  # without a group there is nobody to tell
             case PausePartitions():
                 self.subscription.pause(event.partitions, paused=True)
             case ResumePartitions():

@@ -1,11 +1,12 @@
 """The two queues between the application's side and the background loop (the design document's EventHandler).
 
-Decides: nothing. Owns: the queues. Each side appends to one and drains the other; a ``deque`` is safe for that across
+Decides: nothing. Owns: the queues, and the few plain numbers that change too often for events; each has one writer. Each side appends to one and drains the other; a ``deque`` is safe for that across
 threads. ``wake`` is called after each append and must be safe to call from the other side's thread.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 
 from attrs import define, field
 
@@ -19,6 +20,14 @@ class EventHandler:
 
     wake_background: Callable[[], None] = field(repr=False)
     wake_application: Callable[[], None] = field(repr=False)
+    polled_at: float = field(default=0.0, init=False)
+    """When a read call was last entered or left; written by the application."""
+    reading: int = field(default=0, init=False)
+    """Read calls that wait right now; written by the application."""
+    progress: Callable[[], int] = field(default=lambda: 0, init=False, repr=False)
+    """Returns a number that changes while the application works through an iteration's batch; set by the application."""
+    session_deadline: float = field(default=inf, init=False)
+    """Until when the partitions are surely ours; written by the background. Past it no buffered record is handed out."""
     application_events: deque[ApplicationEvent] = field(factory=deque, init=False)
     background_events: deque[BackgroundEvent] = field(factory=deque, init=False)
 

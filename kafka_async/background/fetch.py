@@ -84,7 +84,7 @@ class FetchManager:
 
     def poll(self, now: float) -> Poll:
         """Return the Fetch requests that may go out now."""
-        self.buffer.hungry = False
+        was_hungry, self.buffer.hungry = self.buffer.hungry, False
         while self._timers and self._timers[0][0] <= now:
             self._changed.add(heappop(self._timers)[1])
         self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
@@ -104,6 +104,8 @@ class FetchManager:
                 self.buffer.hungry = True
         if self._full:
             self.buffer.hungry = True
+        if self.buffer.hungry and not was_hungry:
+            self.buffer.on_parcel()  # whoever waits for a partition that finds no room can give back what others hold
         return Poll(tuple(requests), wake_at)
 
     def poll_on_close(self, now: float) -> Poll:

@@ -81,6 +81,10 @@ class FetchSession:
                 if after.topic_id is not None:
                     self.names[after.topic_id] = partition.topic
         self._changed.clear()
+        if not send and self.told and not self.names:
+            # A session by topic names stays one only while its requests name a topic: the version is chosen by what they carry.
+            partition, how = next(iter(self.told.items()))
+            send[partition] = how
         return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_by_topic(send), forgotten=_forgotten(forget))
 
     def succeeded(self, session_id: int) -> None:

@@ -19,6 +19,7 @@ class TopicFollower:
 
     metadata: MetadataManager = field(repr=False)
     propose: Callable[[frozenset[TopicPartition]], None] = field(repr=False)
+    """Has the application take the assignment over."""
     topics: frozenset[str] = frozenset()
     matches: Callable[[str], bool] | None = None
     exclude_internal: bool = True

@@ -75,6 +75,8 @@ class PartitionState:
     strategy: str | None = None
     """While AWAIT_RESET: ``earliest``, ``latest``, or ``None`` for the configured policy."""
     paused: bool = False
+    revoked: bool = False
+    """About to leave the assignment: not fetched, and its position not looked for any more."""
     checked_epoch: int | None = None
     """Leader epoch that the position was last checked against."""
     retry_at: float = 0.0
@@ -87,7 +89,7 @@ class PartitionState:
 
     @property
     def fetchable(self) -> bool:
-        return self.state is FetchState.FETCHING and not self.paused and not self.suspended
+        return self.state is FetchState.FETCHING and not self.paused and not self.revoked and not self.suspended
 
 
 @define(eq=False)
@@ -176,6 +178,14 @@ class SubscriptionState:
             entry = self.partitions.get(partition)
             if entry is not None and entry.paused is not paused:
                 entry.paused = paused
+                self.on_change(partition)
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these no more: they are about to be given up."""
+        for partition in partitions:
+            entry = self.partitions.get(partition)
+            if entry is not None:
+                entry.revoked = True
                 self.on_change(partition)
 
     def read_from(self, entry: PartitionState, replica: int | None, until: float = 0.0) -> None:

@@ -145,20 +145,24 @@ class ConnectionRunner:
 
     async def _read(self, connection: _Connection, transport: Transport, both: anyio.CancelScope) -> None:
         try:
-            await self._receive(connection.key, transport)
+            ended = await self._receive(connection.key, transport)
         except KafkaError as error:
+            ended = True
             self._lost(connection, error)
         self._wake()
-        both.cancel()
+        if ended:
+            both.cancel()
+        # Otherwise the delegate wants no more bytes, and its next plan shuts the connection: the writer may be writing a last word.
 
-    async def _receive(self, key: int, transport: Transport) -> None:
+    async def _receive(self, key: int, transport: Transport) -> bool:
+        """Read until the stream ends (true) or nobody wants its bytes any more (false)."""
         delegate, clock = self._delegate, self._clock
         unyielded = 0
         while (buffer := delegate.get_buffer(key)) is not None:
             count = await transport.receive_into(buffer)
             if not count:
                 delegate.lost(key, None, clock())
-                return
+                return True
             unyielded += count
             answers = delegate.received(key, count, clock())
             if answers:
@@ -166,6 +170,7 @@ class ConnectionRunner:
             if answers or unyielded >= YIELD_AFTER:
                 unyielded = 0
                 await checkpoint()
+        return False
 
     def _lost(self, connection: _Connection, error: KafkaError) -> None:
         self._delegate.lost(connection.key, error, self._clock())

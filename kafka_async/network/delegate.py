@@ -6,8 +6,8 @@ open a socket, read a clock or know a group or an offset; ``connection.py`` perf
 
 Java: ``NetworkClientDelegate``, ``NetworkClient``, ``ClusterConnectionStates``. KIP-219, 580, 601, 602, 899, 1102.
 
-A decision is one synchronous step: nothing interleaves, cancellation cannot leave it half made. ``plan(now)`` answers the same
-again when nothing has happened in between, and never asks to be woken in the past, so nothing spins.
+A decision is one synchronous step: nothing interleaves, cancellation cannot leave it half made. ``plan(now)`` asks for
+nothing again when nothing has happened in between, and never to be woken in the past, so nothing spins.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -17,8 +17,8 @@ from ..wire import Request
 class Lane(Enum):
     """Which of a broker's connections carries a request.
 
-    The coordinator has a connection of its own, so that a heartbeat never waits behind a long-poll fetch to the same broker:
-    a broker answers the requests of one connection one after the other.
+    A broker answers the requests of one connection one after the other. So the coordinator has a connection of its own, and so
+    have fetches: neither a heartbeat nor a look-up of metadata or offsets ever waits behind a long-poll fetch to the same broker.
     """
 
     MAIN = "main"

@@ -80,8 +80,8 @@ class TcpConnector:
 
     async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport:
         """See ``TransportFactory``."""
-        if not 0 < port < 65536:
-            raise KafkaConnectionError(f"{host}:{port}: expected a port from 1 to 65535")
+        if not host or not 0 < port < 65536:  # metadata can say anything, and an empty name would mean this machine
+            raise KafkaConnectionError(f"{host}:{port}: expected a host and a port from 1 to 65535")
         addresses = await _resolve(host, port, timeout)
         start = attempt % len(addresses)
         failures: list[KafkaConnectionError] = []
@@ -107,9 +107,11 @@ class TcpConnector:
                 if self.ssl_context is not None:
                     stream = await TLSStream.wrap(stream, hostname=host, ssl_context=self.ssl_context, standard_compatible=False)
                 return StreamTransport(stream, where)
-        except BaseException:
+        except BaseException as error:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
+            if isinstance(error, anyio.EndOfStream):
+                raise KafkaConnectionError(f"{where}: closed in the TLS handshake; does the port speak TLS?") from error
             raise
 
     async def _connect_fast(self, loop: asyncio.AbstractEventLoop, address: _Address, where: str, timeout: float) -> Transport:

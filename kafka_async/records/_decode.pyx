@@ -23,11 +23,20 @@ from .legacy import read_rows
 
 cdef extern from *:
     """
-    #define new_tuple_of(cls, size) ((PyObject *)PyObject_GC_NewVar(PyVarObject, (PyTypeObject *)(cls), size))
+    static PyObject *empty_tuple_of(PyObject *cls, Py_ssize_t size) {
+        PyTupleObject *made = PyObject_GC_NewVar(PyTupleObject, (PyTypeObject *)cls, size);
+        if (made == NULL)
+            return NULL;
+    #if PY_VERSION_HEX >= 0x030E0000
+        made->ob_hash = -1;  /* from 3.14 on a tuple remembers its hash */
+    #endif
+        memset(made->ob_item, 0, size * sizeof(PyObject *));
+        return (PyObject *)made;
+    }
     """
-    # Unlike tp_alloc, this leaves the fields as they are and does not tell the cycle collector, which would visit every record again
-    # and again; and a record of bytes, text and numbers cannot be part of a cycle.
-    PyObject* new_tuple_of(PyObject*, Py_ssize_t) noexcept
+    # Unlike tp_alloc, this does not tell the cycle collector, which would visit every record again and again; and a record of
+    # bytes, text and numbers cannot be part of a cycle.
+    PyObject* empty_tuple_of(PyObject*, Py_ssize_t) noexcept
 
 cdef extern from "Python.h":
     # Declared as C has them, without Cython's checks: whoever calls them tests for NULL, and leaves the error that is set alone.
@@ -87,7 +96,7 @@ cdef object corrupt(int flaw):
 
 
 cdef uint32_t checksum(const char* data, Py_ssize_t size) except? 0:
-    # A view of the bytes alone, without a slice of another view: half of the cost for a batch of one record. It does not leave here.
+    # A view of the bytes alone, not a slice of another view: half of the cost for a batch of one record. It does not leave here.
     return crc32c(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
 
 
@@ -252,8 +261,8 @@ def measure(data, int64_t fetch_offset):
 
 
 cdef struct Binary:
-    # One column of byte strings. The arrays belong to the ColumnBuilder, which outlives this; ``data`` is longer than ``used`` while
-    # records are appended. ``offset_array`` is NULL where nobody asked for the column.
+    # One column of byte strings. The arrays belong to the ColumnBuilder, which outlives this; ``data`` is longer than ``used``
+    # while records are appended. ``offset_array`` is NULL where nobody asked for the column.
     PyObject* offset_array
     PyObject* data_array
     PyObject* bitmap_array
@@ -294,28 +303,30 @@ cdef int flush(Binary* b, buffers) except -1:
     return 0
 
 
-cdef int enlarge(Binary* b, Py_ssize_t size) except -1:
-    b.capacity = b.used + size + (b.used >> 1) + 1024
-    PyByteArray_Resize(<object>b.data_array, b.capacity)
-    b.data = <uint8_t*>PyByteArray_AS_STRING(<object>b.data_array)
+cdef inline bint may_hold(Binary* b, Py_ssize_t size, Py_ssize_t limit) noexcept:
+    return b.offset_array == NULL or size <= 0 or b.used + size <= limit
+
+
+cdef inline int have(Binary* b, Py_ssize_t size) except -1:
+    if b.offset_array != NULL and size > b.capacity - b.used:
+        b.capacity = b.used + size + (b.used >> 1) + 1024
+        PyByteArray_Resize(<object>b.data_array, b.capacity)
+        b.data = <uint8_t*>PyByteArray_AS_STRING(<object>b.data_array)
     return 0
 
 
-cdef inline int put(Binary* b, const uint8_t* data, Py_ssize_t size) except -1:
+cdef inline void put(Binary* b, const uint8_t* data, Py_ssize_t size) noexcept:
     cdef uint8_t* bits = b.bitmap + (b.rows >> 3)
     if not b.rows & 7:
         bits[0] = 0
     if size < 0:
         b.nulls += 1
     else:
-        if b.used + size > b.capacity:
-            enlarge(b, size)
         bits[0] |= <uint8_t>(1 << (b.rows & 7))
         memcpy(b.data + b.used, data, size)
         b.used += size
     b.rows += 1
     b.offsets[b.rows] = <int32_t>b.used
-    return 0
 
 
 cdef class Writer:
@@ -352,7 +363,7 @@ cdef class Writer:
         return 0
 
     cdef int make_room(self, Py_ssize_t rows, Py_ssize_t most) except -1:
-        """Have room for ``rows`` more; where there is not, make as much as was used so far, so that small batches do not each ask."""
+        """Have room for ``rows`` more. Where there is none, make as much as was used so far: small batches then do not each ask."""
         if rows > self.room:
             self.room = min(max(rows, self.appended), most)
             self.reserve(self.room)
@@ -386,16 +397,15 @@ cdef class Writer:
         self.builder.rows = self.rows
         return 0
 
-    cdef bint fits(self, Parsed* r) noexcept:
+    cdef bint fits(self, Parsed* r) except -1:
+        """Say whether the buffers may hold the record, and if so have the memory for it: ``put`` can then not fail half-way."""
         cdef const uint8_t* p = r.headers
         cdef const uint8_t* data = NULL
-        cdef Py_ssize_t size = 0, i
-        cdef Py_ssize_t key_bytes = self.header_keys.used
-        cdef Py_ssize_t value_bytes = self.header_values.used
-        if self.keys.offset_array != NULL and self.keys.used + max(r.key_size, 0) > self.limit:
+        cdef Py_ssize_t size = 0, i, key_bytes = 0, value_bytes = 0
+        if not may_hold(&self.keys, r.key_size, self.limit) or not may_hold(&self.values, r.value_size, self.limit):
             return False
-        if self.values.offset_array != NULL and self.values.used + max(r.value_size, 0) > self.limit:
-            return False
+        have(&self.keys, r.key_size)
+        have(&self.values, r.value_size)
         if not self.wants_headers or not r.header_count:
             return True
         for i in range(r.header_count):
@@ -403,9 +413,15 @@ cdef class Writer:
             key_bytes += size
             sized(&p, r.end, &data, &size)
             value_bytes += max(size, 0)
-        return key_bytes <= self.limit and value_bytes <= self.limit
+        if not may_hold(&self.header_keys, key_bytes, self.limit) or not may_hold(&self.header_values, value_bytes, self.limit):
+            return False
+        have(&self.header_keys, key_bytes)
+        have(&self.header_values, value_bytes)
+        reserve(&self.header_keys, r.header_count)
+        reserve(&self.header_values, r.header_count)
+        return True
 
-    cdef int put(self, Parsed* r, int8_t kind) except -1:
+    cdef void put(self, Parsed* r, int8_t kind) noexcept:
         if self.offset_array is not None:
             self.offsets[self.rows] = r.offset
         if self.timestamp_array is not None:
@@ -422,22 +438,16 @@ cdef class Writer:
         if self.wants_headers:
             self.put_headers(r)
             self.header_offsets[self.rows] = <int32_t>self.header_keys.rows
-        return 0
 
-    cdef int put_headers(self, Parsed* r) except -1:
+    cdef void put_headers(self, Parsed* r) noexcept:
         cdef const uint8_t* p = r.headers
         cdef const uint8_t* data = NULL
         cdef Py_ssize_t size = 0, i
-        if not r.header_count:
-            return 0
-        reserve(&self.header_keys, r.header_count)
-        reserve(&self.header_values, r.header_count)
         for i in range(r.header_count):
             sized(&p, r.end, &data, &size)
             put(&self.header_keys, data, size)
             sized(&p, r.end, &data, &size)
             put(&self.header_values, data, size)
-        return 0
 
 
 cdef class Decoder:
@@ -501,7 +511,7 @@ cdef class Decoder:
                     self.take_records(records, max_records)
             if max_records > 0 and not self.left:
                 self.next_with_records()
-        except (CorruptRecordException, UnsupportedCodecError):
+        except (CorruptRecordException, UnsupportedCodecError, MemoryError):
             self.drop_batch()
             if not records:
                 raise
@@ -519,7 +529,7 @@ cdef class Decoder:
                     room = self.append_records(writer, max_records)
             if room and max_records > 0 and not self.left:
                 self.next_with_records()
-        except (CorruptRecordException, UnsupportedCodecError):
+        except (CorruptRecordException, UnsupportedCodecError, MemoryError):
             self.drop_batch()
             if not writer.appended:
                 raise
@@ -602,13 +612,12 @@ cdef class Decoder:
 
     cdef bint is_abort_marker(self, Header* h) except -1:
         cdef Parsed r
-        cdef int flaw
         self.open_body(h)
-        flaw = self.parse(&r)
-        if not flaw and r.key_size < 4:
-            flaw = MARKER
-        if flaw:
-            raise corrupt(flaw)
+        self.left = h.count
+        self.next_parsed(&r)
+        self.left = 0
+        if r.key_size < 4:
+            raise corrupt(MARKER)
         return r.key[2] == 0 and r.key[3] == 0
 
     cdef int pass_batch(self, Header* h) except -1:
@@ -716,15 +725,12 @@ cdef class Decoder:
     cdef PyObject* build(self, Parsed* r) except NULL:
         """Return a new ConsumerRecord, made as the tuple that it is."""
         cdef PyObject* record
-        cdef Py_ssize_t i
         if r.timestamp != self.timestamp:
             self.timestamp_object = r.timestamp
             self.timestamp = r.timestamp
-        record = new_tuple_of(<PyObject*>RECORD, FIELDS)
+        record = empty_tuple_of(<PyObject*>RECORD, FIELDS)
         if record == NULL:
             return NULL
-        for i in range(FIELDS):
-            Set(record, i, NULL)
         share(record, 0, self.topic)
         share(record, 1, self.partition)
         share(record, 3, self.timestamp_object)

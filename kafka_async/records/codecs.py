@@ -71,7 +71,8 @@ def _into(function: Callable[[Bytes, bytearray], int], data: Bytes, bound: int, 
         size = function(data, output)
     except cramjam.DecompressionError as error:
         if bound > limit:
-            raise _too_large(limit) from error
+            text = f"the batch decompresses to more than max_decompressed_bytes={limit}, or is broken: {error}"
+            raise CorruptRecordException(text) from error
         raise
     return memoryview(output)[:size]
 

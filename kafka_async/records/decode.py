@@ -162,7 +162,7 @@ class Decoder:
                     self._pass(self._batch)
             if max_records > 0 and not self._left:
                 self._next_with_records()
-        except (CorruptRecordException, UnsupportedCodecError):
+        except (CorruptRecordException, UnsupportedCodecError, MemoryError):
             self._left = 0
             if not taken:
                 raise

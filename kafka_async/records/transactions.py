@@ -13,7 +13,7 @@ class AbortedTransactions:
     """The aborted transactions of one partition in one Fetch response, followed batch by batch in offset order."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """``aborted`` holds (producer id, first offset) in any order: brokers have sent them unsorted (KAFKA-9839)."""
+        """``aborted`` holds (producer id, first offset) in any order."""
         self._to_come = [(first_offset, producer_id) for producer_id, first_offset in aborted]
         heapify(self._to_come)
         self._open: set[int] = set()

@@ -8,7 +8,7 @@ from anyio.abc import TaskGroup
 from attrs import Factory, define, field
 
 from kafka_async.errors import KafkaConnectionError
-from kafka_async.network import ConnectionRunner, NetworkClientDelegate, Transport, UnsentRequest
+from kafka_async.network import ConnectionRunner, NetworkClientDelegate, Transport, TransportFactory, UnsentRequest
 from kafka_async.wire import Response
 from tests.network.peers import Peer
 
@@ -93,7 +93,7 @@ class Loop:
         self,
         delegate: NetworkClientDelegate,
         task_group: TaskGroup,
-        factory: Callable[..., Awaitable[Transport]],
+        factory: TransportFactory,
     ) -> None:
         self.delegate = delegate
         self.turns = 0

@@ -276,7 +276,8 @@ def test_when_every_server_has_failed_the_request_waits_and_they_are_tried_again
     assert opens(world.plan(0.0)) == [(-2, Lane.MAIN)]
     world.fail_open(REFUSED, 0.01, -2)
     plan = world.plan(0.01)
-    assert (opens(plan), plan.wake_at) == ([], pytest.approx(0.04))
+    assert opens(plan) == []
+    assert plan.wake_at == pytest.approx(0.04)
     assert not world.delegate.has_usable_node(0.01)
     assert opens(world.plan(plan.wake_at)) == [(-1, Lane.MAIN)]
     assert world.outcomes == []
@@ -373,7 +374,8 @@ def test_backoff_outlives_a_new_start() -> None:
     world.fail_open(REFUSED, 0.0, -1)
     world.delegate.disconnect_all(0.01)
     plan = world.plan(0.01)
-    assert (opens(plan), plan.wake_at) == ([], pytest.approx(0.05))
+    assert opens(plan) == []
+    assert plan.wake_at == pytest.approx(0.05)
 
 
 def test_versions_of_a_broker_are_known_once_it_is_connected() -> None:
@@ -512,7 +514,8 @@ class Chaos:
         self.open += [action.key for action in plan.actions if isinstance(action, Open)]
         self.open = [key for key in self.open if key not in shuts(plan)]
         again = self.world.delegate.plan(self.now)
-        assert (again.actions, again.wake_at, again.settled) == ((), plan.wake_at, 0)
+        assert (again.actions, again.settled) == ((), 0)
+        assert again.wake_at >= plan.wake_at  # later where a request routed after another took away what that one waited for
         return plan.wake_at
 
 

@@ -28,7 +28,7 @@ from kafka_async.wire.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.network.peers import ONE, OLD_VERSIONS, VERSIONS, Peer, World, heartbeat, opens, response_bytes, shuts
+from tests.network.peers import OLD_VERSIONS, ONE, VERSIONS, Peer, World, heartbeat, opens, response_bytes, shuts
 
 S = ConnectionState
 PAIRS = list(itertools.product(ConnectionState, ConnectionInput))

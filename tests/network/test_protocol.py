@@ -32,7 +32,8 @@ def drop(outcome: Any, now: float) -> None:
 
 
 def make(trace: list[TraceEvent] | None = None) -> Protocol:
-    return Protocol(client_id="c", peer="one:9092", limit=MIB, trace=[].append if trace is None else trace.append)
+    events: list[TraceEvent] = [] if trace is None else trace
+    return Protocol(client_id="c", peer="one:9092", limit=MIB, trace=events.append)
 
 
 def pour(protocol: Protocol, data: bytes, now: float = 0.0) -> list[Answer]:

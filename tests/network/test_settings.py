@@ -22,5 +22,5 @@ def test_a_negative_idle_time_means_never() -> None:
 
 def test_the_software_is_named_as_the_package_and_as_brokers_allow() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert (SOFTWARE_NAME, SOFTWARE_VERSION) == (project["name"], project["version"])
+    assert (project["name"], project["version"]) == (SOFTWARE_NAME, SOFTWARE_VERSION)
     assert re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", SOFTWARE_VERSION)

@@ -1,6 +1,7 @@
 """``kafka_async.network.transport``, on real sockets of the loopback interface."""
 
 import asyncio
+import gc
 import shutil
 import socket
 import ssl
@@ -11,7 +12,8 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute
+from anyio.streams.tls import TLSStream
 
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
@@ -22,8 +24,6 @@ from kafka_async.wire import Api
 from kafka_async.wire.messages import HeartbeatResponse
 from tests.network.memory import Loop
 from tests.network.peers import VERSIONS, Peer, World, heartbeat
-
-Handler = Callable[[SocketStream], Awaitable[None]]
 
 
 class NoReceiveInto(asyncio.SelectorEventLoop):
@@ -74,7 +74,7 @@ class Serving:
 
     async def __aenter__(self) -> "Serving":
         self._listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self.port)
-        self.port = self._listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - anyio's typed attribute
+        self.port = self._listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's typed attribute
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._listener.serve, self._handler)
@@ -227,16 +227,17 @@ def test_a_name_that_does_not_resolve_says_so(run: Run, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_from_bad_metadata_is_an_error_of_ours(port: int) -> None:
     async def main() -> None:
-        with pytest.raises(KafkaConnectionError, match="expected a port from 1 to 65535"):
+        with pytest.raises(KafkaConnectionError, match="expected a host and a port from 1 to 65535"):
             await connect("127.0.0.1", port)
 
     anyio.run(main)
 
 
-def test_a_name_that_cannot_be_one_is_an_error_of_ours() -> None:
+@pytest.mark.parametrize(("host", "text"), [("", "expected a host"), ("\ud800", "not a usable address")])
+def test_a_name_that_cannot_be_one_is_an_error_of_ours(host: str, text: str) -> None:
     async def main() -> None:
-        with pytest.raises(KafkaConnectionError, match="not a usable address"):
-            await connect("x" * 64 + ".example", 9092)
+        with pytest.raises(KafkaConnectionError, match=text):
+            await connect(host, 9092)
 
     anyio.run(main)
 
@@ -325,11 +326,11 @@ def server_context(path: Path, name: str = "good") -> ssl.SSLContext:
 
 def over_tls(context: ssl.SSLContext, handler: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
     async def wrapped(stream: Any) -> None:
-        try:
-            tls = await anyio.streams.tls.TLSStream.wrap(stream, server_side=True, ssl_context=context, standard_compatible=False)
-        except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream):
-            await anyio.aclose_forcefully(stream)
-        else:
+        async with stream:
+            try:
+                tls = await TLSStream.wrap(stream, server_side=True, ssl_context=context, standard_compatible=False)
+            except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream):
+                return
             await handler(tls)
 
     return wrapped
@@ -368,7 +369,7 @@ def test_tls_verifies_by_default_and_refuses_an_unknown_authority(run: Run, cert
 def test_tls_refuses_a_certificate_for_another_host(run: Run, certificates: Path, trusting: TcpConnector) -> None:
     async def main() -> None:
         async with Serving(over_tls(server_context(certificates, "elsewhere"), echo)) as server:
-            with pytest.raises(AuthenticationFailedError, match="certificate was refused.*127.0.0.1"):
+            with pytest.raises(AuthenticationFailedError, match=r"certificate was refused.*127\.0\.0\.1"):
                 await connect("127.0.0.1", server.port, trusting)
 
     run(main)
@@ -394,14 +395,17 @@ def test_a_missing_client_certificate_is_a_refused_credential(run: Run, certific
                     await stream.send_eof()
                     return
 
+    async def use(port: int) -> None:
+        transport = await connect("127.0.0.1", port, trusting)
+        try:  # TLS 1.3: the client is through before the server has looked at its certificate
+            await transport.receive_into(memoryview(bytearray(10)))
+        finally:
+            await transport.aclose()
+
     async def main() -> None:
         async with Serving(flush_alert) as server:
             with pytest.raises(AuthenticationFailedError, match="the broker refused our TLS credentials"):
-                transport = await connect("127.0.0.1", server.port, trusting)
-                try:  # TLS 1.3: the client is through before the server has looked at its certificate
-                    await transport.receive_into(memoryview(bytearray(10)))
-                finally:
-                    await transport.aclose()
+                await use(server.port)
 
     run(main)
 
@@ -464,7 +468,5 @@ def test_a_request_goes_over_a_real_socket(run: Run) -> None:
 @pytest.fixture(autouse=True)
 def _no_socket_is_left() -> Iterator[None]:
     """Warnings are errors, so a socket that nobody closed fails the test when it is collected here."""
-    import gc
-
     yield
     gc.collect()

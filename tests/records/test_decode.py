@@ -17,7 +17,6 @@ from kafka_async.records.header import Flaw
 from tests.strategies import (
     APPEND_TIME,
     CODECS,
-    CONTROL,
     GZIP,
     LZ4,
     SNAPPY,
@@ -25,7 +24,6 @@ from tests.strategies import (
     BatchSpec,
     MessageSpec,
     RecordSpec,
-    compress,
     encode_batch,
     encode_compressed,
     encode_record,
@@ -36,10 +34,10 @@ from tests.strategies import (
     mutated,
     sized,
     varint,
-    with_crc,
     wrap,
 )
 
+from .golden import JAVA, JAVA_MARKERS
 from .implementations import (
     MEASURES,
     CompiledReader,
@@ -152,6 +150,31 @@ class TestRecords:
         assert hash(first[0]) == hash(second[0])
         assert first[0]._replace(key=b"other").value == b"a"
         assert isinstance(first[0], Record.__origin__)  # type: ignore[attr-defined]  # of the generic alias
+
+
+@both_readers
+class TestJava:
+    """An independent oracle: what Java wrote."""
+
+    @pytest.mark.parametrize("name", JAVA)
+    def test_batches_of_the_java_client_are_read(self, reader: type[RecordReader], name: str) -> None:
+        outcome = read_all(reader, JAVA[name], 50)
+        old, new = name.startswith("format 0"), name.startswith("format 2")
+        assert outcome.error is None
+        assert outcome.next_offset == 54
+        assert [record.offset for record in outcome.records] == [50, 51, 52, 53]
+        assert [record.timestamp for record in outcome.records] == [-1 if old else 1_700_000_000_000 + 10 * i for i in range(4)]
+        assert [record.key for record in outcome.records] == [None, b"key1", b"key2", None]
+        assert [record.value for record in outcome.records] == [b"value-%d-" % i + b"x" * 20 for i in range(4)]
+        headers = [((f"h{i}", b"hv%d" % i), ("n", None)) for i in range(4)]
+        assert [record.headers for record in outcome.records] == (headers if new else [()] * 4)
+
+    @pytest.mark.parametrize(("name", "kept"), [("commit", []), ("abort", [71])])
+    def test_markers_of_the_java_client_are_understood(self, reader: type[RecordReader], name: str, kept: list[int]) -> None:
+        after = BatchSpec(records=(RecordSpec(),), base_offset=71, attributes=TRANSACTIONAL, producer_id=99).encode()
+        outcome = read_all(reader, JAVA_MARKERS[name] + after, 70, read_committed=True, aborted=[(99, 60)])
+        assert [record.offset for record in outcome.records] == kept
+        assert outcome.next_offset == 72
 
 
 def structure(fields: bytes, batch: BatchSpec | None = None) -> bytes:
@@ -424,9 +447,3 @@ class TestMeasure:
         data = MessageSpec(magic=0, offset=4).encode() + wrap((MessageSpec(offset=5), MessageSpec(offset=6)), GZIP).encode()
         span = measure(data, 4)
         assert (span.next_offset, span.leader_epoch, span.batches, span.size) == (7, None, 2, len(data))
-
-
-def test_the_helper_for_changed_batches_keeps_good_ones() -> None:
-    batch = BatchSpec(records=TWO, attributes=CONTROL, codec=GZIP).encode()
-    assert with_crc(batch) == batch
-    assert compress(0, b"x") == b"x"

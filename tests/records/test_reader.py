@@ -7,7 +7,19 @@ import pytest
 
 from kafka_async.errors import CorruptRecordException, UnsupportedCodecError
 from kafka_async.records import ColumnBuilder, RecordReader
-from tests.strategies import CODECS, CONTROL, GZIP, TRANSACTIONAL, BatchSpec, MessageSpec, RecordSpec, marker, wrap
+from tests.strategies import (
+    CODECS,
+    CONTROL,
+    GZIP,
+    TRANSACTIONAL,
+    BatchSpec,
+    MessageSpec,
+    RecordSpec,
+    encode_batch,
+    encode_record,
+    marker,
+    wrap,
+)
 
 from .implementations import both_readers, read_all
 
@@ -272,6 +284,14 @@ class TestTransactions:
         outcome = read_all(reader, bad, read_committed=True, aborted=[(1, 0)])
         assert outcome.error is not None
         assert "a control batch has no record whose key holds a version and a type" in outcome.error[1]
+
+    def test_a_marker_with_bytes_behind_its_record_is_corrupt(self, reader: type[RecordReader]) -> None:
+        key = struct.pack(">hh", 0, 0)
+        spec = BatchSpec(records=(RecordSpec(key=key),), attributes=CONTROL | TRANSACTIONAL, producer_id=1)
+        bad = encode_batch(spec, encode_record(spec.records[0]) + b"more")
+        outcome = read_all(reader, bad, read_committed=True, aborted=[(1, 0)])
+        assert outcome.error is not None
+        assert "bytes are left over" in outcome.error[1]
 
     def test_a_marker_with_a_wrong_crc_is_corrupt(self, reader: type[RecordReader]) -> None:
         outcome = read_all(reader, batch(0, 1) + corrupted(marker(1, 1, commit=True)))

@@ -1,0 +1,76 @@
+"""Which offsets are committed, and when nobody asks: auto-commit.
+
+Decides: what counts as consumed (promise 1). Owns: the snapshot of positions, taken by value when a read call is entered, so that
+it can never cover a record that the application has not come back from. Must never look at a position at any other time: a loop
+that reads positions later, while the application works, commits records that are not processed yet.
+"""
+
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+
+from ..errors import KafkaError
+from ..events import Call
+from ..model import OffsetAndMetadata, TopicPartition
+from ..trace import Fault, Listener
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@define(eq=False)
+class AutoCommit:
+    """Commits consumed offsets every ``interval`` seconds, from within read calls."""
+
+    interval: float
+    retry: float
+    timeout: float
+    send: Callable[[Call[None], Offsets], None] = field(repr=False)
+    trace: Listener = field(repr=False)
+    consumed: Offsets = field(factory=dict)
+    """Positions as of the last read call: everything before them was handed out by earlier calls."""
+    _committed: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
+    _due_at: float | None = field(default=None, init=False)
+    _pending: tuple[Call[None], Offsets] | None = field(default=None, init=False)
+
+    def read_entered(self, positions: Offsets, now: float) -> Offsets | None:
+        """Take the snapshot and commit it when the interval has passed. Return what an earlier commit has just achieved."""
+        self.consumed = positions
+        achieved = self._collect(now)
+        if self._due_at is None:
+            self._due_at = now + self.interval
+        elif now >= self._due_at and self._pending is None:
+            self._due_at = now + self.interval
+            fresh = self.fresh()
+            if fresh:
+                call: Call[None] = Call(now + self.timeout)
+                self._pending = (call, fresh)
+                self.send(call, fresh)
+        return achieved
+
+    def fresh(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the consumed offsets that were not committed yet."""
+        return {partition: offset for partition, offset in self.consumed.items() if self._committed.get(partition) != offset}
+
+    def _collect(self, now: float) -> Offsets | None:
+        if self._pending is None or not self._pending[0].done:
+            return None
+        call, offsets = self._pending
+        self._pending = None
+        try:
+            call.result()
+        except KafkaError as error:
+            self._due_at = min(self._due_at or now, now + (self.retry if error.retriable else self.interval))
+            self.trace(Fault(now=now, text="auto-commit failed; trying again", error=error))
+            return None
+        self.committed(offsets)
+        return offsets
+
+    def committed(self, offsets: Offsets) -> None:
+        """These offsets were committed, by whoever."""
+        self._committed.update(offsets)
+
+    def forget(self, partitions: frozenset[TopicPartition]) -> None:
+        """These partitions are not ours any more."""
+        self.consumed = {partition: offset for partition, offset in self.consumed.items() if partition not in partitions}
+        for partition in partitions:
+            self._committed.pop(partition, None)

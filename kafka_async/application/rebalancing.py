@@ -1,0 +1,109 @@
+"""Carrying out what the background proposes for the assignment, inside the caller's own read call.
+
+Decides: the order of a rebalance: stop returning records, commit, call back, give up, take over, call back, acknowledge. Owns: the
+proposals that wait. A proposal that a cancellation interrupts is carried out again from its start by the next read call, so nothing
+stays half done (promise 2); one that a call-back refuses is carried out all the same, and what was raised reaches the caller.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from attrs import define, field
+
+from ..events import ApplicationEvent, AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions
+from ..model import TopicPartition
+from ..trace import Listener, Notice
+from .callbacks import ConsumerRebalanceListener, settled
+from .unread import Unread
+
+
+@define(eq=False)
+class Rebalancing:
+    """The application's side of rebalances."""
+
+    unread: Unread
+    send: Callable[[ApplicationEvent], None] = field(repr=False)
+    give_back: Callable[[], None] = field(repr=False)
+    """Ends an iteration, so that what it did not hand out is not handed out any more."""
+    before_revocation: Callable[[frozenset[TopicPartition]], Awaitable[None]] = field(repr=False)
+    """Commits what was consumed of the partitions."""
+    forget: Callable[[frozenset[TopicPartition]], None] = field(repr=False)
+    """Told of partitions that are gone."""
+    trace: Listener = field(repr=False)
+    clock: Callable[[], float] = field(repr=False)
+    listener: ConsumerRebalanceListener | None = None
+    assigned_once: bool = False
+    lost: frozenset[TopicPartition] = frozenset()
+    """Partitions that were ours and are not: a commit of them is refused by name."""
+    proposals: deque[AssignPartitions | RevokePartitions] = field(factory=deque, init=False)
+    _busy: bool = field(default=False, init=False)
+
+    async def carry_out(self) -> None:
+        """Carry out what waits. Raises what a call-back raised, after everything is done."""
+        if self._busy:
+            return  # a call-back that reads, or another task: the partitions concerned are not returned meanwhile
+        self._busy = True
+        raised: Exception | None = None
+        try:
+            while self.proposals:
+                proposal = self.proposals[0]
+                if isinstance(proposal, RevokePartitions):
+                    error = await self._revoke(proposal)
+                else:
+                    error = await self._assign(proposal)
+                self.proposals.popleft()
+                raised = raised or error
+        finally:
+            self._busy = False
+        if raised is not None:
+            raise raised
+
+    async def _revoke(self, proposal: RevokePartitions) -> Exception | None:
+        owned = frozenset(self.unread.partitions)
+        gone = proposal.partitions & owned
+        error = await self._give_up(gone, lost=proposal.lost)
+        if gone:
+            self.send(AssignmentApplied(stamps=self.unread.assign(owned - gone)))
+        self.send(PartitionsRevoked(number=proposal.number))
+        return error
+
+    async def _assign(self, proposal: AssignPartitions) -> Exception | None:
+        before = frozenset(self.unread.partitions)
+        error = await self._give_up(before - proposal.partitions, lost=False)
+        self.send(AssignmentApplied(stamps=self.unread.assign(proposal.partitions)))
+        added = proposal.partitions - before
+        self.lost -= proposal.partitions
+        self.assigned_once = True
+        self.trace(Notice(now=self.clock(), text=f"assigned {len(proposal.partitions)} partitions, {len(added)} of them new"))
+        if self.listener is not None:
+            error = await self._call(self.listener.on_partitions_assigned, added) or error
+        self.send(PartitionsAssigned(number=proposal.number))
+        return error
+
+    async def _give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> Exception | None:
+        if not partitions:
+            return None
+        self.give_back()
+        for partition in partitions:
+            self.unread.partitions[partition].revoked = True
+        error: Exception | None = None
+        if lost:
+            if self.listener is not None:
+                error = await self._call(self.listener.on_partitions_lost, partitions)
+        else:
+            await self.before_revocation(partitions)
+            if self.listener is not None:
+                error = await self._call(self.listener.on_partitions_revoked, partitions)
+        self.lost |= partitions
+        self.forget(partitions)
+        self.trace(Notice(now=self.clock(), text=f"{'lost' if lost else 'gave up'} {len(partitions)} partitions"))
+        return error
+
+    async def _call(
+        self, callback: Callable[[frozenset[TopicPartition]], object], partitions: frozenset[TopicPartition]
+    ) -> Exception | None:
+        try:
+            await settled(callback(partitions))
+        except Exception as error:  # the boundary to the user's code: raised from the read call when the rebalance is carried out
+            return error
+        return None

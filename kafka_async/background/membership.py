@@ -1,0 +1,152 @@
+"""What it means to be a member of a group, whichever protocol is spoken: the contract of both memberships.
+
+Decides: the vocabulary. Owns nothing; ``consumer_membership.py`` (KIP-848) and ``classic_membership.py`` (JoinGroup, SyncGroup,
+Heartbeat) own their state, each as a table. Must never apply an assignment: a membership proposes through ``RevokePartitions`` and
+``AssignPartitions``, the application carries both out inside its own read call, and answers with ``PartitionsRevoked`` and
+``PartitionsAssigned``, which carry the number of what they answer. An answer to an old number counts for nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+from attrs import frozen
+
+from ..errors import KafkaError
+from ..events import Call
+from ..model import ConsumerState, TopicPartition
+from .request_manager import RequestManager
+
+
+@frozen(kw_only=True)
+class Identity:
+    """Who commits: what OffsetCommit and OffsetFetch carry."""
+
+    member_id: str = ""
+    generation: int = -1
+    """Generation (classic) or member epoch (consumer protocol); -1: not a member, a commit of a lone consumer."""
+    instance_id: str | None = None
+    consumer_protocol: bool = False
+    """The epoch is a member epoch (KIP-848), so STALE_MEMBER_EPOCH means: wait for the new one and try again."""
+
+
+class CommitFailure(Enum):
+    """What a commit or an offset fetch learned about our membership."""
+
+    UNKNOWN_MEMBER = "the coordinator does not know us"
+    ILLEGAL_GENERATION = "the group has moved on"
+    FENCED_INSTANCE = "another member has our group_instance_id"
+    REBALANCING = "a rebalance is under way"
+
+
+@frozen(kw_only=True)
+class Subscription:
+    """What the application subscribed to. Exactly one of the three is set."""
+
+    topics: frozenset[str] | None = None
+    matches: Callable[[str], bool] | None = None
+    """A regular expression evaluated here, on all topics of the metadata."""
+    regex: str | None = None
+    """A regular expression in RE2 syntax, evaluated by the coordinator (consumer protocol only)."""
+
+
+class Membership(RequestManager, Protocol):
+    """One consumer's place in its group.
+
+    ``poll`` is called once per turn of the loop, after the coordinator's manager. Everything below is called between polls.
+    """
+
+    def subscribe(self, subscription: Subscription, now: float) -> None:
+        """Join with this subscription, or tell the group that it changed."""
+        ...
+
+    def leave(self, call: Call[None] | None, now: float) -> None:
+        """Leave the group (unsubscribe); resolves ``call`` when the leave request was answered, or there was nothing to leave.
+
+        The application has given up its partitions itself before.
+        """
+        ...
+
+    def revoked(self, number: int, now: float) -> None:
+        """The application carried ``RevokePartitions`` number ``number`` out: data dropped, offsets committed, call-back done."""
+        ...
+
+    def assigned(self, number: int, now: float) -> None:
+        """The application carried ``AssignPartitions`` number ``number`` out."""
+        ...
+
+    def refused(self, failure: CommitFailure, identity: Identity, now: float) -> None:
+        """A commit or offset fetch made as ``identity`` was refused; ignored when we are somebody else by now."""
+        ...
+
+    def enforce_rebalance(self, reason: str, now: float) -> None:
+        """Have the group rebalance (KIP-568); the consumer protocol has no such thing and says so as a Notice."""
+        ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def state(self) -> ConsumerState:
+        """STEADY, JOINING, REBALANCING, COORDINATOR_LOST or FATAL."""
+        ...
+
+    @property
+    def wanted_topics(self) -> frozenset[str] | None:
+        """Topics whose metadata the membership needs; ``None``: all."""
+        ...
+
+    @property
+    def awaits_epoch(self) -> bool:
+        """A heartbeat that may bring a new epoch is under way or due: a commit refused as stale should wait for it."""
+        ...
+
+    @property
+    def session_deadline(self) -> float:
+        """Until when our partitions are surely ours (absolute seconds): last heartbeat answer plus the session timeout.
+
+        Infinity while that is not known (consumer protocol before the first answer) or there is nothing to lose.
+        """
+        ...
+
+
+@frozen(kw_only=True)
+class Progress:
+    """The application's side as a membership sees it: when it last read, for ``max_poll_interval_ms``."""
+
+    polled_at: float
+    polling: bool
+    """A read call is waiting right now; then the interval does not run."""
+
+
+class MembershipHost(Protocol):
+    """What a membership may use; given to it when it is made."""
+
+    def publish_revocation(self, number: int, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
+        """Have the application give the partitions up; answered by ``revoked(number)``. ``lost``: they are others' already."""
+        ...
+
+    def publish_assignment(self, number: int, partitions: frozenset[TopicPartition]) -> None:
+        """Have the application take over the full set ``partitions``; answered by ``assigned(number)``.
+
+        The application itself revokes what it holds and is not in the set first (stops returning its records, commits, calls back).
+        """
+        ...
+
+    def publish_error(self, error: KafkaError) -> None:
+        """Raise ``error`` from the caller's pending or next call."""
+        ...
+
+    def stop_fetching(self, partitions: frozenset[TopicPartition]) -> None:
+        """Fetch no more of partitions that are about to be revoked."""
+        ...
+
+    def owned(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the application has taken over."""
+        ...
+
+    def progress(self) -> Progress: ...
+
+    def partition_counts(self) -> Mapping[str, int]:
+        """Return the number of partitions of each topic in the metadata."""
+        ...

@@ -1,0 +1,121 @@
+"""Consumers on a fake cluster, under virtual time."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import aclosing, asynccontextmanager
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import anyio
+from attrs import Factory, define
+
+from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
+from kafka_async.application.runtime import TaskRuntime
+from kafka_async.application.waiting import LoopSignal
+from tests.fake import FakeCluster
+from tests.virtual import run_virtual
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Consumer = KafkaConsumer[Any, Any]
+Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+
+
+def consumer_on(cluster: FakeCluster, *topics: str, **options: Any) -> Consumer:
+    """Return a consumer of ``cluster`` that reads from the beginning unless told otherwise."""
+    options = {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest", **options}
+    return KafkaConsumer(*topics, transport_factory=cluster.network, **options)
+
+
+async def read_values(consumer: Consumer, count: int, *only: TopicPartition, seconds: float = 60.0) -> list[bytes]:
+    """Read until ``count`` records have come, and return their values; fewer where the time is over."""
+    values: list[bytes] = []
+    with anyio.move_on_after(seconds):
+        while len(values) < count:
+            batch = await consumer.getmany(*only, timeout_ms=1000, max_records=count - len(values))
+            values += [record.value for records in batch.values() for record in records]
+    return values
+
+
+@asynccontextmanager
+async def iteration(consumer: Consumer) -> AsyncIterator[AsyncIterator[ConsumerRecord[Any, Any]]]:
+    """Iterate over the records of a consumer, with an end to it: trio warns of iterations that are just left."""
+    async with aclosing(cast("AsyncGenerator[ConsumerRecord[Any, Any], None]", aiter(consumer))) as records:
+        yield records
+
+
+@define(eq=False)
+class Gate:
+    """A deserializer that waits to be let through."""
+
+    entered: anyio.Event = Factory(anyio.Event)
+    opened: anyio.Event = Factory(anyio.Event)
+
+    async def __call__(self, data: bytes) -> bytes:
+        self.entered.set()
+        await self.opened.wait()
+        return data
+
+
+def offsets(records: Records) -> dict[TopicPartition, list[int]]:
+    """Return the offsets of a batch."""
+    return {tp: [record.offset for record in part] for tp, part in records.items()}
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    """Return the values that ``FakeCluster.fill`` wrote."""
+    return [str(n).encode() for n in range(start, start + count)]
+
+
+def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run a test under virtual time."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_virtual(lambda: test(*args, **kwargs))
+
+    return run
+
+
+@define(eq=False)
+class _Steps(Awaitable[T]):
+    """Runs a coroutine, and cancels the scope around it the ``place``-th time that it suspends."""
+
+    coroutine: Coroutine[Any, Any, T]
+    place: int
+    scope: anyio.CancelScope
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step: Callable[[], Any] = partial(self.coroutine.send, None)
+        suspended = 0
+        while True:
+            try:
+                trap = step()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            suspended += 1
+            if suspended == self.place:
+                self.scope.cancel()
+            try:
+                step = partial(self.coroutine.send, (yield trap))
+            except BaseException as error:  # whatever the event loop throws in belongs to the coroutine
+                step = partial(self.coroutine.throw, error)
+
+
+async def cancelled_at(place: int, coroutine: Coroutine[Any, Any, T]) -> tuple[T] | None:
+    """Return the result of a coroutine that is cancelled at its ``place``-th suspension, from 1; ``None``: that ended it."""
+    with anyio.CancelScope() as scope:
+        return (await _Steps(coroutine, place, scope),)
+    return None
+
+
+def watched() -> tuple[TaskRuntime, LoopSignal]:
+    """Return a runtime and the signal at which calls of its consumer wait."""
+    signal = LoopSignal()
+    return TaskRuntime(signal=signal), signal
+
+
+async def settle(cluster: FakeCluster, seconds: float = 1.0) -> None:
+    """Let everything that is going on come to rest."""
+    await anyio.sleep(seconds)
+    assert not cluster.network.live()

@@ -1,0 +1,190 @@
+"""read_committed and compacted logs: what is skipped is skipped exactly, and the position passes it."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from kafka_async import TopicPartition
+from tests.brokers import KafkaCluster
+
+from .tools import Record, flat, make, new_topic, nothing_more, read, until
+
+pytestmark = pytest.mark.integration
+
+COMMITTED = {"isolation_level": "read_committed"}
+
+
+class Transactions:
+    """Transactional producers that are open at the same time and write into partition 0 of one topic."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+
+    def begin(self) -> Producer:
+        settings = {"bootstrap.servers": self.cluster.bootstrap_servers, "transactional.id": uuid.uuid4().hex, "log_level": 0}
+        producer = Producer(settings)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        return producer
+
+    def write(self, producer: Producer, *values: str) -> None:
+        for value in values:
+            producer.produce(self.topic, value, partition=0)
+        producer.flush(30)
+
+
+def values(records: list[Record]) -> list[str]:
+    return [record.value.decode() for record in records]
+
+
+async def test_exactly_the_committed_records_come_in_order(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    expected: list[bytes] = []
+    start = 0
+    for outcome in ("commit", "abort", None, "abort", "commit", "abort", "abort", None, "commit", "abort"):
+        kafka43.produce(topic, 30, transaction=outcome, start=start, values=lambda index: b"%d" % index)  # type: ignore[arg-type]  # from a tuple
+        if outcome != "abort":
+            expected += [b"%d" % index for index in range(start, start + 30)]
+        start += 30
+    partition = TopicPartition(topic, 0)
+    async with make(kafka43, topic, **COMMITTED, max_poll_records=7) as consumer:
+        assert [record.value for record in await read(consumer, len(expected))] == expected
+        await nothing_more(consumer)
+        end = (await consumer.end_offsets([partition]))[partition]
+        assert await consumer.position(partition) == end == 308  # 300 records and 8 markers
+        assert consumer.current_lag(partition) == 0
+        rows = 0
+        consumer.seek(partition, 0)
+        while rows < len(expected):
+            batch = await consumer.getarrow(timeout_ms=5000)
+            assert batch["value"].to_pylist() == expected[rows : rows + batch.num_rows]
+            rows += batch.num_rows
+    async with make(kafka43, topic) as everything:
+        assert [record.value for record in await read(everything, 300)] == [b"%d" % index for index in range(300)]
+        await nothing_more(everything)
+
+
+async def test_transactions_that_overlap_are_told_apart(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    transactions = Transactions(kafka43, topic)
+    keeps, drops = transactions.begin(), transactions.begin()
+    transactions.write(keeps, "a1", "a2")
+    transactions.write(drops, "x1")
+    kafka43.produce(topic, 1, values=lambda index: b"plain")
+    transactions.write(keeps, "a3")
+    drops.abort_transaction(30)
+    drops.begin_transaction()
+    transactions.write(drops, "b1")
+    drops.commit_transaction(30)
+    keeps.commit_transaction(30)
+    async with make(kafka43, topic, **COMMITTED) as consumer:
+        assert values(await read(consumer, 5)) == ["a1", "a2", "plain", "a3", "b1"]
+        await nothing_more(consumer)
+
+
+async def test_nothing_beyond_an_open_transaction_comes_until_it_ends(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    partition = TopicPartition(topic, 0)
+    transactions = Transactions(kafka43, topic)
+    kafka43.produce(topic, 3, values=lambda index: b"before")
+    producer = transactions.begin()
+    transactions.write(producer, "open1", "open2")
+    kafka43.produce(topic, 2, values=lambda index: b"after")
+    async with make(kafka43, topic, **COMMITTED) as consumer:
+        assert values(await read(consumer, 3)) == ["before"] * 3
+        await nothing_more(consumer)
+        assert await consumer.end_offsets([partition]) == {partition: 3}
+        assert consumer.highwater(partition) == 7
+        assert consumer.last_stable_offset(partition) == 3
+        assert consumer.current_lag(partition) == 0
+        assert await consumer.seek_to_end(partition)
+        assert await consumer.position(partition) == 3
+        await asyncio.to_thread(producer.commit_transaction, 30)
+        assert values(await read(consumer, 4)) == ["open1", "open2", "after", "after"]
+
+
+async def test_a_log_that_ends_with_aborted_records_only_does_not_stall(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    partition = TopicPartition(topic, 0)
+    kafka43.produce(topic, 500, size=1000, transaction="abort")
+    kafka43.produce(topic, 500, size=1000, transaction="abort")
+    options = {"fetch_buffer_bytes": 64 << 10, "max_partition_fetch_bytes": 16 << 10}
+    async with make(kafka43, topic, **COMMITTED, **options) as consumer:
+
+        async def at_the_end() -> bool:
+            assert not await consumer.getmany(timeout_ms=100)
+            return await consumer.position(partition) == 1002
+
+        await until(at_the_end)
+        await asyncio.to_thread(kafka43.produce, topic, 1, transaction="commit")
+        assert [record.offset for record in await read(consumer, 1)] == [1002]
+
+
+async def test_a_seek_into_an_aborted_transaction_shows_nothing_of_it(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 10, transaction="abort")
+    kafka43.produce(topic, 2, transaction="commit", start=100)
+    async with make(kafka43, topic, **COMMITTED) as consumer:
+        consumer.seek(TopicPartition(topic, 0), 5)
+        assert [record.offset for record in await read(consumer, 2)] == [11, 12]
+
+
+async def test_aborted_records_span_batches_and_fetches(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    small = {"batch.size": 4096}
+    kafka43.produce(topic, 300, size=500, transaction="abort", settings=small)
+    kafka43.produce(topic, 300, size=500, transaction="commit", settings=small, codec="zstd")
+    kafka43.produce(topic, 300, size=500, transaction="abort", settings=small)
+    kafka43.produce(topic, 300, size=500, settings=small)
+    async with make(kafka43, topic, **COMMITTED, max_partition_fetch_bytes=8192, fetch_buffer_bytes=32_768) as consumer:
+        records = await read(consumer, 600)
+    assert [record.offset for record in records] == [*range(301, 601), *range(903, 1203)]
+
+
+def _compacted(cluster: KafkaCluster, fill: Callable[[str], None]) -> str:
+    """Return a topic whose first segment, written by ``fill``, is closed, so that the cleaner may take it."""
+    topic = new_topic(
+        cluster,
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio="0.001",
+        delete_retention_ms="0",
+        segment_ms="60000",
+        min_compaction_lag_ms="0",
+    )
+    fill(topic)
+    return topic
+
+
+async def test_the_position_passes_what_compaction_removed(kafka43: KafkaCluster) -> None:
+    hour_ago = 1_700_000_000_000
+
+    def fill(topic: str) -> None:
+        written = {"timestamps": lambda index: hour_ago}
+        for start in range(0, 400, 100):  # the same 10 keys again and again, in several batches
+            kafka43.produce(topic, 100, start=start, keys=lambda index: b"%d" % (index % 10), **written)  # type: ignore[arg-type]  # as above
+        kafka43.produce(topic, 1, start=400, keys=lambda index: b"last", timestamps=lambda index: hour_ago + 3_600_000)
+
+    topic = await asyncio.to_thread(_compacted, kafka43, fill)
+    partition = TopicPartition(topic, 0)
+
+    async def survivors() -> list[int]:
+        async with make(kafka43, topic) as consumer:
+            found: list[int] = []
+            while await consumer.position(partition) < 401:
+                found += [record.offset for record in flat(await consumer.getmany(timeout_ms=1000))]
+            return found if len(found) < 401 else []
+
+    found = await until(survivors)
+    assert found == [*range(390, 401)]
+
+    async with make(kafka43, topic) as consumer:
+        for target in (0, 150, 389):  # offsets that are gone
+            consumer.seek(partition, target)
+            assert (await consumer.getone()).offset == 390
+        await read(consumer, 10)
+        assert await consumer.position(partition) == 401
+        assert consumer.current_lag(partition) == 0

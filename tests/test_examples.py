@@ -1,0 +1,60 @@
+"""Every example runs as a newcomer would run it, against the mock cluster, and says what it should."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem not in ("__init__", "mock"))
+
+SAYS = {
+    "arrow": [
+        r"1000 rows in .*orders\.parquet",
+        "columns: topic, partition, offset, timestamp, key, value$",
+        r'last value: {"order":"',
+    ],
+    "batches": [r"500 records stored\n500 records stored\n", r"\d+ customers, [\d,.]+ in total, 1000 records by the offsets"],
+    "blocking": [r"\d+ records of orders-\d", r"1000 records read; positions: {0: \d+, 1: \d+, 2: \d+, 3: \d+}"],
+    "consume": [r"^ +[\d,]+ espresso$", r"^ +[\d,]+ beans 1 kg$"],
+    "web_service": [
+        r"^http://127\.0\.0\.1:\d+/$",
+        r'^/: HTTP/1\.1 200 OK {"records": 1000, .*"lag": {"orders-0": 0, "orders-1": 0, "orders-2": 0, "orders-3": 0}}$',
+        r'^/health: HTTP/1\.1 200 OK {"state": "steady"}$',
+        r"^/nothing: HTTP/1\.1 404 Not Found",
+    ],
+}
+
+
+def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}
+    command = [sys.executable, "-W", "error", "-m", f"examples.{name}", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)  # noqa: S603  # our own
+
+
+def test_every_example_is_checked() -> None:
+    assert sorted(SAYS) == EXAMPLES
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_ends_by_itself_and_says_what_it_should(name: str) -> None:
+    if name == "arrow":
+        pytest.importorskip("pyarrow")
+
+    done = run(name)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for pattern in SAYS[name]:
+        assert re.search(pattern, done.stdout, re.MULTILINE), done.stdout
+
+
+def test_an_address_without_a_topic_is_refused() -> None:
+    done = run("consume", "localhost:9092")
+
+    assert done.returncode == 1
+    assert done.stderr == "give both, HOST:PORT and TOPIC, or neither to read from a mock cluster\n"
