@@ -1,1 +1,1 @@
-"""Small complete programs. Run one as ``python -m examples.consume``, with your own ``HOST:PORT TOPIC`` behind it if you have them."""
+"""Small complete programs. Run one as ``python -m examples.consume``; ``HOST:PORT TOPIC`` behind it reads from your own brokers."""

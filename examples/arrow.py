@@ -1,11 +1,12 @@
 """Write a topic to a Parquet file, without a Python object per record (extra ``arrow``).
 
-Decides: which columns to keep. A column that is not asked for is never decoded.
+A column that is not asked for is not decoded.
 """
 
 import asyncio
 import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,18 +20,16 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 async def main() -> None:
     """Append batches to the file until everything is in it."""
     path = Path(os.environ.get("PARQUET") or Path(tempfile.mkdtemp()) / "orders.parquet")
-    rows = 0
-    with source() as (bootstrap, topic, limit):
-        async with KafkaConsumer(
+    writer, rows = None, 0
+    with source() as (bootstrap, topic, limit), ExitStack() as files:  # the file is closed on the way out, or it has no footer
+        async with KafkaConsumer[bytes, bytes](
             topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=100
         ) as consumer:
-            writer = None
             async for batch in consumer.arrow_batches(columns=COLUMNS):
-                writer = writer or pq.ParquetWriter(path, batch.schema)
+                writer = writer or files.enter_context(pq.ParquetWriter(path, batch.schema))
                 writer.write_batch(batch)
                 rows += batch.num_rows
-                if limit is not None and rows >= limit:
-                    writer.close()
+                if rows == limit:
                     break
     table = pq.read_table(path)
     print(f"{table.num_rows} rows in {path}")

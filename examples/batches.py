@@ -1,7 +1,7 @@
-"""Read in batches and keep offsets and results in one database: each record counts exactly once, whatever crashes when.
+"""Read in batches, with results and offsets in one database: each record counts exactly once, whatever crashes when.
 
-Decides: where the offsets are. They are in the same transaction as the results, so either both are there or neither is. Kafka is not
-asked to commit anything; at the start each partition is sought to the offset that the database has.
+The offsets are written in the same transaction as the results, so both are there or neither is. Kafka is not asked to keep any; at
+the start each partition is sought to the offset that the database has.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ def store(database: sqlite3.Connection, batch: dict[TopicPartition, list[Consume
     """Add a batch to the results and move the offsets, in one transaction. Return how many records it had."""
     with database:  # commits at the end, or rolls all of it back
         for partition, records in batch.items():
-            orders = [json.loads(record.value) for record in records]
             database.executemany(
-                "INSERT INTO revenue VALUES (:customer, :cents) ON CONFLICT DO UPDATE SET cents = cents + excluded.cents", orders
+                "INSERT INTO revenue VALUES (:customer, :cents) ON CONFLICT DO UPDATE SET cents = cents + excluded.cents",
+                [json.loads(record.value) for record in records],
             )
             database.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?)", (*partition, records[-1].offset + 1))
     return sum(map(len, batch.values()))
@@ -33,12 +33,9 @@ def store(database: sqlite3.Connection, batch: dict[TopicPartition, list[Consume
 async def read(database: sqlite3.Connection, bootstrap: str, topic: str, limit: int | None) -> int:
     """Go on where the database is; stop after ``limit`` records. Return how many were read."""
     done = 0
-    consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=100
-    )
-    async with consumer:
-        found = (await consumer.describe_topics(topic)).topics[topic]
-        consumer.assign(TopicPartition(topic, part.partition) for part in found.partitions)
+    async with KafkaConsumer[bytes, bytes](
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=100
+    ) as consumer:
         for partition, offset in database.execute("SELECT partition, next FROM offsets WHERE topic = ?", (topic,)):
             consumer.seek(TopicPartition(topic, partition), offset)
         while limit is None or done < limit:
@@ -48,7 +45,7 @@ async def read(database: sqlite3.Connection, bootstrap: str, topic: str, limit: 
 
 
 async def main() -> None:
-    """Read half of the orders, stop as if we had crashed, and read the rest with a new consumer."""
+    """Read half of the orders, stop, and read the rest with a new consumer."""
     database = sqlite3.connect(os.environ.get("DATABASE", ":memory:"))
     database.executescript(SCHEMA)
     with source() as (bootstrap, topic, limit):

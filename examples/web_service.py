@@ -1,13 +1,13 @@
 """A web service that consumes in the background and shows at a URL what it has read and how far behind it is.
 
-Decides: what the service answers. ``/`` has the totals, ``/health`` is 200 while the consumer works and 503 when it does not: a load
-balancer or a probe asks that. One event loop serves both; a handler that blocks for long would need ``background="thread"``.
+``/`` has the totals; ``/health`` is 200 while the consumer works and 503 when it does not, which is what a probe or a load balancer
+wants to know. One event loop serves both. A handler that blocks for long would need ``background="thread"``.
 
-The HTTP here is only what the standard library gives; in a web framework, ``Service.run`` belongs into its start-up and shut-down hook.
+The HTTP here is what the standard library gives. In a web framework the two ``async with`` blocks of ``main`` go where the
+framework starts and stops an application (its lifespan).
 """
 
 import asyncio
-import contextlib
 import json
 import os
 from collections import Counter
@@ -18,14 +18,16 @@ from kafka_async import ConsumerRecord, ConsumerState, KafkaConsumer
 
 
 class Service:
-    """Counts orders by item."""
+    """Counts orders by item. ``enough`` is set after ``limit`` records."""
 
-    def __init__(self, consumer: KafkaConsumer[bytes, Any]) -> None:
+    def __init__(self, consumer: KafkaConsumer[bytes, Any], limit: int | None) -> None:
         self.consumer = consumer
-        self.ordered: Counter[str] = Counter()
+        self.limit = limit
+        self.enough = asyncio.Event()
         self.records = 0
+        self.ordered: Counter[str] = Counter()
 
-    async def run(self) -> None:
+    async def consume(self) -> None:
         """Consume for as long as the service lives."""
         async for record in self.consumer:
             self.handle(record)
@@ -34,13 +36,15 @@ class Service:
         """Take one order."""
         self.ordered[record.value["item"]] += record.value["quantity"]
         self.records += 1
+        if self.records == self.limit:
+            self.enough.set()
 
     def answer(self, path: str) -> tuple[str, dict[str, Any]]:
         """Return status and body for a path."""
         statistics = self.consumer.statistics()
-        lag = {f"{tp.topic}-{tp.partition}": part.lag for tp, part in sorted(statistics.partitions.items())}
         match path:
             case "/":
+                lag = {f"{where.topic}-{where.partition}": part.lag for where, part in sorted(statistics.partitions.items())}
                 return "200 OK", {"records": self.records, "ordered": self.ordered, "lag": lag}
             case "/health":
                 healthy = statistics.state is ConsumerState.STEADY
@@ -51,7 +55,7 @@ class Service:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
         request = (await reader.readline()).decode("latin-1").split()
-        status, content = self.answer(request[1]) if len(request) == 3 else ("400 Bad Request", {"error": "no HTTP"})
+        status, content = self.answer(request[1]) if len(request) == 3 else ("400 Bad Request", {"error": "not HTTP"})
         body = json.dumps(content).encode()
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode() + body)
@@ -71,24 +75,25 @@ async def ask(port: int, path: str) -> str:
 async def main() -> None:
     """Serve until interrupted; with the mock cluster until its orders are counted."""
     with source() as (bootstrap, topic, limit):
-        async with KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=100, value_deserializer=json.loads
-        ) as consumer:
-            service = Service(consumer)
-            server = await asyncio.start_server(service.serve, "127.0.0.1", int(os.environ.get("PORT", "0")))
-            port = server.sockets[0].getsockname()[1]
-            print(f"http://127.0.0.1:{port}/", flush=True)
-            reading = asyncio.create_task(service.run())
-            async with server:
-                if limit is None:
-                    await reading
-                while limit is not None and service.records < limit:
-                    await asyncio.sleep(0.05)
+        async with (
+            KafkaConsumer[bytes, Any](
+                topic,
+                bootstrap_servers=bootstrap,
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=100,
+                value_deserializer=json.loads,
+            ) as consumer,
+            asyncio.TaskGroup() as tasks,  # where consuming fails, the service ends with that error
+        ):
+            service = Service(consumer, limit)
+            consuming = tasks.create_task(service.consume())
+            async with await asyncio.start_server(service.serve, "127.0.0.1", int(os.environ.get("PORT", "0"))) as server:
+                port = server.sockets[0].getsockname()[1]
+                print(f"http://127.0.0.1:{port}/", flush=True)
+                await service.enough.wait()
                 for path in ("/", "/health", "/nothing"):
                     print(await ask(port, path))
-            reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
+            consuming.cancel()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,10 @@ PATIENCE: Final = 10.0
 """Seconds without a record, after the last one was produced, until the rest counts as missing."""
 SLICE: Final = 0.005
 """Seconds of production between two looks at the clock."""
+UNREAD: Final = 4 * 1024 * 1024
+"""Bytes that may be produced and not consumed yet. The mock cluster keeps 5 MiB of a partition and drops what is older, read or not."""
+OVERHEAD: Final = 40
+"""Bytes of a record beside its value: the key and what frames it."""
 
 _ITEMS: Final = ("espresso", "filter", "oat milk", "croissant", "mug", "beans 250 g", "beans 1 kg")
 _NUMBER: Final = slice(10, 20)  # where a value has its number: {"order":"0000000042",...
@@ -86,12 +90,14 @@ class Plan:
         if not 1 <= value <= MAX_PARTITIONS:
             raise ValueError(f"partitions={value}: expected 1 to {MAX_PARTITIONS}, which is what the mock cluster has")
 
-    def due(self, elapsed: float) -> int:
-        """Return how many records should have been produced after ``elapsed`` seconds; without a rate or a number, any number."""
-        ends = [self.records] if self.records is not None else []
+    def due(self, elapsed: float, consumed: int) -> int:
+        """Return how many records may have been produced after ``elapsed`` seconds, where ``consumed`` of them were consumed."""
+        ends = [consumed + max(1, UNREAD // (max(self.size, 100) + OVERHEAD))]
+        if self.records is not None:
+            ends.append(self.records)
         if self.rate is not None:
             ends.append(int(self.rate * (elapsed if self.seconds is None else min(elapsed, self.seconds))))
-        return min(ends) if ends else 2**63
+        return min(ends)
 
     def over(self, produced: int, elapsed: float) -> bool:
         """Say whether production ends."""
@@ -117,6 +123,8 @@ class Orders:
     producer: Producer
     plan: Plan
     produced: int = field(default=0, init=False)
+    consumed: int = field(default=0, init=False)
+    """Set by whoever consumes: production does not run away from it."""
     delivered: bool = field(default=False, init=False)
     """Everything was produced, and the cluster has acknowledged it."""
     error: Exception | None = field(default=None, init=False)
@@ -149,7 +157,7 @@ class Orders:
             now = time.monotonic()
             if self.plan.over(self.produced, now - begin):
                 break
-            self._produce_until(self.plan.due(now - begin), now + SLICE)
+            self._produce_until(self.plan.due(now - begin, self.consumed), now + SLICE)
             self.producer.poll(0)
             self._stop.wait(max(0.0, now + SLICE - time.monotonic()))
 
@@ -269,6 +277,7 @@ async def _follow(consumer: KafkaConsumer[bytes, bytes], orders: Orders, view: V
         now = time.monotonic()
         for records in batch.values():
             arrivals.add(records)
+        orders.consumed = arrivals.records
         if batch or not orders.delivered:
             heard = now
         if batch:

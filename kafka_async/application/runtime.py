@@ -73,9 +73,10 @@ class TaskRuntime:
     _loop: Launchable | None = field(default=None, init=False)
     _task: "asyncio.Task[None] | None" = field(default=None, init=False)
     _scope: anyio.CancelScope | None = field(default=None, init=False)
+    _time: Callable[[], float] = field(default=anyio.current_time, init=False)
 
     def clock(self) -> float:
-        return anyio.current_time()
+        return self._time()
 
     def launch(self, loop: Launchable) -> None:
         self._loop = loop
@@ -85,6 +86,7 @@ class TaskRuntime:
             self._scope = anyio.CancelScope()
             trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name="kafka_async background loop")
         else:
+            self._time = asyncio.get_running_loop().time  # what anyio.current_time finds out anew at each call
             self._task = asyncio.get_running_loop().create_task(loop.run(), name="kafka_async background loop")
 
     async def _run_in_scope(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -7,7 +7,7 @@ paused, was sought elsewhere or is no longer assigned.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -49,6 +49,8 @@ class PartitionUnread:
     With ``halted`` it is raised again by reads that ask for nothing else.
     """
     halted: bool = False
+    reported: bool = False
+    """The failure that halted the partition was raised."""
     corrupt_at: int | None = None
     """Offset at which data was found corrupt and fetched again."""
     consumed_records: int = 0
@@ -69,7 +71,9 @@ class Unread:
     """Has the background leave partitions alone (or not any more) that gave their room in the buffer to others."""
     partitions: dict[TopicPartition, PartitionUnread] = field(factory=dict)
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
-    """Partitions with something to read or raise, in the order of their turns."""
+    """Partitions with something to read, in the order of their turns."""
+    _failing: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions with a refusal or a failure."""
     _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
 
@@ -99,6 +103,8 @@ class Unread:
         entry.refusal = None
         entry.failure = None
         entry.halted = False
+        entry.reported = False
+        self._failing.discard(entry.partition)
         entry.corrupt_at = None
         self._ready.pop(entry.partition, None)
 
@@ -204,6 +210,7 @@ class Unread:
                 case PartitionFailed():
                     entry.failure = parcel.error
                     entry.halted = parcel.halted
+                    self._failing.add(entry.partition)
         return None
 
     def _close(self, entry: PartitionUnread) -> None:
@@ -264,9 +271,15 @@ class Unread:
             self._settle_turn(entry)
         return rows
 
-    def _turns(self, only: Collection[TopicPartition]) -> tuple[PartitionUnread, ...]:
-        ready = (self.partitions[partition] for partition in tuple(self._ready) if partition in self.partitions)
-        return tuple(entry for entry in ready if not entry.paused and not entry.revoked and (not only or entry.partition in only))
+    def _turns(self, only: Collection[TopicPartition]) -> Iterator[PartitionUnread]:
+        for partition in tuple(self._ready):
+            entry = self.partitions.get(partition)
+            if entry is not None and self._may_read(entry, only):
+                yield entry
+
+    @staticmethod
+    def _may_read(entry: PartitionUnread, only: Collection[TopicPartition]) -> bool:
+        return not entry.paused and not entry.revoked and (not only or entry.partition in only)
 
     def _settle_turn(self, entry: PartitionUnread) -> None:
         """Let a partition keep its turn while it has a reader open; else it goes to the end of the line, or out of it."""
@@ -274,7 +287,7 @@ class Unread:
             self._close(entry)
         if entry.reader is None and not entry.records:
             self._ready.pop(entry.partition, None)
-            if entry.parcels or entry.failure is not None:
+            if entry.parcels and entry.failure is None:
                 self._ready[entry.partition] = None
 
     def _take_from(self, entry: PartitionUnread, max_records: int) -> list[Record]:
@@ -306,7 +319,7 @@ class Unread:
             entry.corrupt_at = None
             entry.failure = error
             entry.halted = True
-            self._ready[entry.partition] = None
+            self._failing.add(entry.partition)
             self.halt(entry)
         else:
             entry.corrupt_at = position
@@ -314,22 +327,34 @@ class Unread:
 
     def failure(self, only: Collection[TopicPartition] = ()) -> KafkaError | None:
         """Return the failure that the next read has to raise, once; again only for a read that could return nothing else."""
-        for entry in self._turns(only):
-            if entry.refusal is not None:
-                refusal, entry.refusal = entry.refusal, None
-                return refusal
-            if entry.failure is not None and not entry.records:
-                error = entry.failure
-                self._ready.pop(entry.partition, None)
-                if not entry.halted:
-                    entry.failure = None
-                    if entry.parcels:
-                        self._ready[entry.partition] = None
+        if not self._failing:
+            return None
+        for partition in tuple(self._failing):
+            entry = self.partitions.get(partition)
+            if entry is None:
+                self._failing.discard(partition)
+            elif self._may_read(entry, only) and (error := self._fail(entry)) is not None:
                 return error
         asked = [self.partitions[tp] for tp in only if tp in self.partitions] if only else list(self.partitions.values())
         if asked and all(entry.halted and not entry.records for entry in asked):
             return asked[0].failure
         return None
+
+    def _fail(self, entry: PartitionUnread) -> KafkaError | None:
+        if entry.refusal is not None:
+            error, entry.refusal = entry.refusal, None
+        elif entry.failure is None or entry.records or entry.reported:
+            return None
+        else:
+            error = entry.failure
+            entry.reported = entry.halted
+            if not entry.halted:
+                entry.failure = None
+        if entry.failure is None:
+            self._failing.discard(entry.partition)
+            if entry.parcels:
+                self._ready.setdefault(entry.partition)
+        return error
 
     def put_back(self, taken: Mapping[TopicPartition, Iterable[Record]], stamps: Mapping[TopicPartition, int]) -> None:
         """Give back records that were taken, under ``stamps``, and not delivered; they come first at the next read."""
@@ -353,7 +378,7 @@ class Unread:
         entry = self.partitions.get(partition)
         if entry is not None and entry.stamp == stamp:
             entry.refusal = error
-            self._ready[partition] = None
+            self._failing.add(partition)
 
     def _copy_columns(self, entry: PartitionUnread, max_records: int, into: ColumnBuilder) -> int:
         """Append records that were given back as objects."""

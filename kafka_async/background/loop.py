@@ -99,7 +99,7 @@ class BackgroundLoop:
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
-            if not plan.settled:
+            if not plan.settled and self.background.stopping is None:
                 await self._sleep_until(min(poll.wake_at, plan.wake_at))
 
     def _follow_nodes(self, now: float) -> None:

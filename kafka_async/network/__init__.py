@@ -14,10 +14,10 @@
 All but the last two are pure: no event loop, socket, thread, clock or randomness.
 """
 
-from .auth import Authenticated, Authenticator, AuthenticatorFactory
+from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
 from .backoff import ExponentialBackoff
 from .connection import ConnectionRunner
-from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Shut, Write
+from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
 from .request import Lane, UnsentRequest
 from .transport import TcpConnector, Transport, TransportFactory, bootstrap_nodes
@@ -35,11 +35,13 @@ __all__ = [
     "NetworkClientDelegate",
     "Open",
     "Plan",
+    "Run",
     "Shut",
     "TcpConnector",
     "Transport",
     "TransportFactory",
     "UnsentRequest",
+    "Work",
     "Write",
     "bootstrap_nodes",
 ]

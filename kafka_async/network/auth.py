@@ -1,10 +1,11 @@
 """The seam for SASL: what a connection needs of a mechanism.
 
 Decides: nothing. Owns: the interface between a connection and a mechanism. Must never do I/O; a mechanism is a sans-IO
-conversation of Kafka requests (SaslHandshake, SaslAuthenticate; KIP-43, KIP-152).
+conversation of Kafka requests (SaslHandshake, SaslAuthenticate; KIP-43, KIP-152). What takes time on our side, such as fetching a
+token or deriving a key from a password, it hands out as ``Work``, which the shell awaits.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from attrs import frozen
@@ -21,18 +22,32 @@ class Authenticated:
     """Seconds after which the broker demands a new authentication on the same connection (KIP-368); ``None``: never."""
 
 
+@frozen(kw_only=True)
+class Work:
+    """Something to wait for before the conversation goes on. Its result is given to ``receive`` in place of an answer.
+
+    It may raise ``KafkaError``, which ends the attempt: ``AuthenticationFailedError`` where trying again is useless. It is
+    cancelled when the connection ends or the setup timeout has passed.
+    """
+
+    run: Callable[[], Awaitable[Any]]
+
+
 class Authenticator(Protocol):
     """One conversation on one connection. A new one is made for each connection and for each re-authentication."""
 
-    def start(self) -> Request[Any] | Authenticated:
-        """Return the first request, or ``Authenticated()`` where there is nothing to say."""
+    def start(self) -> "Step":
+        """Return the first request or work, or ``Authenticated()`` where there is nothing to say."""
 
-    def receive(self, response: Any) -> Request[Any] | Authenticated:
-        """Take the answer of the last request and return the next one, or the end.
+    def receive(self, response: Any) -> "Step":
+        """Take the answer of the last request, or the result of the last work, and return the next one, or the end.
 
         Raises ``AuthenticationFailedError`` where the broker refused us or we refuse the broker.
         """
 
+
+Step: TypeAlias = Request[Any] | Work | Authenticated
+"""What a conversation does next."""
 
 AuthenticatorFactory: TypeAlias = Callable[[Node], Authenticator]
 """Makes the conversation for a connection to a node (its host is part of some mechanisms' names)."""

@@ -16,7 +16,8 @@ from anyio.lowlevel import checkpoint
 from attrs import define, field
 
 from ..errors import KafkaError
-from .delegate import NetworkClientDelegate, Open, Plan, Shut, Write
+from .auth import Work
+from .delegate import NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .transport import Transport, TransportFactory
 
 YIELD_AFTER = 256 * 1024
@@ -36,7 +37,8 @@ class _Connection:
     stirred: anyio.Event = field(factory=anyio.Event)
     """Set when there is something to write or the connection is to end; replaced each time, as an anyio event cannot be cleared."""
     ending: bool = False
-    connected: bool = False
+    tasks: TaskGroup | None = None
+    """The connection's own tasks, once it has a transport."""
 
 
 class ConnectionRunner:
@@ -67,14 +69,16 @@ class ConnectionRunner:
                     self._task_group.start_soon(self._run, action, connection, name=f"kafka_async connection to {action.node}")
                 case Write():
                     self._write_soon(action)
+                case Run():
+                    self._run_soon(action)
                 case Shut():
                     if action.key in self._connections:
-                        self._end(self._connections[action.key])
+                        self._end(self._connections[action.key], FLUSH_TIMEOUT)
 
-    async def aclose(self) -> None:
-        """Close all connections, after writing what was planned, and wait until they are gone; bounded by ``FLUSH_TIMEOUT``."""
+    async def aclose(self, timeout: float = FLUSH_TIMEOUT) -> None:
+        """Close all connections, after writing what was planned, and wait until they are gone; at most ``timeout`` seconds."""
         for connection in self._connections.values():
-            self._end(connection)
+            self._end(connection, timeout)
         while self._connections:
             self._gone = anyio.Event()
             await self._gone.wait()
@@ -90,20 +94,24 @@ class ConnectionRunner:
             connection.outgoing.append(action.data)
             connection.stirred.set()
 
-    def _end(self, connection: _Connection) -> None:
+    def _run_soon(self, action: Run) -> None:
+        connection = self._connections.get(action.key)
+        if connection is not None and connection.tasks is not None:
+            connection.tasks.start_soon(self._work, connection, action.work)
+
+    def _end(self, connection: _Connection, timeout: float) -> None:
         connection.ending = True
-        if connection.connected:
-            connection.stirred.set()
-            connection.scope.deadline = anyio.current_time() + FLUSH_TIMEOUT
-        else:
+        if connection.tasks is None:  # still being made
             connection.scope.cancel()
+        else:
+            connection.stirred.set()
+            connection.scope.deadline = min(connection.scope.deadline, anyio.current_time() + timeout)
 
     async def _run(self, action: Open, connection: _Connection) -> None:
         try:
             with connection.scope:
                 transport = await self._connect(action)
                 if transport is not None:
-                    connection.connected = True
                     await self._serve(connection, transport)
         finally:
             del self._connections[action.key]
@@ -122,10 +130,12 @@ class ConnectionRunner:
 
     async def _serve(self, connection: _Connection, transport: Transport) -> None:
         try:
-            async with anyio.create_task_group() as both:
-                both.start_soon(self._read, connection, transport, both.cancel_scope)
-                await self._write(connection, transport)
-                both.cancel_scope.cancel()
+            async with anyio.create_task_group() as tasks:
+                connection.tasks = tasks
+                if not connection.ending:
+                    tasks.start_soon(self._read, connection, transport, tasks.cancel_scope)
+                    await self._write(connection, transport)
+                tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
@@ -143,7 +153,7 @@ class ConnectionRunner:
         except KafkaError as error:
             self._lost(connection, error)
 
-    async def _read(self, connection: _Connection, transport: Transport, both: anyio.CancelScope) -> None:
+    async def _read(self, connection: _Connection, transport: Transport, all_tasks: anyio.CancelScope) -> None:
         try:
             ended = await self._receive(connection.key, transport)
         except KafkaError as error:
@@ -151,7 +161,7 @@ class ConnectionRunner:
             self._lost(connection, error)
         self._wake()
         if ended:
-            both.cancel()
+            all_tasks.cancel()
         # Otherwise the delegate wants no more bytes, and its next plan shuts the connection: the writer may be writing a last word.
 
     async def _receive(self, key: int, transport: Transport) -> bool:
@@ -171,6 +181,16 @@ class ConnectionRunner:
                 unyielded = 0
                 await checkpoint()
         return False
+
+    async def _work(self, connection: _Connection, work: Work) -> None:
+        try:
+            result = await work.run()
+        except KafkaError as error:
+            self._lost(connection, error)
+            self._end(connection, FLUSH_TIMEOUT)
+        else:
+            self._delegate.worked(connection.key, result, self._clock())
+            self._wake()
 
     def _lost(self, connection: _Connection, error: KafkaError) -> None:
         self._delegate.lost(connection.key, error, self._clock())

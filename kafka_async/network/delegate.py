@@ -12,7 +12,7 @@ nothing again when nothing has happened in between, and never to be woken in the
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -21,7 +21,7 @@ from ..errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from ..model import Node
 from ..trace import TraceEvent
 from ..wire import BrokerVersions
-from .auth import AuthenticatorFactory
+from .auth import AuthenticatorFactory, Work
 from .link import ConnectionState, History, Link
 from .protocol import settle
 from .request import Lane, UnsentRequest
@@ -56,6 +56,14 @@ class Write:
 
 
 @frozen(kw_only=True)
+class Run:
+    """Await ``work`` of the authenticator of connection ``key`` and report ``worked(key)`` or ``lost(key)``."""
+
+    key: int
+    work: Work
+
+
+@frozen(kw_only=True)
 class Shut:
     """Close connection ``key``; nothing more is wanted from it. A key that is already gone is no error."""
 
@@ -65,7 +73,7 @@ class Shut:
 _DRAINING: Final = "the consumer is stopping"
 _CLOSED: Final = "the consumer has stopped"
 
-Action: TypeAlias = Open | Write | Shut
+Action: TypeAlias = Open | Write | Run | Shut
 
 
 @frozen(kw_only=True)
@@ -204,6 +212,8 @@ class NetworkClientDelegate:
         for key, link in self._by_key.items():
             if data := link.data_to_send():
                 actions.append(Write(key=key, data=data))
+            if work := link.take_work():
+                actions.append(Run(key=key, work=work))
             wake_at = min(wake_at, link.wake_at())
         return Plan(actions=tuple(actions), wake_at=wake_at, settled=settled)
 
@@ -231,6 +241,12 @@ class NetworkClientDelegate:
         done = link.received(count, now)
         self._note(key, link, now)
         return done
+
+    def worked(self, key: int, result: Any, now: float) -> None:
+        """The authenticator's work for connection ``key`` has ended with ``result``."""
+        if link := self._by_key.get(key):
+            link.worked(result, now)
+            self._note(key, link, now)
 
     def lost(self, key: int, error: KafkaError | None, now: float) -> None:
         """Connection ``key`` broke with ``error``, or the broker closed it (``None``)."""

@@ -20,7 +20,7 @@ from ..model import Node
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
-from .auth import Authenticated, Authenticator, AuthenticatorFactory
+from .auth import Authenticated, Authenticator, AuthenticatorFactory, Step, Work
 from .protocol import MAX_IN_FLIGHT, Protocol, settle
 from .request import Lane, UnsentRequest
 from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
@@ -120,6 +120,8 @@ class Link:
         self._trace = trace
         self._authenticators = authenticators
         self._conversation: Authenticator | None = None
+        self._work: Work | None = None
+        self._work_ends_at = inf
         self._protocol: Protocol | None = None
         self._setup_timeout = 0.0
         self._session_ends_at = inf
@@ -168,7 +170,7 @@ class Link:
         """Return when ``tick`` has to be called next, in absolute seconds."""
         if self._protocol is None:
             return inf
-        wake_at = self._protocol.wake_at(self._settings.request_timeout)
+        wake_at = min(self._protocol.wake_at(self._settings.request_timeout), self._work_ends_at)
         if self.state is ConnectionState.READY:
             wake_at = min(wake_at, self._session_ends_at)
             if not self.in_flight:
@@ -249,6 +251,8 @@ class Link:
         if late is not None:
             text = f"{self.peer}: connection closed, {late.request.name} was not answered in time"
             return self.fail(KafkaConnectionError(text), now)
+        if now >= self._work_ends_at:
+            return self.fail(KafkaConnectionError(f"{self.peer}: connection closed, the authentication took too long"), now)
         if self.state is ConnectionState.READY and now >= self._session_ends_at:
             self._feed(ConnectionInput.SESSION_ENDS)
             self._authenticate(now)
@@ -317,7 +321,7 @@ class Link:
         self._conversation = self._authenticators(self.node)
         self._say(self._conversation.start, now)
 
-    def _say(self, step: Callable[[], Request[Any] | Authenticated], now: float) -> None:
+    def _say(self, step: Callable[[], Step], now: float) -> None:
         try:
             answer = step()
         except AuthenticationFailedError as error:
@@ -326,12 +330,27 @@ class Link:
         if isinstance(answer, Authenticated):
             self._authenticated(answer, now)
             return
+        if isinstance(answer, Work):
+            self._work = answer
+            self._work_ends_at = now + self._setup_timeout
+            return
         try:
             number = (self.versions or BrokerVersions()).choose(answer)
         except KafkaError as error:
             self.fail(error, now)
             return
         self._ask(answer, number, self._heard, now)
+
+    def take_work(self) -> Work | None:
+        """Return the work that the authenticator asks for, once."""
+        work, self._work = self._work, None
+        return work
+
+    def worked(self, result: Any, now: float) -> None:
+        """The work last taken has ended with ``result``."""
+        if self._work_ends_at < inf:
+            self._work_ends_at = inf
+            self._heard(result, now)
 
     def _heard(self, outcome: Any, now: float) -> None:
         conversation = self._conversation
@@ -364,6 +383,8 @@ class Link:
         self.key = None
         self.versions = None
         self._conversation = None
+        self._work = None
+        self._work_ends_at = inf
         if protocol is None:
             return 0
         self._trace(ConnectionClosed(now=now, node=self.peer, error=seen))

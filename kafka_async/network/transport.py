@@ -34,6 +34,9 @@ _Address = tuple[socket.AddressFamily, str, int]
 _REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "UNKNOWN_PSK_IDENTITY", "DECRYPT_ERROR", "HANDSHAKE_FAILURE")
 
 
+_STREAM_READ: Final = 65_536  # a stream allocates for the size asked, and TLS hands out 16 KiB at a time whatever is asked
+
+
 class Transport(Protocol):
     """A connected byte stream. One task reads while another one writes."""
 
@@ -173,7 +176,7 @@ class StreamTransport:
         """See ``Transport``."""
         try:
             with _translated(self._peer):
-                data = await self._stream.receive(len(buffer))
+                data = await self._stream.receive(min(len(buffer), _STREAM_READ))
         except anyio.EndOfStream:
             return 0
         buffer[: len(data)] = data

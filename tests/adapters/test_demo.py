@@ -39,14 +39,23 @@ def test_an_order_is_json_of_at_least_the_size_asked_for(size: int) -> None:
 
 def test_a_plan_ends_with_its_records_or_its_time_whichever_comes_first() -> None:
     both = Plan(records=100, seconds=2.0, rate=1000.0)
-    assert (both.due(0.05), both.due(1.0)) == (50, 100)
+    assert (both.due(0.05, 0), both.due(1.0, 0)) == (50, 100)
     assert both.over(100, 0.0)
     assert both.over(0, 2.0)
     assert not both.over(99, 1.9)
 
-    assert Plan(records=None, seconds=2.0, rate=10.0).due(100.0) == 20
-    assert Plan(records=7, seconds=None, rate=None).due(0.0) == 7
+    assert Plan(records=None, seconds=2.0, rate=10.0).due(100.0, 0) == 20
+    assert Plan(records=7, seconds=None, rate=None).due(0.0, 0) == 7
     assert not Plan(records=7, seconds=None).over(6, 1e9)
+
+
+@pytest.mark.parametrize("size", [1, 150, 900_000])
+def test_production_never_runs_further_ahead_than_the_mock_cluster_keeps(size: int) -> None:
+    plan = Plan(records=None, seconds=None, rate=None, size=size)
+
+    ahead = plan.due(1000.0, 5000) - 5000
+
+    assert 1 <= ahead * len("".join(order(1, size))) < 5 * 1024 * 1024
 
 
 @pytest.mark.parametrize("partitions", [0, 5])

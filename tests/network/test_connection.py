@@ -6,8 +6,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
-from kafka_async.network import Lane, Plan, Shut, Write
+from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaTimeoutError
+from kafka_async.network import Authenticated, Lane, Plan, Shut, Work, Write
+from kafka_async.network.auth import Step
 from kafka_async.network.connection import FLUSH_TIMEOUT
 from kafka_async.wire import Api, Response
 from kafka_async.wire.messages import HeartbeatResponse
@@ -245,6 +246,43 @@ def test_a_fast_broker_does_not_starve_others() -> None:
             await loop.until(lambda: len(world.outcomes) == 10)
             await loop.stop()
         assert len(set(progress)) >= 4  # 0 and 10 only, if the reader did not let others run
+
+    run_virtual(main)
+
+
+class Login:
+    """A mechanism that fetches a token, which takes three seconds, and needs no word with the broker."""
+
+    def __init__(self, error: AuthenticationFailedError | None) -> None:
+        self.error = error
+
+    async def fetch(self) -> str:
+        await anyio.sleep(3)
+        if self.error:
+            raise self.error
+        return "token"
+
+    def start(self) -> Step:
+        return Work(run=self.fetch)
+
+    def receive(self, response: Any) -> Step:
+        assert response == "token"
+        return Authenticated()
+
+
+@pytest.mark.parametrize("error", [None, AuthenticationFailedError("no token for you")])
+def test_work_of_the_authenticator_is_awaited(error: AuthenticationFailedError | None) -> None:
+    async def main() -> None:
+        world, network = World(ONE, authenticators=lambda node: Login(error)), MemoryNetwork(helpful)
+        async with anyio.create_task_group() as tasks:
+            loop = Loop(world.delegate, tasks, network)
+            loop.add(heartbeat(world.done))
+            await loop.until(lambda: bool(world.outcomes))
+            assert anyio.current_time() == pytest.approx(3)
+            assert str(world.outcomes[0]) == str(error or HeartbeatResponse())
+            if error is None:
+                await loop.stop()
+        assert network.transports[0].closed
 
     run_virtual(main)
 

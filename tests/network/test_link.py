@@ -15,10 +15,11 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.model import Node
-from kafka_async.network import Authenticated, Lane, UnsentRequest
+from kafka_async.network import Authenticated, Lane, Run, UnsentRequest, Work
+from kafka_async.network.auth import Step
 from kafka_async.network.link import TRANSITIONS, ConnectionInput, ConnectionState, following
 from kafka_async.trace import ConnectionClosed, ConnectionOpened, Fault
-from kafka_async.wire import Api, Request
+from kafka_async.wire import Api
 from kafka_async.wire.messages import (
     ApiVersion,
     ApiVersionsResponse,
@@ -222,10 +223,10 @@ class Conversation:
     def __init__(self, lifetime: float | None = None) -> None:
         self.lifetime = lifetime
 
-    def start(self) -> Request[Any] | Authenticated:
+    def start(self) -> Step:
         return SaslHandshakeRequest(mechanism="PLAIN")
 
-    def receive(self, response: Any) -> Request[Any] | Authenticated:
+    def receive(self, response: Any) -> Step:
         if isinstance(response, SaslHandshakeResponse):
             return SaslAuthenticateRequest(auth_bytes=b"token")
         if response.error_code:
@@ -303,6 +304,49 @@ def test_a_session_is_renewed_on_the_same_connection_before_it_ends() -> None:
         world.plan(90.0)
     assert world.outcomes == [HeartbeatResponse()] * 3
     assert world.plan(91.0).wake_at == 180.0
+
+
+class Pondering(Conversation):
+    """A mechanism that has to fetch its token first."""
+
+    def start(self) -> Step:
+        return Work(run=fetch_token)
+
+    def receive(self, response: Any) -> Step:
+        return SaslAuthenticateRequest(auth_bytes=response) if isinstance(response, bytes) else super().receive(response)
+
+
+async def fetch_token() -> bytes:
+    return b"token"
+
+
+def pondering(node: Node) -> Pondering:
+    return Pondering()
+
+
+def test_work_of_the_authenticator_is_handed_out_once_and_its_result_goes_on_with_the_conversation() -> None:
+    world = World(ONE, authenticators=pondering)
+    start(world)
+    world.reply(VERSIONS, 0.0)
+    assert world.plan(0.0).actions == (Run(key=world.key(), work=Work(run=fetch_token)),)
+    assert world.plan(0.1).actions == ()
+    world.delegate.worked(world.key(), b"token", 0.2)
+    world.plan(0.2)
+    assert [asked.api for asked in world.peer().asked] == [Api.SASL_AUTHENTICATE]
+    world.reply(SaslAuthenticateResponse(), 0.3)
+    assert state_of(world) is S.READY
+
+
+def test_work_that_takes_longer_than_the_setup_timeout_fails_the_attempt() -> None:
+    world = World(ONE, authenticators=pondering)
+    start(world)
+    world.reply(VERSIONS, 0.0)
+    key = world.key()
+    assert world.plan(0.0).wake_at == 10.0
+    assert shuts(world.plan(10.0)) == [key]
+    assert "the authentication took too long" in str(world.outcomes[0])
+    world.delegate.worked(key, b"late", 10.1)
+    assert state_of(world) is S.WAITING
 
 
 def test_unused_connections_are_closed_and_cost_no_backoff() -> None:

@@ -1,0 +1,33 @@
+"""What every test stands on: which decoder is loaded, and that a test leaves nothing behind."""
+
+import gc
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_async.records import IMPLEMENTATION
+
+
+def pytest_report_header() -> str:
+    return f"kafka_async decoder: {IMPLEMENTATION}"
+
+
+def pytest_sessionstart() -> None:
+    """CI must not test the slow path without noticing: the compiled decoder is there unless the pure one was asked for."""
+    expected = "python" if os.environ.get("KAFKA_ASYNC_PURE") == "1" else "cython"
+    if os.environ.get("CI") == "true" and expected != IMPLEMENTATION:
+        raise pytest.UsageError(f"the {IMPLEMENTATION} decoder is loaded, expected {expected}: did the extension fail to build?")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """No thread of ours survives a test; unclosed sockets and consumers turn up as warnings, which are errors."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        gc.collect(0)
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("kafka_async")]
+    assert not left, f"threads left behind: {left}"

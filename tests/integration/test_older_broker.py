@@ -1,0 +1,65 @@
+"""A broker of the 3.x line: versions are negotiated down, and nothing that the caller sees changes."""
+
+from typing import Any
+
+import pytest
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from tests.brokers import KafkaCluster
+
+from .tools import all_of, make, new_topic, nothing_more, offsets, read
+
+pytestmark = pytest.mark.integration
+
+BEGAN_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_records_of_every_codec_come_once_in_order(kafka39: KafkaCluster, codec: Any) -> None:
+    topic = new_topic(kafka39, 6)
+    produced = kafka39.produce(topic, 3000, partitions=6, codec=codec, headers=[("a", b"1"), ("b", None)])
+    async with make(kafka39, topic) as consumer:
+        records = await read(consumer, 3000)
+        await nothing_more(consumer)
+    assert offsets(records) == produced.offsets
+    assert all(list(record.headers) == [("a", b"1"), ("b", None)] for record in records)
+
+
+async def test_positions_and_look_ups(kafka39: KafkaCluster) -> None:
+    topic = new_topic(kafka39)
+    kafka39.produce(topic, 100, timestamps=lambda index: BEGAN_MS + index)
+    partition = TopicPartition(topic, 0)
+    async with make(kafka39, topic) as consumer:
+        assert await consumer.beginning_offsets([partition]) == {partition: 0}
+        assert await consumer.end_offsets([partition]) == {partition: 100}
+        found = (await consumer.offsets_for_times({partition: BEGAN_MS + 30}))[partition]
+        assert found is not None
+        assert (found.offset, found.timestamp) == (30, BEGAN_MS + 30)
+        consumer.seek(partition, OffsetAndMetadata(90, "", 0))
+        assert [record.offset for record in await read(consumer, 10)] == list(range(90, 100))
+        assert await consumer.seek_to_beginning()
+        assert (await consumer.getone()).offset == 0
+        consumer.seek(partition, 5_000)  # outside the log
+        assert (await consumer.getone()).offset == 0
+        assert topic in await consumer.topics()
+
+
+async def test_read_committed(kafka39: KafkaCluster) -> None:
+    topic = new_topic(kafka39)
+    kafka39.produce(topic, 10, transaction="commit")
+    kafka39.produce(topic, 10, transaction="abort")
+    kafka39.produce(topic, 10)
+    async with make(kafka39, topic, isolation_level="read_committed") as consumer:
+        assert [record.offset for record in await read(consumer, 20)] == [*range(10), *range(22, 32)]
+        await nothing_more(consumer)
+
+
+async def test_one_consumer_class_reads_from_both_lines_at_once(kafka39: KafkaCluster, kafka43: KafkaCluster) -> None:
+    old, new = new_topic(kafka39), new_topic(kafka43)
+    kafka39.produce(old, 10)
+    kafka43.produce(new, 10)
+    async with make(kafka39) as one, make(kafka43) as other:
+        one.assign(all_of(old))
+        other.assign(all_of(new))
+        assert {record.topic for record in await read(one, 10)} == {old}
+        assert {record.topic for record in await read(other, 10)} == {new}

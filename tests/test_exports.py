@@ -1,0 +1,38 @@
+"""The public names: what the package exports is what the README and the docstrings explain."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+import kafka_async
+from kafka_async import errors
+from kafka_async.sync import KafkaConsumer as BlockingConsumer
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in kafka_async.__all__ if not name.startswith("_")])
+def test_every_public_name_has_a_docstring_and_is_in_the_readme(name: str) -> None:
+    assert inspect.getdoc(getattr(kafka_async, name))
+    assert name in README
+
+
+def _public_methods(cls: type) -> set[str]:
+    return {name for name, value in vars(cls).items() if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))}
+
+
+@pytest.mark.parametrize("name", sorted(_public_methods(kafka_async.KafkaConsumer)))
+def test_every_public_method_says_what_it_does(name: str) -> None:
+    assert inspect.getdoc(getattr(kafka_async.KafkaConsumer, name))
+
+
+def test_the_blocking_consumer_has_every_method_of_the_other_one() -> None:
+    assert _public_methods(kafka_async.KafkaConsumer) == _public_methods(BlockingConsumer)
+
+
+def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:
+    tree = errors.__doc__ or ""
+    classes = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)]
+    for cls in classes:
+        assert cls.__name__ in tree or cls in errors.BY_CODE.values(), f"{cls.__name__} is not drawn in the tree"
