@@ -5,12 +5,13 @@ Field names are those of Java's client and, for records, of aiokafka's.
 """
 
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from attrs import field, frozen
+from typing_extensions import TypeVar
 
-K = TypeVar("K")
-V = TypeVar("V")
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 
 class TopicPartition(NamedTuple):

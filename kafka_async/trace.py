@@ -85,17 +85,6 @@ class Fetched:
 
 
 @frozen(kw_only=True)
-class Consumed:
-    """Records were handed to the application by one read call."""
-
-    now: float
-    topic: str
-    partition: int
-    records: int
-    size: int
-
-
-@frozen(kw_only=True)
 class Fault:
     """Something went wrong that the consumer deals with by itself. ``text`` says what and what happens next."""
 
@@ -113,23 +102,14 @@ class Notice:
 
 
 TraceEvent: TypeAlias = (
-    ConnectionOpened
-    | ConnectionClosed
-    | RequestSent
-    | ResponseReceived
-    | RequestFailed
-    | StateChanged
-    | Fetched
-    | Consumed
-    | Fault
-    | Notice
+    ConnectionOpened | ConnectionClosed | RequestSent | ResponseReceived | RequestFailed | StateChanged | Fetched | Fault | Notice
 )
 
 
 class Listener(Protocol):
     """Takes trace events.
 
-    Called on the background loop (``Consumed``: on the application's side); must be quick and must not raise.
+    Called on the background loop; must be quick and must not raise.
     """
 
     def __call__(self, event: TraceEvent, /) -> None: ...

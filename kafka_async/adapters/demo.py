@@ -27,7 +27,7 @@ PATIENCE: Final = 10.0
 SLICE: Final = 0.005
 """Seconds of production between two looks at the clock."""
 UNREAD: Final = 4 * 1024 * 1024
-"""Bytes that may be produced and not consumed yet. The mock cluster keeps 5 MiB of a partition and drops what is older, read or not."""
+"""Bytes that may be produced and not consumed yet. The mock cluster keeps 5 MiB of a partition and drops what is older."""
 OVERHEAD: Final = 40
 """Bytes of a record beside its value: the key and what frames it."""
 

@@ -11,7 +11,9 @@ import re
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
+
+from typing_extensions import TypeVar
 
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import KafkaConsumer as AsyncConsumer
@@ -21,6 +23,7 @@ from ..events import ClusterDescription
 from ..model import (
     ConsumerRecord,
     ConsumerState,
+    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Statistics,
@@ -31,8 +34,8 @@ from ..model import (
 if TYPE_CHECKING:
     import pyarrow
 
-K = TypeVar("K")
-V = TypeVar("V")
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -92,8 +95,8 @@ class KafkaConsumer(Generic[K, V]):
         self.start()
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.stop()
+    def __exit__(self, *exc_info: Any) -> None:
+        _finish(self._consumer.__aexit__(*exc_info))
 
     def __repr__(self) -> str:
         return f"<blocking {self._consumer!r}>"
@@ -266,9 +269,28 @@ class KafkaConsumer(Generic[K, V]):
     # --- commit ----------------------------------------------------------------------------------------------------------------
 
     @_exclusive
-    def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
         """Commit offsets to the group."""
         _finish(self._consumer.commit(offsets))
+
+    @_exclusive
+    def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the group's committed offsets."""
+        return _finish(self._consumer.committed_offsets(*partitions))
+
+    @_exclusive
+    def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Go to the committed offsets and return them."""
+        return _finish(self._consumer.seek_to_committed(*partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who we are in the group."""
+        return self._consumer.group_metadata()
+
+    @_exclusive
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance."""
+        self._consumer.enforce_rebalance(reason)
 
     @_exclusive
     def committed(self, partition: TopicPartition) -> int | None:

@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ..errors import IllegalOperation
-from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from ..model import OffsetAndMetadata, TopicPartition
 
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -50,10 +49,6 @@ def subscribed_topics(topics: Collection[str]) -> frozenset[str]:
 
 def subscribed_pattern(pattern: Any) -> Callable[[str], bool]:
     """Return a predicate for topic names. Raises ``ValueError`` for an invalid expression, ``TypeError`` for anything else."""
-    if isinstance(pattern, SubscriptionPattern):
-        raise IllegalOperation(
-            "a SubscriptionPattern is evaluated by the group's coordinator and needs a group_id; use re.compile()"
-        )
     if isinstance(pattern, str):
         try:
             pattern = re.compile(pattern)
@@ -78,6 +73,24 @@ def seek_target(offset: Any) -> OffsetAndMetadata:
         offset_number(offset.offset)
         return offset
     return OffsetAndMetadata(offset_number(offset))
+
+
+def commit_offsets(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what to commit, from an offset, ``(offset, metadata)`` or ``OffsetAndMetadata``. Raises ``ValueError`` otherwise."""
+    if not isinstance(offsets, Mapping) or not offsets:
+        raise ValueError(f"offsets={offsets!r}: expected a mapping of partitions to offsets that is not empty")
+    partition_set(offsets)
+    return {partition: _commit_offset(partition, value) for partition, value in offsets.items()}
+
+
+def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
+    name = f"offset of {one_partition(partition)}"
+    if isinstance(value, tuple):
+        wanted = OffsetAndMetadata(*value) if 2 <= len(value) <= 3 else OffsetAndMetadata(-1)
+        if not isinstance(wanted.metadata, str):
+            raise ValueError(f"{name}: metadata={wanted.metadata!r}: expected a string")
+        return wanted._replace(offset=offset_number(wanted.offset, name))
+    return OffsetAndMetadata(offset_number(value, name))
 
 
 def timestamps(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -12,16 +12,21 @@ import re
 import time
 import warnings
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
-from ..errors import ConsumerStoppedError, IllegalOperation, IllegalStateError, KafkaTimeoutError
+from typing_extensions import TypeVar
+
+from ..errors import CommitFailedError, ConsumerStoppedError, IllegalOperation, IllegalStateError, KafkaTimeoutError
 from ..events import (
     AssignFromUser,
     ClusterDescription,
+    EnforceRebalance,
+    FetchCommitted,
     ListOffsets,
     PausePartitions,
     ResumePartitions,
     SubscribePattern,
+    SubscribeRegex,
     SubscribeTopics,
     TopicMetadata,
     Unsubscribe,
@@ -29,25 +34,26 @@ from ..events import (
 from ..model import (
     ConsumerRecord,
     ConsumerState,
+    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    PartitionStatistics,
     Statistics,
     SubscriptionPattern,
     TopicPartition,
 )
 from ..network import TransportFactory
 from ..records import ColumnBuilder
-from .arguments import one_partition, partition_set, seek_target, subscribed_pattern, subscribed_topics, timestamps
+from .arguments import commit_offsets, one_partition, partition_set, seek_target, subscribed_pattern, subscribed_topics, timestamps
 from .callbacks import ConsumerRebalanceListener
 from .core import ConsumerCore
+from .observing import statistics
 from .runtime import Runtime
 
 if TYPE_CHECKING:
     import pyarrow
 
-K = TypeVar("K")
-V = TypeVar("V")
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 
 class KafkaConsumer(ConsumerCore, Generic[K, V]):
@@ -59,13 +65,10 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
     Raises ``TypeError`` for an unknown option and ``ValueError`` for a bad value.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        runtime: Runtime | None = None,
-        transport_factory: TransportFactory | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *topics: str, **options: Any) -> None:
+        # Not options of Kafka's: where the background loop runs and what connects, for the blocking facade and for tests.
+        runtime: Runtime | None = options.pop("runtime", None)
+        transport_factory: TransportFactory | None = options.pop("transport_factory", None)
         super().__init__(self._configure(options), runtime, transport_factory)
         if topics:
             self.subscribe(topics)
@@ -94,27 +97,20 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         self._state = ConsumerState.STEADY
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Stop: close fetch sessions and connections. Returns within ``timeout_ms`` (default: ``request_timeout_ms``), always.
+        """Stop: commit what was handed out (auto-commit), leave the group, close fetch sessions and connections.
 
-        Pending calls end with ``ConsumerStoppedError``, iterations just end. Stopping twice is no error.
+        Returns within ``timeout_ms`` (default: ``request_timeout_ms``), always. Leaving ``async with`` by an exception
+        commits only what was done: neither the last batch nor the record that an iteration was at. Pending calls end with
+        ``ConsumerStoppedError``, iterations just end. Stopping twice is no error.
         """
-        if self._state is ConsumerState.CLOSED:
-            return
-        self._reader.give_back()
-        self._state = ConsumerState.CLOSED
-        if not self._started:
-            return
-        self._runtime.wake_application()
-        seconds = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        with self._runtime.shield():
-            await self._end(seconds)
+        await self._stop(timeout_ms, clean=True)
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.stop()
+    async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        await self._stop(None, clean=exc_type is None)
 
     def __del__(self) -> None:
         if getattr(self, "_started", False) and self._state is not ConsumerState.CLOSED:
@@ -165,7 +161,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         limit = self._max_records(max_records)
         into = ColumnBuilder(ALL_COLUMNS if columns is None else columns)
         await self._reader.columns(self._only(partitions), timeout_ms / 1000, limit, into)
-        return record_batch(into.finish())
+        return record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
 
     async def arrow_batches(
         self, *partitions: TopicPartition, max_records: int = 65536, columns: Collection[str] | None = None
@@ -213,9 +209,9 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
     ) -> None:
         """Subscribe to ``topics``, or to every topic that ``pattern`` matches (``re.match``); replaces the last subscription.
 
-        Without a ``group_id`` this consumer reads every partition of the topics. Raises ``TypeError`` unless exactly one of
-        topics and pattern is given, ``ValueError`` for topic names or patterns that cannot be, ``IllegalStateError`` after
-        ``assign``.
+        With a ``group_id`` the group shares the partitions; without one this consumer reads all of them. Raises ``TypeError``
+        unless exactly one of topics and pattern is given, ``ValueError`` for topic names or patterns that cannot be,
+        ``IllegalStateError`` after ``assign``.
         """
         self._check_open()
         if self._assigned_by_user:
@@ -224,15 +220,22 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
             raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
         if bool(topics) == (pattern is not None):
             raise TypeError("subscribe() takes either topics or a pattern")
-        if self._config.group_id is not None:
-            raise IllegalOperation("subscribe() with a group_id needs group membership; use assign(), or leave group_id out")
+        self._reader.give_back()
         self._rebalancing.listener = listener
         self._rebalancing.assigned_once = False
-        if pattern is None:
-            self._topics, self._pattern = subscribed_topics(topics), None
+        self._topics, self._pattern = frozenset(), None
+        if isinstance(pattern, SubscriptionPattern):
+            if self._config.group_id is None or self._config.group_protocol == "classic":
+                raise IllegalOperation(
+                    "a SubscriptionPattern is evaluated by the coordinator: it needs a group_id and its protocol"
+                )
+            self._pattern = lambda topic: True  # the coordinator knows better; this only says that there is a pattern
+            self._send(SubscribeRegex(regex=pattern.pattern))
+        elif pattern is None:
+            self._topics = subscribed_topics(topics)
             self._send(SubscribeTopics(topics=self._topics))
         else:
-            self._topics, self._pattern = frozenset(), subscribed_pattern(pattern)
+            self._pattern = subscribed_pattern(pattern)
             self._send(SubscribePattern(matches=self._pattern, exclude_internal=self._config.exclude_internal_topics))
 
     def unsubscribe(self) -> None:
@@ -401,13 +404,59 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
 
     # --- commit ----------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
-        """Commit offsets to the group. Raises ``IllegalOperation`` without a ``group_id``."""
-        raise IllegalOperation("commit() needs a group_id")
+    async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
+        """Commit ``offsets`` (the next offsets to read), or everything handed out so far, to the group.
+
+        Without ``offsets``, or with an ``OffsetAndMetadata`` that has one, the leader epoch is carried along (KIP-320).
+        Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned, and
+        ``CommitFailedError`` when the group refuses; its ``lost`` names partitions that are no longer ours, the others were
+        committed.
+        """
+        self._need_group("commit()")
+        self._check_running()
+        self._reader.give_back()
+        wanted = self._positions() if offsets is None else commit_offsets(offsets)
+        lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)
+        ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
+        for partition in ours:
+            self._entry(partition)
+        await self._commit(ours)
+        if lost:
+            raise CommitFailedError(
+                f"committed all but partitions that are no longer ours: {', '.join(map(one_partition, lost))}", lost
+            )
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of the group. Raises ``IllegalOperation`` without a ``group_id``."""
-        raise IllegalOperation("committed() needs a group_id")
+        """Return the committed offset of a partition, ``None`` if there is none. Raises ``IllegalOperation`` without a group."""
+        found = (await self.committed_offsets(partition))[partition]
+        return found.offset if found is not None else None
+
+    async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets of ``partitions`` (none: all assigned) with all that was committed, in one request."""
+        self._need_group("committed_offsets()")
+        wanted = frozenset(partition_set(partitions) or self._unread.partitions)
+        return dict(await self._ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Go to the committed offsets of ``partitions`` (none: all assigned) and return them; one without any stays where it is."""
+        self._need_group("seek_to_committed()")
+        found = await self.committed_offsets(*self._assigned(partitions))
+        for partition, target in found.items():
+            if target is not None:
+                self.seek(partition, target)
+        return {partition: target.offset if target is not None else None for partition, target in found.items()}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who we are in the group, for a transactional producer (KIP-447). Raises ``IllegalOperation`` without a group."""
+        self._need_group("group_metadata()")
+        self._sort_events()
+        return self._group
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance at the next opportunity (KIP-568); without effect in the consumer protocol, as in Java."""
+        self._need_group("enforce_rebalance()")
+        self._check_running()
+        self._send(EnforceRebalance(reason=reason or "the application asked for it"))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 
@@ -416,6 +465,9 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         """What the consumer is doing, as one word for people and health checks."""
         if self._loop.failure is not None and isinstance(self._loop.failure, Exception):
             return ConsumerState.FATAL
+        if self._state is ConsumerState.STEADY:
+            self._sort_events()
+            return self._group_state or self._state
         return self._state
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -423,44 +475,15 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         lags = {partition: self._lag(entry, self._watermarks(partition)) for partition, entry in self._unread.partitions.items()}
         consumed = {partition: entry.consumed_records for partition, entry in self._unread.partitions.items()}
         now = self._runtime.clock() if self._started else 0.0
-        return self._metrics.snapshot(now, lags=lags, consumed=consumed)
+        return self._metrics.snapshot(
+            now,
+            lags=lags,
+            consumed=consumed,
+            records_consumed=self._unread.consumed_records,
+            bytes_consumed=self._unread.buffer.total.released,
+        )
 
     def statistics(self) -> Statistics:
         """Return one frozen snapshot of where the consumer and each of its partitions stand."""
         self._reader.give_back()
-        below = self._snapshot()
-        buffer = self._unread.buffer
-        partitions = {}
-        for partition, entry in self._unread.partitions.items():
-            marks = self._watermarks(partition)
-            seen = below.partitions.get(partition)
-            partitions[partition] = PartitionStatistics(
-                position=entry.position,
-                high_watermark=marks.high_watermark if marks is not None else None,
-                last_stable_offset=marks.last_stable_offset if marks is not None else None,
-                log_start_offset=marks.log_start_offset if marks is not None else None,
-                lag=self._lag(entry, marks),
-                buffered_bytes=buffer.unread(partition),
-                paused=entry.paused,
-                state=seen.state if seen is not None else "assigned",
-                leader=seen.leader if seen is not None else None,
-                preferred_read_replica=seen.read_replica if seen is not None else None,
-            )
-        return Statistics(
-            state=self.state,
-            client_id=self._config.client_id,
-            cluster_id=below.cluster_id,
-            group_id=self._config.group_id,
-            member_id=None,
-            generation=None,
-            coordinator=None,
-            brokers=below.brokers,
-            connections=below.connections,
-            requests_in_flight=below.requests_in_flight,
-            buffered_bytes=buffer.total.unread,
-            buffer_limit=buffer.limit,
-            records_consumed=sum(entry.consumed_records for entry in self._unread.partitions.values()),
-            bytes_consumed=buffer.total.released,
-            wake_ups=below.wake_ups,
-            partitions=partitions,
-        )
+        return statistics(self._config, self.state, self._unread, self._snapshot(), self._group, self._coordinator, self._lag)

@@ -18,6 +18,7 @@ from ..config import ConsumerConfig
 from ..errors import (
     BackgroundLoopError,
     ConsumerStoppedError,
+    IllegalOperation,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -46,7 +47,16 @@ from ..events import (
     TakeSnapshot,
     TopicMetadata,
 )
-from ..model import ConsumerState, GroupMetadata, IsolationLevel, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ..model import (
+    ConsumerRecord,
+    ConsumerState,
+    GroupMetadata,
+    IsolationLevel,
+    Node,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from ..network import TransportFactory
 from ..trace import Fault, LoggingListener, TraceEvent
 from .arguments import one_partition, partition_set
@@ -64,6 +74,15 @@ GRACE: Final = 0.5
 """Seconds that a caller waits beyond a call's deadline for the background to say why it was not met."""
 
 _numbers = count(1)
+
+
+def _not_yet(
+    consumed: Mapping[TopicPartition, OffsetAndMetadata], record: ConsumerRecord[Any, Any]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the position before ``record``, which was handed out and not worked off."""
+    partition = TopicPartition(record.topic, record.partition)
+    known = consumed.get(partition)
+    return {partition: known._replace(offset=record.offset)} if known is not None else {}
 
 
 class ConsumerCore:
@@ -92,6 +111,8 @@ class ConsumerCore:
             deserializers=Deserializers.of(config.key_deserializer, config.value_deserializer),
             interceptors=config.interceptors,
             entered=self._read_entered,
+            held=lambda: self._handler.session_deadline < self._runtime.clock(),
+            handler=self._handler,
             before_read=self._handle_events,
             max_poll_records=config.max_poll_records,
         )
@@ -117,6 +138,7 @@ class ConsumerCore:
             send=lambda call, offsets: self._send(CommitOffsets(call=call, offsets=offsets)),
             trace=self._trace,
         )
+        self._handler.progress = self._reader.progress
         self._auto_commits = config.group_id is not None and config.enable_auto_commit
         self._group_state: ConsumerState | None = None
         self._coordinator: Node | None = None
@@ -274,6 +296,19 @@ class ConsumerCore:
             self._auto_commit.committed(offsets)
             await self._committed(offsets)
 
+    def _need_group(self, what: str) -> None:
+        self._check_open()
+        if self._config.group_id is None:
+            raise IllegalOperation(f"{what} needs a group_id")
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit because the caller asked; errors are the caller's."""
+        if offsets:
+            deadline = self._runtime.clock() + self._config.default_api_timeout_ms / 1000
+            await self._call(lambda call: CommitOffsets(call=call, offsets=offsets), deadline)
+            self._auto_commit.committed(offsets)
+            await self._committed(offsets)
+
     def _forget(self, partitions: frozenset[TopicPartition]) -> None:
         self._auto_commit.forget(partitions)
 
@@ -312,6 +347,40 @@ class ConsumerCore:
         if not self._started or self._loop.ended:
             return self._loop.background.snapshot()
         return self._runtime.ask_now(self._loop.background.snapshot, lambda call: self._send(TakeSnapshot(call=call)))
+
+    async def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
+        if self._state is ConsumerState.CLOSED:
+            return
+        seconds = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        deadline = self._runtime.clock() + seconds if self._started else 0.0
+        at = self._reader.current
+        self._reader.give_back()
+        consumed: Mapping[TopicPartition, OffsetAndMetadata] = self._positions()
+        if not clean:
+            consumed = self._auto_commit.consumed if at is None else {**consumed, **_not_yet(consumed, at)}
+        self._state = ConsumerState.CLOSED
+        if not self._started:
+            return
+        self._runtime.wake_application()
+        with self._runtime.shield():
+            if not self._loop.ended:
+                await self._say_goodbye(consumed, deadline, seconds)
+            await self._end(max(0.0, deadline - self._runtime.clock()))
+
+    async def _say_goodbye(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, seconds: float) -> None:
+        """Commit and call back, within half of the time, so that there is always some left to leave the group."""
+        if self._auto_commits:
+            self._auto_commit.consumed = consumed
+            await self._commit_consumed(tuple(consumed), seconds / 2)
+        owned = frozenset(self._unread.partitions)
+        listener = self._rebalancing.listener
+        if listener is not None and owned and not self._assigned_by_user:
+            with self._runtime.limit(max(0.0, deadline - seconds / 4 - self._runtime.clock())):
+                try:
+                    await settled(listener.on_partitions_revoked(owned))
+                except Exception as error:
+                    # The boundary to the user's code: stopping goes on, and says so.
+                    self._trace(Fault(now=self._runtime.clock(), text="on_partitions_revoked failed while stopping", error=error))
 
     async def _end(self, seconds: float) -> None:
         """Tell the loop to stop and wait until it is gone, whatever happens; then it is ended for good."""

@@ -10,8 +10,8 @@ another name than it was opened with (``Statistics.connections`` has the number)
 
 Threads: events are counted by one thread, the background's, while ``snapshot`` may run in another. A meter replaces one tuple by
 another in a single assignment and a reader takes that tuple once, so under the GIL it sees the meter before an event or after it,
-never between; two meters may be one event apart. ``Consumed`` events come from the application's thread and are not counted: the
-application hands over its own totals.
+never between; two meters may be one event apart. What was consumed
+is not counted here: the application hands over its own totals.
 """
 
 from collections.abc import Mapping

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
+from ..background.event_handler import EventHandler
 from ..errors import KafkaError
 from ..model import ConsumerRecord, TopicPartition
 from ..records import ColumnBuilder
@@ -24,6 +25,10 @@ Record = ConsumerRecord[Any, Any]
 
 TURN: Final = 0.02
 """Seconds for which reads that find data in the buffer may go on without letting others run on the event loop."""
+
+
+PACE: Final = 0.2
+"""Seconds that an application should take for one batch of an iteration."""
 
 
 @define(eq=False)
@@ -49,9 +54,14 @@ class Reader:
     """Told that a read call begins: what was handed out before it is consumed."""
     before_read: Callable[[], Awaitable[None]]
     """Raises what the background has to report and applies what it proposes."""
+    held: Callable[[], bool]
+    """Whether nothing may be handed out, because the partitions may be somebody else's by now."""
+    handler: EventHandler
     max_poll_records: int
     _iteration: _Iteration = field(factory=_Iteration, init=False)
     _turn_ends: float = field(default=0.0, init=False)
+    _pace: int = field(default=8, init=False)
+    _filled_at: float = field(default=0.0, init=False)
     _decoding: bool = field(default=False, init=False)
 
     # --- batches ---------------------------------------------------------------------------------------------------------------
@@ -92,8 +102,7 @@ class Reader:
             ticket = runtime.signal.ticket()
             await self.before_read()
             self._raise_failure(only)
-            found = attempt()
-            if found:
+            if not self.held() and (found := attempt()):
                 return found
             self._raise_failure(only)
             remaining = deadline - runtime.clock()
@@ -102,8 +111,13 @@ class Reader:
                 return None
             if unread.starved:
                 unread.drop_others(only or self._unpaused())
-            await runtime.signal.wait(ticket, remaining)
-            self._turn_ends = runtime.clock() + TURN
+            self.handler.reading += 1
+            try:
+                await runtime.signal.wait(ticket, remaining)
+            finally:
+                self.handler.reading -= 1
+                self.handler.polled_at = runtime.clock()
+            self._turn_ends = self.handler.polled_at + TURN
 
     def _raise_failure(self, only: Collection[TopicPartition]) -> None:
         failure = self.unread.failure(only)
@@ -175,19 +189,38 @@ class Reader:
         return self._iteration.iterator
 
     async def fill(self) -> None:
-        """Wait for records to iterate over."""
-        batch, taken = await self._read((), 3600.0, self.max_poll_records)
+        """Wait for records to iterate over: as many as the application worked off in about ``PACE`` before.
+
+        A slow application thereby comes back often enough for commits and rebalances, and pays nothing per record for it.
+        """
+        now = self.runtime.clock()
+        took = now - self._filled_at
+        self._pace = min(self.max_poll_records, self._pace * 2) if took < PACE else max(1, int(self._pace * PACE / took))
+        batch, taken = await self._read((), 3600.0, self._pace)
         if length_hint(self._iteration.iterator):  # another task was faster; its records come before these
             self.unread.put_back(taken, self.unread.stamps(taken))
             return
         lists = list(batch.values())
         records = lists[0] if len(lists) == 1 else [record for part in lists for record in part]
         self._iteration = _Iteration(records, iter(records), taken, self.unread.stamps(taken))
+        self._filled_at = self.runtime.clock()
+
+    def progress(self) -> int:
+        """Return a number that changes while the application works through a batch record by record."""
+        return length_hint(self._iteration.iterator)
+
+    @property
+    def current(self) -> Record | None:
+        """The record that an iteration handed out last, while it is the last thing that was handed out."""
+        records = self._iteration.records
+        left = length_hint(self._iteration.iterator)
+        return records[len(records) - left - 1] if len(records) > left else None
 
     def give_back(self) -> None:
         """Put back what an iteration took and did not hand out yet, so that positions and other reads are exact."""
         iteration = self._iteration
         left = length_hint(iteration.iterator)
+        self._iteration = _Iteration()
         if not left:
             return
         first: dict[TopicPartition, int] = {}
@@ -196,5 +229,4 @@ class Reader:
         # Before the list is emptied: without call-backs it is the very list that was taken.
         rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
         iteration.records.clear()
-        self._iteration = _Iteration()
         self.unread.put_back(rest, iteration.stamps)

@@ -52,6 +52,10 @@ class Runtime(Protocol):
         """Return a context in which the cancellation of the surrounding scope waits."""
         ...
 
+    def limit(self, seconds: float) -> AbstractContextManager[Any]:
+        """Return a context that ends what waits in it after ``seconds``, where there is an event loop to do so."""
+        ...
+
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         """Return an answer of the background without awaiting: ``direct`` where it shares our thread, else by an event."""
         ...
@@ -102,6 +106,9 @@ class TaskRuntime:
 
     def shield(self) -> AbstractContextManager[Any]:
         return anyio.CancelScope(shield=True)
+
+    def limit(self, seconds: float) -> AbstractContextManager[Any]:
+        return anyio.move_on_after(seconds)
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         return direct()
@@ -171,6 +178,9 @@ class ThreadRuntime:
 
     def shield(self) -> AbstractContextManager[Any]:
         return nullcontext() if isinstance(self.signal, ThreadSignal) else anyio.CancelScope(shield=True)
+
+    def limit(self, seconds: float) -> AbstractContextManager[Any]:
+        return nullcontext() if isinstance(self.signal, ThreadSignal) else anyio.move_on_after(seconds)
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         answered = threading.Event()

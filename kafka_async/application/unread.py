@@ -54,7 +54,6 @@ class PartitionUnread:
     corrupt_at: int | None = None
     """Offset at which data was found corrupt and fetched again."""
     consumed_records: int = 0
-    consumed_bytes: int = 0
 
 
 @define(eq=False)
@@ -70,6 +69,8 @@ class Unread:
     park: Callable[[Collection[TopicPartition], bool], None] = field(repr=False)
     """Has the background leave partitions alone (or not any more) that gave their room in the buffer to others."""
     partitions: dict[TopicPartition, PartitionUnread] = field(factory=dict)
+    consumed_records: int = 0
+    """Records handed out, those of partitions that have left included."""
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
     """Partitions with something to read, in the order of their turns."""
     _failing: set[TopicPartition] = field(factory=set, init=False)
@@ -246,6 +247,7 @@ class Unread:
             if records:
                 taken[entry.partition] = records
                 entry.consumed_records += len(records)
+                self.consumed_records += len(records)
                 max_records -= len(records)
             self._settle_turn(entry)
         return taken
@@ -256,7 +258,10 @@ class Unread:
         rows = 0
         for entry in self._turns(only):
             if entry.records:
-                rows += self._copy_columns(entry, max_records - rows, into)
+                copied = self._copy_columns(entry, max_records - rows, into)
+                entry.consumed_records += copied
+                self.consumed_records += copied
+                rows += copied
             while rows < max_records and (reader := self._open(entry)) is not None:
                 try:
                     count = reader.read_columns(max_records - rows, into)
@@ -267,6 +272,7 @@ class Unread:
                     return rows  # the columns are as large as they can get
                 rows += count
                 entry.consumed_records += count
+                self.consumed_records += count
                 self._advance(entry, reader)
             self._settle_turn(entry)
         return rows
@@ -368,6 +374,7 @@ class Unread:
             entry.records.extendleft(reversed(records))
             entry.position = records[0].offset
             entry.consumed_records -= len(records)
+            self.consumed_records -= len(records)
             self._ready[partition] = None
 
     def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from kafka_async import IsolationLevel
 from kafka_async.adapters.commands import Progress, Start, app, consumer_options
-from kafka_async.adapters.demo import MockCluster
+from kafka_async.adapters.demo import MockCluster, Outcome
 
 TOPIC = "orders"
 
@@ -97,7 +97,7 @@ def test_json_is_one_object_per_line(brokers: str) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "values"),
-    [("beginning", "0 2 4 6 8"), ("3", "6 8"), ("-2", "6 8"), ("-100", "0 2 4 6 8"), ("end", "")],
+    [("beginning", "0 2 4 6 8"), ("3", "6 8"), ("-2", "6 8"), ("-100", "0 2 4 6 8"), ("end", ""), ("s@5000", "")],
 )
 def test_reading_begins_where_it_was_asked_to(brokers: str, offset: str, values: str) -> None:
     result = consume(brokers, "-p", "0", "-o", offset)
@@ -205,6 +205,18 @@ def test_the_demo_says_that_everything_arrived() -> None:
     assert "3,000 records in" in result.stdout
     assert "2 partitions on 3 brokers" in result.stdout
     assert result.stdout.endswith("All 3,000 records arrived, none missing, none twice.\n")
+
+
+def test_a_demo_that_loses_a_record_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lose_one(*_: object) -> Outcome:
+        return Outcome(produced=9, received=8, missing=1, twice=0, size=800, seconds=1.0, partitions=4, brokers=3, error=None)
+
+    monkeypatch.setattr("kafka_async.adapters.demo.demonstrate", lose_one)
+
+    result = run("demo", "--records", "9")
+
+    assert result.exit_code == 1
+    assert result.stdout.endswith("8 of 9 records arrived, 1 missing, 0 twice.\n")
 
 
 @pytest.mark.parametrize("rate", ["0", "-5", "fast", "nan", "inf"])

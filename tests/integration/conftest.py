@@ -81,4 +81,6 @@ async def nothing_left() -> AsyncIterator[None]:
     tasks = {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
     assert not tasks, f"tasks are left: {tasks}"
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("kafka_async")]
-    assert not threads, f"threads are left: {threads}"
+    for thread in threads:
+        thread.join(2.0)  # its last step, after stop() returned, is to end
+    assert not any(thread.is_alive() for thread in threads), f"threads are left: {threads}"
