@@ -174,8 +174,10 @@ class Background:
         self._calls = [entry for entry in self._calls if not entry[0].done]
         for call, cause in self._calls:
             if call.deadline <= now:
-                error = KafkaTimeoutError("the call was not answered before its deadline")
-                error.__cause__ = cause()
+                reason = cause()
+                text = "the call was not answered before its deadline"
+                error = KafkaTimeoutError(f"{text}: {reason}" if reason is not None else text)
+                error.__cause__ = reason
                 call.fail(error)
         return min((call.deadline for call, _ in self._calls if not call.done), default=inf)
 
@@ -238,7 +240,7 @@ class Background:
                 self.list_offsets.answer_call(event.call, event.timestamps)
             case TopicMetadata():
                 names = event.topics or frozenset()
-                self._track(event.call, lambda: next((self.metadata.problem(n) for n in names), self.metadata.problem("")))
+                self._track(event.call, lambda: self._problem_with(names))
                 self.metadata.look_up(event.call, event.topics, create=event.create, fail_fast=event.fail_fast)
             case TakeSnapshot():
                 event.call.resolve(self.snapshot())
@@ -249,6 +251,10 @@ class Background:
 
     def _track(self, call: Call[Any], cause: Callable[[], BaseException | None]) -> None:
         self._calls.append((call, cause))
+
+    def _problem_with(self, topics: frozenset[str]) -> KafkaError | None:
+        problems = (self.metadata.problem(topic) for topic in (*sorted(topics), ""))
+        return next((problem for problem in problems if problem is not None), None)
 
     def _assign(self, stamps: Mapping[TopicPartition, int], now: float) -> None:
         for partition in self.subscription.assign(stamps):

@@ -1,8 +1,8 @@
 """The two queues between the application's side and the background loop (the design document's EventHandler).
 
-Decides: nothing. Owns: the queues, and the few plain numbers that change too often for events; each of those has one writer. Each
-side appends to one queue and drains the other; a ``deque`` is safe for that across threads. ``wake`` is called after each append and
-must be safe to call from the other side's thread.
+Decides: nothing. Owns: the queues, and the few plain numbers that change too often for events; each of those has one writer.
+Each side appends to one queue and drains the other; a ``deque`` is safe for that across threads. Must never be drained by the side
+that fills it. ``wake`` is called after each append and must be safe to call from the other side's thread.
 """
 
 from collections import deque

@@ -1,13 +1,14 @@
 """Which broker coordinates our group: the FindCoordinator request manager.
 
-Decides: when to search, whom to believe, when the coordinator that was found no longer counts. Owns: the coordinator and the reason why
-there is none. Must never connect or move the group anywhere: it answers "who", the managers of the group do the talking.
+Decides: when to search, whom to believe, when the coordinator that was found no longer counts. Owns: the coordinator and the
+reason why there is none. Must never connect or move the group anywhere: it answers "who", the managers of the group do the
+talking.
 
-It searches only for somebody who needs the coordinator and says so with ``request`` in every turn in which he waits; a search that nobody
-has asked for within a request timeout ends. Everything that shows that a coordinator is gone is told through ``lost``: NOT_COORDINATOR,
-COORDINATOR_NOT_AVAILABLE, a connection that broke, a request that timed out. A report about another broker than the current coordinator
-is old news. The backoff outlives an answer that proves wrong at once, so a cluster that keeps naming a broker that refuses is asked less
-and less often.
+It searches only for somebody who needs the coordinator and says so with ``request`` in every turn in which he waits; a search
+that nobody has asked for within a request timeout ends. Everything that shows that a coordinator is gone is told through
+``lost``: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a connection that broke, a request that timed out. A report about another
+broker than the current coordinator is old news. The backoff outlives an answer that proves wrong at once, so a cluster that keeps
+naming a broker that refuses is asked less and less often.
 
 Sources: KIP-699 (FindCoordinator version 4; the wire package turns one key into the older form), KIP-580, Java's
 ``CoordinatorRequestManager``.
@@ -28,7 +29,7 @@ from ..wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinator
 from .request_manager import NEVER, Backoff, Poll
 
 LEAST_BACKOFF: Final = 0.01
-"""Seconds between two attempts where ``retry_backoff_ms`` is 0: a request can fail without leaving the machine, and that would spin."""
+"""Seconds between attempts where ``retry_backoff_ms`` is 0: a request can fail without leaving the machine, and that would spin."""
 
 
 def backoff_of(config: ConsumerConfig, random: Callable[[], float]) -> Backoff:
@@ -86,8 +87,10 @@ class FindCoordinatorManager:
     latest: Node | None = field(default=None, init=False)
     """The broker that was named last, whether it is lost or not: for last words, which have no time for a search."""
     fatal: KafkaError | None = field(default=None, init=False)
-    """Why the group cannot be used at all, such as GROUP_AUTHORIZATION_FAILED. The next answer clears it; we keep asking, slowly, while
-    somebody needs the coordinator, because access can be given."""
+    """Why the group cannot be used at all, such as GROUP_AUTHORIZATION_FAILED.
+
+    The next answer clears it; we keep asking, slowly, while somebody needs the coordinator, because access can be given.
+    """
     failure: KafkaError | None = field(default=None, init=False)
     """Why there is no coordinator at the moment: a cause for timeouts."""
     _backoff: Backoff = field(init=False)

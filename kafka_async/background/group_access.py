@@ -1,7 +1,7 @@
 """What the managers of the group's offsets know about the group.
 
-Decides: whom a failed commit or offset fetch has to be reported to. Owns: nothing; it points at the coordinator's manager, the metadata and
-the membership. Must never talk to a broker.
+Decides: whom a failed commit or offset fetch has to be reported to. Owns: nothing; it points at the coordinator's manager, the
+metadata and the membership. Must never talk to a broker.
 
 Sources: Java's ``CommitRequestManager`` (``handleCoordinatorDisconnect``, ``markCoordinatorUnknown``), KIP-345, KIP-848.
 """
@@ -63,8 +63,10 @@ class GroupAccess:
     owned: Callable[[], frozenset[TopicPartition]] = field(repr=False)
     """The partitions that the application has taken over from the group; asked only while there is a ``membership``."""
     membership: Membership | None = None
-    """Our place in the group; ``None`` while the application assigns partitions itself. Whoever puts the managers together sets it
-    when the application subscribes and takes it back when it unsubscribes."""
+    """Our place in the group; ``None`` while the application assigns partitions itself.
+
+    Whoever puts the managers together sets it when the application subscribes, and to ``None`` when it has unsubscribed.
+    """
 
     @property
     def identity(self) -> Identity:
@@ -85,7 +87,7 @@ class GroupAccess:
         return {topic_id: topic for topic_id, topic in ids if topic_id is not None}
 
     def heard(self, error: KafkaError, made_as: Identity, node_id: int, now: float) -> None:
-        """Report what an error of ``node_id``, or of the way to it, shows about the coordinator, the metadata and the membership."""
+        """Report what an error of ``node_id``, or of the way to it, shows of the coordinator, the metadata and our membership."""
         if isinstance(error, _COORDINATOR_LOST):
             self.coordinator.lost(node_id, error, now)
         elif error.invalid_metadata:

@@ -15,7 +15,7 @@ import anyio
 from attrs import define, field
 
 from ..config import ConsumerConfig
-from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaError
+from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaConnectionError, KafkaError
 from ..network import (
     ConnectionRunner,
     ConnectionState,
@@ -156,8 +156,15 @@ class BackgroundLoop:
         return ready, sum(state.in_flight for state in states)
 
     def _connection_error(self) -> KafkaError | None:
-        errors = (state.last_error for state in self._delegate.connection_states())
-        return next((error for error in errors if error is not None), None)
+        """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for."""
+        states = self._delegate.connection_states()
+        for state in states:
+            if state.last_error is not None:
+                return state.last_error
+        for state in states:
+            if state.state is not ConnectionState.READY:
+                return KafkaConnectionError(f"{state.node} has not answered: {state.state.value}")
+        return None
 
 
 def _sole(error: BaseException) -> BaseException:

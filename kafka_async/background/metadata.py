@@ -113,7 +113,10 @@ class MetadataManager:
 
     def problem(self, topic: str) -> KafkaError | None:
         """Return why a topic cannot be used at the moment, as far as the cluster said."""
-        return self._problems.get(topic) or self._last_error
+        return self._problems.get(topic) or self._last_error or self._unreachable()
+
+    def _unreachable(self) -> KafkaError | None:
+        return self.connection_error() if self._updated_at is None else None
 
     def describe(self) -> ClusterDescription:
         return ClusterDescription(cluster_id=self.cluster_id, brokers=tuple(self.nodes.values()), topics=dict(self.topics))

@@ -1,14 +1,14 @@
 """Storing the group's offsets: the OffsetCommit request manager.
 
 Decides: when offsets are stored, in which order, what is tried again and what is refused for good. Owns: the commits that are not
-answered yet. Must never store an offset for a caller who has given up (promise 7), or one of a partition that this member has lost in
-between (promise 6).
+answered yet. Must never store an offset for a caller who has given up (promise 7), or one of a partition that this member has
+lost in between (promise 6).
 
-Order: commits of one partition are stored in the order in which they were asked for. A commit waits for an earlier one only where both
-name the same partition, so one bad topic does not hold up the others.
+Order: commits of one partition are stored in the order in which they were asked for. A commit waits for an earlier one only where
+both name the same partition, so one bad topic does not hold up the others.
 
-What belongs to a member is sent under the identity of the moment of sending. A partition counts as lost from the first turn in which it
-is not owned, even if it comes back: somebody else may have moved its offset meanwhile.
+What belongs to a member is sent under the identity of the moment of sending. A partition counts as lost from the first turn in
+which it is not owned, even if it comes back: somebody else may have moved its offset meanwhile.
 
 Sources: KIP-320 (leader epochs), KIP-345, KIP-516 (topic ids), KIP-848 (STALE_MEMBER_EPOCH), Java's ``CommitRequestManager`` and
 ``ConsumerCoordinator.OffsetCommitResponseHandler``.
@@ -91,8 +91,8 @@ class OffsetCommitManager:
     def commit(self, call: Call[None], offsets: Mapping[TopicPartition, OffsetAndMetadata], now: float) -> None:
         """Store ``offsets`` and resolve ``call``; tried again until the call is done, which its deadline sees to.
 
-        Fails with ``CommitFailedError`` whose ``lost`` names the partitions that are not ours (any more), the others being stored; with
-        ``TopicAuthorizationFailedError`` likewise; with the coordinator's or the broker's error where no attempt would do better.
+        Fails with ``CommitFailedError`` whose ``lost`` names the partitions that are not ours (any more), the others being stored;
+        with ``TopicAuthorizationFailedError`` likewise; with the coordinator's or the broker's error where no attempt does better.
         """
         if not offsets:
             call.resolve(None)
@@ -122,7 +122,7 @@ class OffsetCommitManager:
         return Poll()
 
     def poll_on_close(self, now: float) -> Poll:
-        """Send every commit that somebody still waits for, in order, without regard to backoff; fail it where nobody can be asked."""
+        """Send every commit that somebody still waits for, in order and whatever the backoff; fail it where nobody can be asked."""
         self._sift()
         waiting = [commit for commit in self._commits if not commit.request.in_flight]
         node = self.group.coordinator.coordinator or self.group.coordinator.latest
@@ -262,8 +262,8 @@ class OffsetCommitManager:
             if not commit.call.done:
                 text = f"offsets of group {self.config.group_id!r} could not be committed yet; trying again"
                 self.trace(Fault(now=now, text=text, error=error))
-        for kind in {type(error): error for error in errors.values()}.values():
-            self.group.heard(kind, made_as, node_id, now)
+        for different in {type(error): error for error in errors.values()}.values():
+            self.group.heard(different, made_as, node_id, now)
 
     def _judge(self, error: KafkaError, made_as: Identity) -> _Verdict:
         identity = self.group.identity
@@ -307,7 +307,7 @@ class OffsetCommitManager:
             )
         else:
             why = (
-                f"this consumer is not a member of group {self.config.group_id!r} any more and its partitions may be others' already: "
+                f"this consumer is not a member of group {self.config.group_id!r} any more and its partitions may be others': "
                 "its heartbeats stopped for longer than the session timeout, or reads were further apart than max_poll_interval_ms "
                 f"({self.config.max_poll_interval_ms}); handle records faster, lower max_poll_records "
                 f"({self.config.max_poll_records}) or raise max_poll_interval_ms"

@@ -1,11 +1,11 @@
 """Reading the group's offsets: the OffsetFetch request manager.
 
-Decides: when stored offsets are read, for whom, and when again. Owns: the questions that are not answered yet, and the partitions that
-wait for their first position. Must never take an error for "there is no offset" (promise 6): the partition would be read from another
-place than where the group stopped. A partition that an answer leaves out is asked for again.
+Decides: when stored offsets are read, for whom, and when again. Owns: the questions that are not answered yet, and the partitions
+that wait for their first position. Must never take an error for "there is no offset" (promise 6): the partition would be read
+from another place than where the group stopped. A partition that an answer leaves out is asked for again.
 
-One request is in flight at a time and asks for everything that is wanted by then. What is asked while it is out shares the next one: so
-identical questions are not repeated, and an answer is never older than its question.
+One request is in flight at a time and asks for everything that is wanted by then. What is asked while it is out shares the next
+one: so identical questions are not repeated, and an answer is never older than its question.
 
 Sources: KIP-447 (stable offsets), KIP-709, KIP-516 (topic ids), KIP-848 (STALE_MEMBER_EPOCH), Java's ``CommitRequestManager`` and
 ``OffsetsRequestManager.initWithCommittedOffsetsIfNeeded``.
@@ -14,7 +14,7 @@ Sources: KIP-447 (stable offsets), KIP-709, KIP-516 (topic ids), KIP-848 (STALE_
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -101,7 +101,7 @@ class OffsetFetchManager:
     def fetch(self, call: Call[Committed], partitions: frozenset[TopicPartition], now: float) -> None:
         """Resolve ``call`` with the stored offset of each of ``partitions``, ``None`` where there is none.
 
-        Fails with the coordinator's or the broker's error where no attempt would do better; else it is tried again until the call is done.
+        Fails with the coordinator's or the broker's error where no attempt does better; else it is tried again until the call is done.
         """
         if partitions:
             self._questions.append(_Question(call, partitions))
@@ -217,7 +217,9 @@ class OffsetFetchManager:
         self._request.succeeded()
         self._error = None
         answers = {
-            TopicPartition(asked.names.get(topic.topic_id, "") if topic.topic_id is not None else topic.name, part.partition_index): part
+            TopicPartition(
+                asked.names.get(topic.topic_id, "") if topic.topic_id is not None else topic.name, part.partition_index
+            ): part
             for topic in group.topics
             for part in topic.partitions
         }
@@ -303,7 +305,7 @@ class OffsetFetchManager:
         self.deliver(Repositioned(partition=entry.partition, stamp=entry.stamp, offset=stored.offset, leader_epoch=epoch))
 
 
-def _read(partition: TopicPartition, answer: OffsetFetchResponsePartitions | None) -> OffsetAndMetadata | None | KafkaError:
+def _read(partition: TopicPartition, answer: OffsetFetchResponsePartitions | None) -> OffsetAndMetadata | KafkaError | None:
     """Return the stored offset of a partition, ``None`` where the broker says that there is none, or why we do not know."""
     if answer is None:
         return MalformedResponseError(f"an OffsetFetch response leaves {named([partition])} out")

@@ -7,7 +7,6 @@ from kafka_async.model import TopicPartition
 from kafka_async.trace import (
     ConnectionClosed,
     ConnectionOpened,
-    Consumed,
     Fault,
     Fetched,
     Notice,
@@ -217,7 +216,6 @@ def test_events_without_a_metric_change_nothing() -> None:
         RequestFailed(now=1.0, node="a", api="Fetch", error=error),
         StateChanged(now=1.0, subject="s", before="a", after="b"),
         Fetched(now=1.0, topic="t", partition=0, size=1, latency=0.1),
-        Consumed(now=1.0, topic="t", partition=0, records=1, size=1),
         Fault(now=1.0, text="x"),
         Notice(now=1.0, text="x"),
     )
