@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
 from typing_extensions import TypeVar
 
 from ..application.callbacks import ConsumerRebalanceListener
+from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError
@@ -127,7 +128,7 @@ class KafkaConsumer(Generic[K, V]):
         return _finish(self._consumer.getarrow(*partitions, timeout_ms=timeout_ms, max_records=max_records, columns=columns))
 
     def arrow_batches(
-        self, *partitions: TopicPartition, max_records: int = 65536, columns: Collection[str] | None = None
+        self, *partitions: TopicPartition, max_records: int = ARROW_ROWS, columns: Collection[str] | None = None
     ) -> "Iterator[pyarrow.RecordBatch]":
         """Iterate over Arrow record batches until the consumer is stopped. Closing the iterator early loses nothing."""
         while True:

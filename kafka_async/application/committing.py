@@ -1,8 +1,8 @@
 """Which offsets are committed, and when nobody asks: auto-commit.
 
-Decides: what counts as consumed (promise 1). Owns: the snapshot of positions, taken by value when a read call is entered, so that
-it can never cover a record that the application has not come back from. Must never look at a position at any other time: a loop
-that reads positions later, while the application works, commits records that are not processed yet.
+Decides: when auto-commit is due, and what of the consumed offsets is new. Owns: what was committed last, and the commit under way.
+Must never look at a position itself: it is handed positions by value when a read call is entered, before anything new is handed
+out (promise 1). A loop that reads positions later, while the application works, commits records that are not processed yet.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,30 +26,27 @@ class AutoCommit:
     timeout: float
     send: Callable[[Call[None], Offsets], None] = field(repr=False)
     trace: Listener = field(repr=False)
-    consumed: Offsets = field(factory=dict)
-    """Positions as of the last read call: everything before them was handed out by earlier calls."""
     _committed: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
     _due_at: float | None = field(default=None, init=False)
     _pending: tuple[Call[None], Offsets] | None = field(default=None, init=False)
 
-    def read_entered(self, positions: Offsets, now: float) -> Offsets | None:
-        """Take the snapshot and commit it when the interval has passed. Return what an earlier commit has just achieved."""
-        self.consumed = positions
+    def read_entered(self, positions: Callable[[], Offsets], now: float) -> Offsets | None:
+        """Commit the positions when the interval has passed. Return what an earlier commit has just achieved."""
         achieved = self._collect(now)
         if self._due_at is None:
             self._due_at = now + self.interval
         elif now >= self._due_at and self._pending is None:
             self._due_at = now + self.interval
-            fresh = self.fresh()
+            fresh = self.fresh(positions())
             if fresh:
                 call: Call[None] = Call(now + self.timeout)
                 self._pending = (call, fresh)
                 self.send(call, fresh)
         return achieved
 
-    def fresh(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the consumed offsets that were not committed yet."""
-        return {partition: offset for partition, offset in self.consumed.items() if self._committed.get(partition) != offset}
+        return {partition: offset for partition, offset in consumed.items() if self._committed.get(partition) != offset}
 
     def _collect(self, now: float) -> Offsets | None:
         if self._pending is None or not self._pending[0].done:
@@ -71,6 +68,5 @@ class AutoCommit:
 
     def forget(self, partitions: frozenset[TopicPartition]) -> None:
         """These partitions are not ours any more."""
-        self.consumed = {partition: offset for partition, offset in self.consumed.items() if partition not in partitions}
         for partition in partitions:
             self._committed.pop(partition, None)

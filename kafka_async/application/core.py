@@ -113,6 +113,8 @@ class ConsumerCore:
             entered=self._read_entered,
             held=lambda: self._handler.session_deadline < self._runtime.clock(),
             handler=self._handler,
+            committed=self._committed,
+            quiet=lambda: not self._handler.background_events and not self._errors and not self._rebalancing.proposals,
             before_read=self._handle_events,
             max_poll_records=config.max_poll_records,
         )
@@ -266,25 +268,23 @@ class ConsumerCore:
             if entry.position is not None
         }
 
-    async def _read_entered(self) -> None:
-        """A read call begins: everything that was handed out before it is consumed (promise 1)."""
-        now = self._runtime.clock()
+    def _read_entered(self, now: float) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+        """A read call begins: everything that was handed out before is consumed (promise 1). Return what auto-commit achieved."""
         self._handler.polled_at = now
-        if self._auto_commits:
-            achieved = self._auto_commit.read_entered(self._positions(), now)
-            if achieved:
-                await self._committed(achieved)
+        self._unread.before.clear()
+        return self._auto_commit.read_entered(self._positions, now) if self._auto_commits else None
 
     async def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for interceptor in self._config.interceptors:
             await settled(interceptor.on_commit(offsets))
 
     async def _commit_before_revocation(self, partitions: frozenset[TopicPartition]) -> None:
-        await self._commit_consumed(partitions, self._config.max_poll_interval_ms / 1000)
+        positions = {partition: offset for partition, offset in self._positions().items() if partition in partitions}
+        await self._commit_consumed(positions, self._config.max_poll_interval_ms / 1000)
 
-    async def _commit_consumed(self, partitions: Collection[TopicPartition], seconds: float) -> None:
-        """Commit what auto-commit has not yet committed of these partitions. A failure is reported and stops nothing."""
-        offsets = {partition: offset for partition, offset in self._auto_commit.fresh().items() if partition in partitions}
+    async def _commit_consumed(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], seconds: float) -> None:
+        """Commit what of these offsets auto-commit has not committed yet. A failure is reported and stops nothing."""
+        offsets = self._auto_commit.fresh(consumed)
         if not self._auto_commits or not offsets:
             return
         try:
@@ -357,7 +357,8 @@ class ConsumerCore:
         self._reader.give_back()
         consumed: Mapping[TopicPartition, OffsetAndMetadata] = self._positions()
         if not clean:
-            consumed = self._auto_commit.consumed if at is None else {**consumed, **_not_yet(consumed, at)}
+            # What the last read call handed out may not be worked off: an exception is on its way through the application.
+            consumed = {**consumed, **(self._unread.before if at is None else _not_yet(consumed, at))}
         self._state = ConsumerState.CLOSED
         if not self._started:
             return
@@ -370,8 +371,7 @@ class ConsumerCore:
     async def _say_goodbye(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, seconds: float) -> None:
         """Commit and call back, within half of the time, so that there is always some left to leave the group."""
         if self._auto_commits:
-            self._auto_commit.consumed = consumed
-            await self._commit_consumed(tuple(consumed), seconds / 2)
+            await self._commit_consumed(consumed, seconds / 2)
         owned = frozenset(self._unread.partitions)
         listener = self._rebalancing.listener
         if listener is not None and owned and not self._assigned_by_user:

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ..background.event_handler import EventHandler
 from ..errors import KafkaError
-from ..model import ConsumerRecord, TopicPartition
+from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder
 from .callbacks import Batch, Deserializers, settled
 from .runtime import Runtime
@@ -22,6 +22,7 @@ from .unread import Unread
 
 T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 TURN: Final = 0.02
 """Seconds for which reads that find data in the buffer may go on without letting others run on the event loop."""
@@ -50,8 +51,12 @@ class Reader:
     runtime: Runtime
     deserializers: Deserializers | None
     interceptors: tuple[Any, ...]
-    entered: Callable[[], Awaitable[None]]
-    """Told that a read call begins: what was handed out before it is consumed."""
+    entered: Callable[[float], Offsets | None]
+    """Told that a read call begins: what was handed out before it is consumed. Returns offsets that were just committed."""
+    committed: Callable[[Offsets], Awaitable[None]]
+    """Tells interceptors of committed offsets."""
+    quiet: Callable[[], bool]
+    """Whether the background has said nothing that must be dealt with before records are read."""
     before_read: Callable[[], Awaitable[None]]
     """Raises what the background has to report and applies what it proposes."""
     held: Callable[[], bool]
@@ -69,7 +74,20 @@ class Reader:
     async def batch(self, only: Collection[TopicPartition], seconds: float, max_records: int) -> Batch:
         """Return up to ``max_records`` records by partition, as soon as there are any; ``{}`` where none came in time."""
         self.give_back()
+        if self.deserializers is None and not self.interceptors and (taken := self._at_once(only, max_records)):
+            return taken
         return (await self._read(only, seconds, max_records))[0]
+
+    def _at_once(self, only: Collection[TopicPartition], max_records: int) -> Batch | None:
+        """Return what is in the buffer, the way ``_until`` would, where nothing else is to be done and it is not our turn to wait.
+
+        With data in the buffer a read is this one step: no event, no task switch, no system call.
+        """
+        now = self.runtime.clock()
+        if now >= self._turn_ends or not self.quiet() or self.unread.troubled or self.held():
+            return None
+        self.entered(now)
+        return self.unread.take(max_records, only)
 
     async def _read(self, only: Collection[TopicPartition], seconds: float, max_records: int) -> tuple[Batch, Batch]:
         """Return the records for the application, and the same as they were taken."""
@@ -95,7 +113,9 @@ class Reader:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``."""
         runtime, unread = self.runtime, self.unread
         deadline = runtime.clock() + seconds
-        await self.entered()
+        achieved = self.entered(runtime.clock())
+        if achieved:
+            await self.committed(achieved)
         await self._take_turn()
         unread.unpark(only)
         while True:

@@ -194,9 +194,10 @@ class ThreadRuntime:
     async def join(self) -> None:
         while not self._ended.is_set():
             ticket = self.signal.ticket()
-            if self._ended.is_set():
-                return
-            await self.signal.wait(ticket, 1.0)
+            if not self._ended.is_set():
+                await self.signal.wait(ticket, 1.0)
+        if self._thread is not None:
+            self._thread.join(1.0)  # it has nothing left to do
 
     def abort(self) -> None:
         if self._abort is not None:

@@ -15,7 +15,7 @@ from attrs import define, field
 from ..background.fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Repositioned
 from ..config import ConsumerConfig
 from ..errors import CorruptRecordException, KafkaError, UnsupportedCodecError
-from ..model import ConsumerRecord, IsolationLevel, TopicPartition
+from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder, RecordReader
 
 Record = ConsumerRecord[Any, Any]
@@ -69,6 +69,8 @@ class Unread:
     park: Callable[[Collection[TopicPartition], bool], None] = field(repr=False)
     """Has the background leave partitions alone (or not any more) that gave their room in the buffer to others."""
     partitions: dict[TopicPartition, PartitionUnread] = field(factory=dict)
+    before: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict)
+    """Positions before the last read call, of the partitions that it handed records out of."""
     consumed_records: int = 0
     """Records handed out, those of partitions that have left included."""
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
@@ -150,6 +152,11 @@ class Unread:
             self.park(
                 {partition for partition in back if partition in self.partitions and not self.partitions[partition].paused}, False
             )
+
+    @property
+    def troubled(self) -> bool:
+        """A failure waits to be raised, or a partition to be fetched again."""
+        return bool(self._failing or self._parked)
 
     @property
     def starved(self) -> bool:
@@ -243,8 +250,10 @@ class Unread:
                 break
             if entry.refusal is not None:
                 continue
+            position, epoch = entry.position, entry.leader_epoch
             records = self._take_from(entry, max_records)
             if records:
+                self.before[entry.partition] = OffsetAndMetadata(records[0].offset if position is None else position, "", epoch)
                 taken[entry.partition] = records
                 entry.consumed_records += len(records)
                 self.consumed_records += len(records)
@@ -257,6 +266,8 @@ class Unread:
         self.receive()
         rows = 0
         for entry in self._turns(only):
+            if (position := self.locate(entry)) is not None:
+                self.before[entry.partition] = OffsetAndMetadata(position, "", entry.leader_epoch)
             if entry.records:
                 copied = self._copy_columns(entry, max_records - rows, into)
                 entry.consumed_records += copied

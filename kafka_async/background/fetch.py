@@ -278,7 +278,7 @@ class FetchManager:
             fetched_at=now,
         )
         if data.preferred_read_replica >= 0 and data.preferred_read_replica != broker.node_id:
-            self.subscription.read_from(entry, data.preferred_read_replica, now + self.config.metadata_max_age_ms / 1000)
+            self._redirect(entry, data.preferred_read_replica, now)
         if not data.records:
             return
         committed_only = self.config.isolation_level is IsolationLevel.READ_COMMITTED
@@ -299,6 +299,21 @@ class FetchManager:
         self.trace(
             Fetched(now=now, topic=partition.topic, partition=partition.partition, size=parcel.size, latency=now - broker.sent_at)
         )
+
+    def _redirect(self, entry: PartitionState, replica: int, now: float) -> None:
+        """Read from the replica that the broker names (KIP-392).
+
+        The sequence that spins: the leader names a follower that metadata does not list (it has just come back), so the leader is
+        asked again, and answers at once. Likewise two brokers that name each other. Hence a second redirection without a record in
+        between waits, and an unknown replica has the metadata asked.
+        """
+        if replica in self.metadata.nodes:
+            self.subscription.read_from(entry, replica, now + self.config.metadata_max_age_ms / 1000)
+        else:
+            self.metadata.request_update(now)
+        if entry.redirected or replica not in self.metadata.nodes:
+            self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
+        entry.redirected = True
 
     def _partition_failed(
         self, entry: PartitionState, sent: Wanted, data: PartitionData, endpoints: dict[int, Node], now: float

@@ -1,14 +1,15 @@
 """What a heartbeat of the consumer protocol says, what an error in its answer means, and how long the application may be silent.
 
 Decides: which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), the verdict on each error (Java:
-``AbstractHeartbeatRequestManager.onErrorResponse``), when ``max_poll_interval_ms`` is over (KIP-62). Owns: the clock of that interval.
-Must never move the state of a member; ``consumer_membership.py`` does, by the verdict.
+``AbstractHeartbeatRequestManager.onErrorResponse``), when ``max_poll_interval_ms`` is over (KIP-62). Owns: the topics that a
+pattern matches, and since when the application is silent. Must never move the state of a member; ``consumer_membership.py`` does,
+by the verdict.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -24,10 +25,13 @@ from ..errors import (
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnsupportedVersionError,
+    for_code,
 )
+from ..events import TopicDescription
+from ..model import Node
 from ..wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..wire.messages import TopicPartitions
-from .membership import Identity, Progress
+from .membership import Identity, Progress, Subscription
 from .request_manager import NEVER
 
 JOIN_EPOCH: Final = 0
@@ -35,10 +39,29 @@ LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """The member goes away but keeps its partitions for the session timeout, because it comes back (KIP-345)."""
 
+SESSION_TIMEOUT: Final = 45.0
+"""Seconds: the default of the broker's ``group.consumer.session.timeout.ms``. The protocol does not tell a member the real one."""
+
+FIRST_INTERVAL: Final = 5.0
+"""Seconds between heartbeats until the first answer says: the default of ``group.consumer.heartbeat.interval.ms``."""
+
 WARN_AT: Final = 0.8
 """Share of ``max_poll_interval_ms`` after which a silent application is warned about."""
 
 PartitionIds: TypeAlias = frozenset[tuple[UUID, int]]
+
+
+class Coordinator(Protocol):
+    """Who coordinates the group, as far as a member needs it (``FindCoordinatorManager``)."""
+
+    @property
+    def coordinator(self) -> Node | None: ...
+    @property
+    def latest(self) -> Node | None: ...
+    @property
+    def fatal(self) -> KafkaError | None: ...
+    def request(self, now: float) -> None: ...
+    def lost(self, node_id: int, error: KafkaError | None, now: float) -> None: ...
 
 
 class Verdict(Enum):
@@ -79,6 +102,51 @@ def judge(error: KafkaError) -> Verdict:
     return Verdict.RETRY if isinstance(error, BrokerResponseError) else Verdict.UNREACHABLE
 
 
+def error_of(outcome: object) -> KafkaError | None:
+    """Return the error that the outcome of a heartbeat is or carries."""
+    if isinstance(outcome, KafkaError):
+        return outcome
+    if isinstance(outcome, ConsumerGroupHeartbeatResponse):
+        return for_code(outcome.error_code, outcome.error_message) if outcome.error_code else None
+    return MalformedResponseError(f"a heartbeat was answered with {type(outcome).__name__}")
+
+
+@define(eq=False)
+class Interest:
+    """The topics that the application subscribed to, as the coordinator is told them."""
+
+    exclude_internal: bool
+    topics: tuple[str, ...] = field(default=(), init=False)
+    """Sorted names; empty where the coordinator evaluates a pattern."""
+    regex: str = field(default="", init=False)
+    wanted_topics: frozenset[str] | None = field(default=frozenset(), init=False)
+    """Topics that metadata is needed of. All (``None``) for patterns of both kinds: any topic may have to be named."""
+    _matches: Callable[[str], bool] | None = field(default=None, init=False)
+    _matched_version: int = field(default=0, init=False)
+
+    def subscribe(self, subscription: Subscription | None) -> None:
+        """Take over what the application asked for; ``None``: nothing."""
+        subscription = subscription or Subscription(topics=frozenset())
+        self.topics = tuple(sorted(subscription.topics or ()))
+        self.regex = subscription.regex or ""
+        self.wanted_topics = subscription.topics
+        self._matches = subscription.matches
+        self._matched_version = 0
+
+    @property
+    def known(self) -> bool:
+        """A pattern of ours says nothing before it is evaluated."""
+        return self._matches is None or self._matched_version > 0
+
+    def follow(self, version: int, topics: Mapping[str, TopicDescription]) -> None:
+        """Evaluate a pattern of ours on the ``version``-th picture of the cluster; version 0 is no picture yet."""
+        if self._matches is None or self._matched_version == version:
+            return
+        self._matched_version = version
+        visible = (name for name, topic in topics.items() if not (self.exclude_internal and topic.internal))
+        self.topics = tuple(sorted(filter(self._matches, visible)))
+
+
 @frozen(kw_only=True)
 class HeartbeatFields:
     """What the coordinator knows, or should know, of a member."""
@@ -100,7 +168,7 @@ class HeartbeatFields:
 def heartbeat(
     group_id: str, member: Identity, fields: HeartbeatFields, told: HeartbeatFields | None
 ) -> ConsumerGroupHeartbeatRequest:
-    """Return a heartbeat that says what differs from ``told``, or everything (``None``). ``member.generation`` is the epoch to send."""
+    """Return a heartbeat that says what differs from ``told``, or everything. The epoch is ``member.generation``."""
     full = told is None
     return ConsumerGroupHeartbeatRequest(
         group_id=group_id,
@@ -117,12 +185,10 @@ def heartbeat(
     )
 
 
-def farewell(group_id: str, member: Identity) -> ConsumerGroupHeartbeatRequest:
+def farewell(group_id: str, member_id: str, instance_id: str | None) -> ConsumerGroupHeartbeatRequest:
     """Return the heartbeat that leaves the group; a static member leaves to come back."""
-    epoch = LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH
-    return ConsumerGroupHeartbeatRequest(
-        group_id=group_id, member_id=member.member_id, member_epoch=epoch, instance_id=member.instance_id
-    )
+    epoch = LEAVE_EPOCH if instance_id is None else LEAVE_STATIC_EPOCH
+    return ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id)
 
 
 def _by_topic(partitions: PartitionIds) -> tuple[TopicPartitions, ...]:

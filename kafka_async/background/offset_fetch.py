@@ -101,7 +101,7 @@ class OffsetFetchManager:
     def fetch(self, call: Call[Committed], partitions: frozenset[TopicPartition], now: float) -> None:
         """Resolve ``call`` with the stored offset of each of ``partitions``, ``None`` where there is none.
 
-        Fails with the coordinator's or the broker's error where no attempt does better; else it is tried again until the call is done.
+        Fails with the coordinator's or the broker's error where no attempt does better; until then it is asked again.
         """
         if partitions:
             self._questions.append(_Question(call, partitions))

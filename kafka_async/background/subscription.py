@@ -84,6 +84,8 @@ class PartitionState:
     failures: int = 0
     read_replica: int | None = None
     read_replica_until: float = 0.0
+    redirected: bool = False
+    """A broker named another replica to read from, and no record came since."""
     suspended: bool = False
     """The last answer does not hold together; nothing more is fetched until the application has read it and decides."""
 
@@ -157,6 +159,7 @@ class SubscriptionState:
         """Move on behind data that was just fetched."""
         entry.position = position
         entry.failures = 0
+        entry.redirected = False
         self._move(entry, PositionInput.POSITION)
 
     def validate(self, entry: PartitionState) -> None:

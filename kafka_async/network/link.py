@@ -84,7 +84,7 @@ class History:
     """What is remembered of an address beyond a connection, so that no new object forgets a backoff."""
 
     failures: int = 0
-    """Attempts in a row that did not get as far as READY, or were lost after it."""
+    """Attempts in a row that ended before they brought a single answer."""
     setup_failures: int = 0
     """Attempts in a row that got no socket (KIP-601)."""
     retry_at: float = -inf
@@ -120,6 +120,7 @@ class Link:
         self._trace = trace
         self._authenticators = authenticators
         self._conversation: Authenticator | None = None
+        self._proven = False  # the current attempt has had an answer beyond the handshake
         self._work: Work | None = None
         self._work_ends_at = inf
         self._protocol: Protocol | None = None
@@ -184,6 +185,7 @@ class Link:
         self._feed(ConnectionInput.OPEN)
         self.key = key
         self.opened_at = now
+        self._proven = False
         self._setup_timeout = self._settings.setup.delay(self.history.setup_failures, self._random())
         return self._setup_timeout
 
@@ -240,6 +242,11 @@ class Link:
             done += 1
             if answer.throttle:
                 self.throttled_until = max(self.throttled_until, now + answer.throttle)
+            if self.state is ConnectionState.READY:
+                # Not before: a port that demands SASL of a client without it completes the handshake, then hangs up each time.
+                self._proven = True
+                self.history.failures = 0
+                self.history.error = None
             answer.request.on_done(answer.response, now)
         return done
 
@@ -365,8 +372,6 @@ class Link:
         if result.session_lifetime:
             share = _REAUTHENTICATE_FROM + _REAUTHENTICATE_SPREAD * self._random()
             self._session_ends_at = now + share * result.session_lifetime
-        self.history.failures = 0
-        self.history.error = None
         if self._protocol:
             self._protocol.frames.limit = self._settings.frame_limit
         self._trace(ConnectionOpened(now=now, node=self.peer))
@@ -396,6 +401,8 @@ class Link:
             return f"{self.peer} closed the connection in the middle of an answer, {protocol.frames.pending} bytes into it"
         if protocol and protocol.silent:
             return f"{self.peer} closed the connection before it answered; does the port speak another security_protocol?"
+        if self.state is ConnectionState.READY and not self._proven:
+            return f"{self.peer} closed the connection right after the handshake; does the port demand SASL?"
         return f"{self.peer} closed the connection"
 
     def _feed(self, event: ConnectionInput) -> None:

@@ -16,6 +16,9 @@ from tests.virtual import run_virtual
 
 P = ParamSpec("P")
 T = TypeVar("T")
+ENOUGH = 1000.0
+"""Virtual seconds that a test may take."""
+
 Consumer = KafkaConsumer[Any, Any]
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
@@ -67,11 +70,15 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 
 
 def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run a test under virtual time."""
+    """Run a test under virtual time, of which it gets so much that only a test that hangs needs more."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        run_virtual(lambda: test(*args, **kwargs))
+        async def within_limits() -> None:
+            with anyio.fail_after(ENOUGH):
+                await test(*args, **kwargs)
+
+        run_virtual(within_limits)
 
     return run
 

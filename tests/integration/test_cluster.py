@@ -99,10 +99,12 @@ async def test_a_replica_in_the_same_rack_is_read_and_its_death_is_survived(kafk
             records.extend(flat(await consumer.getmany(timeout_ms=200)))
             return consumer.statistics().partitions[partition].preferred_read_replica == follower
 
-        await until(from_the_follower)
+        before = consumer.statistics().wake_ups
         await asyncio.to_thread(kafka_cluster3.produce, topic, 500)
         records += await read(consumer, 2000 - len(records))
+        await until(from_the_follower)
         await nothing_more(consumer)
+        assert consumer.statistics().wake_ups - before < 1000
     assert [record.offset for record in records] == list(range(2000))
 
 

@@ -106,7 +106,7 @@ def test_the_end_of_the_stream_fails_what_is_in_flight() -> None:
             await loop.settle()
             network.transports[0].end()
             await loop.until(lambda: bool(world.outcomes))
-            assert "one:9092 (id 1) closed the connection" in str(world.outcomes[0])
+            assert "one:9092 (id 1) closed the connection right after the handshake" in str(world.outcomes[0])
         assert network.transports[0].closed
 
     run_virtual(main)

@@ -187,6 +187,22 @@ def test_backoff_doubles_with_each_failure_and_starts_over_after_a_success() -> 
     assert round(world.delegate.connection_states()[0].retry_at - now, 3) == 0.05
 
 
+def test_a_port_that_hangs_up_after_the_handshake_is_not_asked_over_and_over() -> None:
+    world = World(ONE)
+    now, delays = 0.0, []
+    for _ in range(4):
+        world.add(heartbeat(world.done, expires_at=now + 30), now=now)
+        world.plan(now)
+        world.negotiate(now)
+        world.plan(now)
+        world.delegate.lost(world.key(), None, now)
+        retry_at = world.delegate.connection_states()[0].retry_at
+        delays.append(round(retry_at - now, 3))
+        now = retry_at
+    assert delays == [0.05, 0.1, 0.2, 0.4]
+    assert "right after the handshake; does the port demand SASL?" in str(world.outcomes[0])
+
+
 def test_the_setup_timeout_grows_while_no_socket_can_be_had_and_starts_over_with_one() -> None:
     world = World(ONE)
     now, timeouts = 0.0, []

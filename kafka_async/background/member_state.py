@@ -1,0 +1,128 @@
+"""The states of a member in the consumer protocol, as one table.
+
+Decides: which input leads where; an unknown pair is a bug and raises ``KeyError``. Owns: no state. Must never act; what is done in
+a state stands in ``consumer_membership.py``.
+
+It is Java's ``MemberState`` with the flags beside it turned into states: ASSIGNING is RECONCILING with
+``reconciliationInProgress``, AWAY is STALE after the release. Java's PREPARE_LEAVING is missing, because here the application gives
+its partitions up before it asks to leave, and a member that leaves for its application's silence does so in one step.
+Sources: KIP-848, ``MemberState.java``, ``AbstractMembershipManager.java``.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from ..model import ConsumerState
+
+
+class MemberState(Enum):
+    UNSUBSCRIBED = "not a member"
+    JOINING = "joining: a full heartbeat with epoch 0 is due or unanswered"
+    RECONCILING = "the target is another than the current assignment; the application was not asked yet"
+    ASSIGNING = "the application carries an assignment out"
+    ACKNOWLEDGING = "a heartbeat with the partitions that are owned now is due"
+    STABLE = "the target is carried out"
+    FENCED = "no member any more; the application gives its partitions up"
+    STALE = "left, because the application does not read; it has its partitions still to give up"
+    AWAY = "left and gave up; joins again when the application reads"
+    LEAVING = "a farewell is due or unanswered"
+    FATAL = "refused for good; the application was told"
+
+
+class MemberInput(Enum):
+    SUBSCRIBE = "the application subscribed"
+    LEAVE = "the application unsubscribed"
+    JOINED = "the coordinator took us in"
+    TARGET = "there is a target that is not carried out"
+    PROPOSED = "the application was asked to carry the target out"
+    ASSIGNED = "the application did"
+    ACKNOWLEDGED = "the heartbeat that says so was handed to the network"
+    FENCE = "the coordinator does not count us in any more"
+    EXPIRE = "the application has not read for too long"
+    REVOKED = "the application gave its partitions up"
+    READ = "the application reads again"
+    LEFT = "the farewell was answered, or cannot be sent"
+    FAIL = "the coordinator refused us for good"
+    FALL_BACK = "somebody else takes over with another protocol"
+
+
+_S, _I = MemberState, MemberInput
+TRANSITIONS: Mapping[tuple[MemberState, MemberInput], MemberState] = {
+    (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
+    (_S.UNSUBSCRIBED, _I.LEAVE): _S.UNSUBSCRIBED,
+    (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
+    (_S.JOINING, _I.LEAVE): _S.LEAVING,
+    (_S.JOINING, _I.JOINED): _S.STABLE,
+    (_S.JOINING, _I.FENCE): _S.FENCED,
+    (_S.JOINING, _I.FAIL): _S.FATAL,
+    (_S.JOINING, _I.FALL_BACK): _S.UNSUBSCRIBED,
+    (_S.RECONCILING, _I.SUBSCRIBE): _S.RECONCILING,
+    (_S.RECONCILING, _I.LEAVE): _S.LEAVING,
+    (_S.RECONCILING, _I.TARGET): _S.RECONCILING,
+    (_S.RECONCILING, _I.PROPOSED): _S.ASSIGNING,
+    (_S.RECONCILING, _I.FENCE): _S.FENCED,
+    (_S.RECONCILING, _I.EXPIRE): _S.STALE,
+    (_S.RECONCILING, _I.FAIL): _S.FATAL,
+    (_S.ASSIGNING, _I.SUBSCRIBE): _S.ASSIGNING,
+    (_S.ASSIGNING, _I.LEAVE): _S.LEAVING,
+    (_S.ASSIGNING, _I.TARGET): _S.ASSIGNING,  # waits until the one that is being carried out is done
+    (_S.ASSIGNING, _I.ASSIGNED): _S.ACKNOWLEDGING,
+    (_S.ASSIGNING, _I.FENCE): _S.FENCED,
+    (_S.ASSIGNING, _I.EXPIRE): _S.STALE,
+    (_S.ASSIGNING, _I.FAIL): _S.FATAL,
+    (_S.ACKNOWLEDGING, _I.SUBSCRIBE): _S.ACKNOWLEDGING,
+    (_S.ACKNOWLEDGING, _I.LEAVE): _S.LEAVING,
+    (_S.ACKNOWLEDGING, _I.TARGET): _S.ACKNOWLEDGING,  # what was done is said first
+    (_S.ACKNOWLEDGING, _I.ACKNOWLEDGED): _S.STABLE,
+    (_S.ACKNOWLEDGING, _I.FENCE): _S.FENCED,
+    (_S.ACKNOWLEDGING, _I.EXPIRE): _S.STALE,
+    (_S.ACKNOWLEDGING, _I.FAIL): _S.FATAL,
+    (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
+    (_S.STABLE, _I.LEAVE): _S.LEAVING,
+    (_S.STABLE, _I.TARGET): _S.RECONCILING,
+    (_S.STABLE, _I.FENCE): _S.FENCED,
+    (_S.STABLE, _I.EXPIRE): _S.STALE,
+    (_S.STABLE, _I.FAIL): _S.FATAL,
+    (_S.FENCED, _I.SUBSCRIBE): _S.FENCED,
+    (_S.FENCED, _I.LEAVE): _S.LEAVING,  # only its epoch may have been wrong, then the coordinator still counts it in
+    (_S.FENCED, _I.REVOKED): _S.JOINING,
+    (_S.STALE, _I.SUBSCRIBE): _S.STALE,
+    (_S.STALE, _I.LEAVE): _S.UNSUBSCRIBED,
+    (_S.STALE, _I.REVOKED): _S.AWAY,
+    (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
+    (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
+    (_S.AWAY, _I.READ): _S.JOINING,
+    (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the farewell was sent or not
+    (_S.LEAVING, _I.LEAVE): _S.LEAVING,
+    (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
+    (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # Java stays silent here for ever; the cause may have been removed
+    (_S.FATAL, _I.LEAVE): _S.UNSUBSCRIBED,
+    (_S.FATAL, _I.REVOKED): _S.FATAL,
+}
+
+MEMBER: Final = frozenset((_S.RECONCILING, _S.ASSIGNING, _S.ACKNOWLEDGING, _S.STABLE))
+"""States with an epoch of the coordinator's."""
+SPEAKING: Final = MEMBER | {_S.JOINING, _S.LEAVING}
+"""States that need the coordinator."""
+LEAVABLE: Final = SPEAKING | {_S.FENCED}
+"""States in which the coordinator may still count us in, so that it is worth a farewell."""
+AT_ONCE: Final = frozenset((_S.JOINING, _S.ACKNOWLEDGING, _S.LEAVING))
+"""States in which a heartbeat does not wait for the interval."""
+
+RELEASING: Final = frozenset((_S.FENCED, _S.STALE, _S.FATAL))
+"""States in which the application may still have partitions to give up."""
+
+SHOWN: Mapping[MemberState, ConsumerState] = {
+    _S.UNSUBSCRIBED: ConsumerState.STEADY,
+    _S.JOINING: ConsumerState.JOINING,
+    _S.RECONCILING: ConsumerState.REBALANCING,
+    _S.ASSIGNING: ConsumerState.REBALANCING,
+    _S.ACKNOWLEDGING: ConsumerState.REBALANCING,
+    _S.STABLE: ConsumerState.STEADY,
+    _S.FENCED: ConsumerState.REBALANCING,
+    _S.STALE: ConsumerState.REBALANCING,
+    _S.AWAY: ConsumerState.JOINING,
+    _S.LEAVING: ConsumerState.REBALANCING,
+    _S.FATAL: ConsumerState.FATAL,
+}

@@ -1,0 +1,301 @@
+"""The background loop beside real work: blocked handlers, the blocking facade, cancellation, bounded memory, quick ends."""
+
+import asyncio
+import gc
+import multiprocessing
+import random
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+
+import pytest
+
+from kafka_async import TopicPartition
+from kafka_async import sync as blocking
+from kafka_async.errors import ConsumerStoppedError, IllegalStateError
+from tests.brokers import KafkaCluster
+
+from .tools import PATIENCE, Record, flat, make, new_topic, nothing_more, offsets, read, until
+
+pytestmark = pytest.mark.integration
+
+OPTIONS = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
+
+
+async def test_a_handler_that_blocks_for_seconds_does_not_stop_the_background_thread(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    partition = TopicPartition(topic, 0)
+    kafka43.produce(topic, 10)
+    async with make(kafka43, topic, background="thread") as consumer:
+        records = await read(consumer, 10)
+        kafka43.produce(topic, 500, start=10)  # blocks this event loop
+        deadline = time.monotonic() + PATIENCE
+        while consumer.highwater(partition) != 510:  # and so does this handler
+            assert time.monotonic() < deadline
+        threading.Event().wait(3.0)
+        batch = await consumer.getmany(max_records=1000)  # there already: nothing to wait for
+        records += flat(batch)
+    assert [record.offset for record in records] == list(range(510))
+
+
+def test_the_blocking_consumer_reads_in_every_way(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43, 2)
+    produced = kafka43.produce(topic, 400, partitions=2)
+    with blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:
+        records: list[Record] = [consumer.getone() for _ in range(10)]
+        for record in consumer:
+            records.append(record)
+            if len(records) == 50:
+                break
+        iterator = iter(consumer)
+        records.append(next(iterator))
+        iterator.close()  # type: ignore[attr-defined]  # a generator, closed early
+        while len(records) < 400:
+            records += flat(consumer.getmany(timeout_ms=10_000))
+        assert offsets(records) == produced.offsets
+        assert consumer.getmany(timeout_ms=200) == {}
+        assert consumer.position(TopicPartition(topic, 0)) == 200
+        assert consumer.end_offsets([TopicPartition(topic, 1)]) == {TopicPartition(topic, 1): 200}
+        consumer.seek(TopicPartition(topic, 1), 198)
+        assert consumer.getarrow(timeout_ms=10_000)["offset"].to_pylist() == [198, 199]
+    with pytest.raises(ConsumerStoppedError):
+        consumer.getone()
+
+
+def test_the_blocking_consumer_can_be_used_and_stopped_from_other_threads(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 5)
+    consumer = blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS)
+    seen: list[int] = []
+    fifth = threading.Event()
+
+    def iterate() -> None:
+        with consumer:
+            for record in consumer:
+                seen.append(record.offset)
+                if len(seen) == 5:
+                    fifth.set()
+
+    thread = threading.Thread(target=iterate)
+    thread.start()
+    assert fifth.wait(PATIENCE)
+    with pytest.raises(IllegalStateError, match="another thread"):
+        consumer.getmany()
+    consumer.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_the_blocking_consumer_works_where_an_event_loop_runs(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 5)
+    with blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:
+        assert [consumer.getone().offset for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+def _read_in_child(bootstrap: str, topic: str, answer: Connection) -> None:
+    with blocking.KafkaConsumer(topic, bootstrap_servers=bootstrap, **OPTIONS) as consumer:
+        answer.send([consumer.getone().offset for _ in range(20)])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 and later: of forks beside threads
+def test_a_forked_process_reads_while_its_parent_does(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 20)
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    with ours, theirs, blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:
+        first = [consumer.getone().offset for _ in range(5)]
+        child = context.Process(target=_read_in_child, args=(kafka43.bootstrap_servers, topic, theirs))
+        child.start()
+        try:
+            assert ours.poll(PATIENCE), "the child did not answer"
+            assert ours.recv() == list(range(20))
+            child.join(PATIENCE)
+            assert child.exitcode == 0
+        finally:
+            child.kill()
+            child.join()
+        assert first + [consumer.getone().offset for _ in range(15)] == list(range(20))
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+@pytest.mark.parametrize("deserialize", [False, True])
+async def test_reads_cancelled_at_random_moments_lose_and_repeat_nothing(
+    kafka43: KafkaCluster, background: str, deserialize: bool
+) -> None:
+    async def slow(value: bytes) -> bytes:
+        if value.startswith(b"7"):
+            await asyncio.sleep(0)
+        return value
+
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 6000, settings={"batch.size": 2000})
+    options = {"value_deserializer": slow} if deserialize else {}
+    moments = random.Random(20261120)  # noqa: S311  # a fixed seed, not a secret
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+    cancelled = 0
+    limits = {"fetch_buffer_bytes": 8 << 10, "max_partition_fetch_bytes": 2 << 10}  # a few records per fetch: most reads wait
+    async with make(kafka43, topic, background=background, **limits, **options) as consumer:
+        for attempt in range(300):
+            one = attempt % 3 == 0
+            task: asyncio.Task[list[Record]] = asyncio.create_task(
+                _one(consumer.getone()) if one else _many(consumer.getmany(timeout_ms=1000, max_records=moments.randint(1, 30)))
+            )
+            timer = loop.call_later(moments.choice((0.0, 0.0001, 0.0005, 0.002)) * moments.random(), task.cancel)
+            try:
+                seen += [record.offset for record in await task]
+            except asyncio.CancelledError:
+                cancelled += 1
+            timer.cancel()
+        seen += [record.offset for record in await read(consumer, 6000 - len(seen))]
+        await nothing_more(consumer)
+    assert seen == list(range(6000))
+    assert cancelled > 20
+
+
+async def _one(getone: "asyncio.Future[Record] | object") -> list[Record]:
+    return [await getone]  # type: ignore[misc]  # a coroutine of the consumer's type
+
+
+async def _many(getmany: object) -> list[Record]:
+    return flat(await getmany)  # type: ignore[misc]  # as above
+
+
+_CANCELLED_RUN = """
+import asyncio, sys
+from kafka_async import KafkaConsumer
+
+async def main():
+    async with KafkaConsumer(sys.argv[2], bootstrap_servers=sys.argv[1], background=sys.argv[3]) as consumer:
+        async with asyncio.timeout(0.5):
+            async for record in consumer:
+                pass
+
+try:
+    asyncio.run(main())
+except TimeoutError:
+    sys.exit(7)
+"""
+
+_INTERRUPTED_RUN = """
+import asyncio, os, signal, sys
+from kafka_async import KafkaConsumer
+
+async def main():
+    consumer = KafkaConsumer(sys.argv[2], bootstrap_servers=sys.argv[1], background=sys.argv[3])
+    async with consumer:
+        asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+        async for record in consumer:
+            pass
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+@pytest.mark.parametrize("program", [_CANCELLED_RUN, _INTERRUPTED_RUN], ids=["timeout", "Ctrl-C"])
+async def test_a_run_that_is_cancelled_ends_without_a_word(kafka43: KafkaCluster, program: str, background: str) -> None:
+    topic = new_topic(kafka43)
+    arguments = [kafka43.bootstrap_servers, topic, background]
+    command = [sys.executable, "-W", "error", "-c", program, *arguments]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+_SLOW_READER = """
+import asyncio, sys
+from pathlib import Path
+from kafka_async import KafkaConsumer, TopicPartition
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+async def main():
+    limit = 8 << 20
+    options = dict(auto_offset_reset="earliest", fetch_buffer_bytes=limit, fetch_max_wait_ms=100, max_poll_records=10)
+    async with KafkaConsumer(sys.argv[2], bootstrap_servers=sys.argv[1], **options) as consumer:
+        await consumer.getmany(timeout_ms=10_000)
+        before = resident()
+        most = held = 0
+        for turn in range(400):
+            await consumer.getmany(timeout_ms=100)
+            await asyncio.sleep(0.005)
+            most = max(most, resident())
+            held = max(held, consumer.statistics().buffered_bytes)
+        print(held, (most - before) >> 20)
+
+asyncio.run(main())
+"""
+
+
+async def test_memory_is_bounded_while_a_slow_reader_falls_behind(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43, 6)
+    settings = {"batch.size": 65_536}
+    await asyncio.to_thread(kafka43.produce, topic, 64_000, 1000, partitions=6, settings=settings)
+    command = [sys.executable, "-c", _SLOW_READER, kafka43.bootstrap_servers, topic]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    held, grown_mib = map(int, done.stdout.split())
+    assert 2 << 20 < held < 9 << 20  # prefetched, and never more than the buffer and one batch
+    assert grown_mib < 30  # of 64 MiB in the topic
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_an_idle_consumer_wakes_for_its_long_polls_only(kafka43: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka43, 20)
+    async with make(kafka43, topic, background=background, fetch_max_wait_ms=500) as consumer:
+        await nothing_more(consumer)
+        before = consumer.statistics().wake_ups
+        assert await consumer.getmany(timeout_ms=3000) == {}
+        assert consumer.statistics().wake_ups - before <= 30
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_stop_is_quick_with_and_without_a_fetch_in_flight(kafka43: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 10)
+    clock = asyncio.get_running_loop().time
+    for topics in ([], [topic]):
+        consumer = make(kafka43, *topics, background=background, fetch_max_wait_ms=10_000)
+        await consumer.start()
+        await nothing_more(consumer) if not topics else await read(consumer, 10)
+        began = clock()
+        await consumer.stop()
+        assert clock() - began < 1.5
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_stop_ends_pending_reads(kafka43: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka43)
+    consumer = make(kafka43, topic, background=background)
+    await consumer.start()
+    reads = [
+        asyncio.create_task(_one(consumer.getone())),
+        asyncio.create_task(_many(consumer.getmany(timeout_ms=60_000))),
+    ]
+    await nothing_more(consumer)
+    await consumer.stop()
+    async with asyncio.timeout(5):
+        results = await asyncio.gather(*reads, return_exceptions=True)
+    assert [type(result) for result in results] == [ConsumerStoppedError, ConsumerStoppedError]
+
+
+async def test_a_consumer_that_was_not_stopped_says_so(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    consumer = make(kafka43, topic)
+    with pytest.warns(ResourceWarning, match="was not stopped"):
+        await consumer.start()
+        loops = [task for task in asyncio.all_tasks() if "kafka_async background" in task.get_name()]
+        for task in loops:
+            task.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        del consumer, loops, task
+        await until(lambda: gc.collect() == 0)
