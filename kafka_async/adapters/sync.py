@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import ARROW_ROWS
+from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError

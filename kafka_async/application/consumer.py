@@ -11,8 +11,8 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from typing_extensions import TypeVar
 
@@ -46,6 +46,7 @@ from ..records import ColumnBuilder
 from .arguments import commit_offsets, one_partition, partition_set, seek_target, subscribed_pattern, subscribed_topics, timestamps
 from .callbacks import ConsumerRebalanceListener
 from .core import ConsumerCore
+from .iteration import RecordIterator
 from .observing import statistics
 from .runtime import Runtime
 
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
+
+
+ARROW_ROWS: Final = 65_536
+"""Rows of an Arrow batch where the caller does not say: ``max_poll_records`` is made for objects that are worked off one by one."""
 
 
 class KafkaConsumer(ConsumerCore, Generic[K, V]):
@@ -153,18 +158,19 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         """Return records as one Arrow record batch, without making an object per record (extra ``arrow``).
 
         Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers, or those of ``columns``. Keys and
-        values are bytes: deserializers and interceptors do not apply. No rows where nothing came within ``timeout_ms``.
+        values are bytes: deserializers and interceptors do not apply. At most ``max_records`` rows (default 65,536); none where
+        nothing came within ``timeout_ms``.
         """
         from .arrow import ALL_COLUMNS, record_batch
 
         self._check_running()
-        limit = self._max_records(max_records)
+        limit = self._max_records(ARROW_ROWS if max_records is None else max_records)
         into = ColumnBuilder(ALL_COLUMNS if columns is None else columns)
         await self._reader.columns(self._only(partitions), timeout_ms / 1000, limit, into)
         return record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
 
     async def arrow_batches(
-        self, *partitions: TopicPartition, max_records: int = 65536, columns: Collection[str] | None = None
+        self, *partitions: TopicPartition, max_records: int = ARROW_ROWS, columns: Collection[str] | None = None
     ) -> "AsyncIterator[pyarrow.RecordBatch]":
         """Iterate over Arrow record batches of up to ``max_records`` rows, until the consumer is stopped."""
         while True:
@@ -178,9 +184,9 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Iterate over records until the consumer is stopped. Leaving the iteration loses none: the next read goes on behind it."""
         self._check_running()
-        return self._iterate()
+        return RecordIterator(self._iterate)
 
-    async def _iterate(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+    async def _iterate(self) -> AsyncGenerator[ConsumerRecord[K, V], None]:
         # The iterator over the batch is shared with the reader, which can end it (a seek, another read). Nothing here runs
         # per record but the step of this generator.
         reader = self._reader

@@ -20,7 +20,6 @@ from ..errors import (
     IllegalGenerationError,
     KafkaConnectionError,
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     NotCoordinatorError,
     RebalanceInProgressError,
@@ -50,7 +49,6 @@ _COORDINATOR_LOST: Final = (
     RequestTimedOutError,
     KafkaConnectionError,
     KafkaTimeoutError,
-    KafkaProtocolError,
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_async.background.group_access import REFUSED, named
 from kafka_async.background.membership import CommitFailure, Identity
-from kafka_async.errors import BY_CODE, KafkaConnectionError, KafkaError, KafkaProtocolError, KafkaTimeoutError, for_code
+from kafka_async.errors import BY_CODE, KafkaConnectionError, KafkaError, KafkaTimeoutError, MalformedResponseError, for_code
 from kafka_async.model import TopicPartition
 from tests.background.offsets_world import CLASSIC, MEMBER, NEXT, ONE, A, B, World
 
@@ -46,11 +46,16 @@ def test_stale_metadata_are_asked_for_again(world: World, code: int) -> None:
     assert bool(world.metadata.poll(1.0).requests) == BY_CODE[code].invalid_metadata
 
 
-@pytest.mark.parametrize("error", [KafkaConnectionError("cut"), KafkaTimeoutError("late"), KafkaProtocolError("junk")])
+@pytest.mark.parametrize("error", [KafkaConnectionError("cut"), KafkaTimeoutError("late")])
 def test_a_way_that_broke_loses_the_coordinator_but_says_nothing_of_topics(world: World, error: KafkaError) -> None:
     world.group.heard(error, MEMBER, ONE.id, 1.0)
     assert world.coordinator.coordinator is None
     assert not world.metadata.poll(1.0).requests
+
+
+def test_an_answer_that_makes_no_sense_does_not_lose_the_coordinator(world: World) -> None:
+    world.group.heard(MalformedResponseError("junk"), MEMBER, ONE.id, 1.0)
+    assert world.coordinator.coordinator == ONE
 
 
 def test_a_consumer_that_was_nobody_when_it_asked_has_nothing_to_be_refused(world: World) -> None:

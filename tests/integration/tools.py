@@ -59,7 +59,9 @@ async def read(consumer: Consumer, count: int, *partitions: TopicPartition, seco
     deadline = clock() + seconds
     while len(records) < count:
         left = deadline - clock()
-        assert left > 0, f"{len(records)} of {count} records in {seconds:.0f} s; offsets {summary(records)}; {consumer.statistics()}"
+        assert left > 0, (
+            f"{len(records)} of {count} records in {seconds:.0f} s; offsets {summary(records)}; {consumer.statistics()}"
+        )
         records += flat(await consumer.getmany(*partitions, timeout_ms=left * 1000))
     return records
 
