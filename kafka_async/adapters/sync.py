@@ -17,7 +17,6 @@ from typing_extensions import TypeVar
 
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import ARROW_ROWS
-from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError

@@ -25,6 +25,10 @@ class RecordIterator(AsyncIterator[T], Generic[T]):
         return self
 
     def __anext__(self) -> Awaitable[T]:
-        if self._generator.ag_frame is None:
+        if getattr(self._generator, "ag_frame", None) is None:
             self._generator = self._generate()
         return self._generator.__anext__()
+
+    async def aclose(self) -> None:
+        """End the generator under way, as ``contextlib.aclosing`` does. The next read goes on behind the last record."""
+        await self._generator.aclose()

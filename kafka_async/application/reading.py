@@ -18,7 +18,7 @@ from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder
 from .callbacks import Batch, Deserializers, settled
 from .runtime import Runtime
-from .unread import Unread
+from .unread import Hold, Unread
 
 T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]
@@ -40,7 +40,7 @@ class _Iteration:
     iterator: Iterator[Record] = field(factory=lambda: iter(()))
     taken: Mapping[TopicPartition, list[Record]] = field(factory=dict)
     """The batch before deserializers and interceptors saw it."""
-    stamps: Mapping[TopicPartition, int] = field(factory=dict)
+    holds: Mapping[TopicPartition, Hold] = field(factory=dict)
 
 
 @define(eq=False)
@@ -100,7 +100,7 @@ class Reader:
             taken = await self._until(only, left, lambda: {} if self._decoding else self.unread.take(max_records, only)) or {}
             if not taken:
                 return {}, {}
-            batch = await self._call_back(taken, self.unread.stamps(taken))
+            batch = await self._call_back(taken)
             if batch:
                 return batch, taken
 
@@ -154,8 +154,9 @@ class Reader:
             await self.runtime.signal.checkpoint()
             self._turn_ends = self.runtime.clock() + TURN
 
-    async def _call_back(self, taken: Batch, stamps: Mapping[TopicPartition, int]) -> Batch:
+    async def _call_back(self, taken: Batch) -> Batch:
         """Deserialize and intercept. Whatever interrupts it, what is not delivered is put back, in order."""
+        holds = self.unread.hold(taken)
         self._decoding = True  # another task must not take the records behind these meanwhile: order within a partition
         try:
             batch, refused = await self._deserialize(taken)
@@ -163,16 +164,19 @@ class Reader:
                 if batch:
                     batch = await settled(interceptor.on_consume(batch))
         except BaseException:
-            self.unread.put_back(taken, stamps)
+            self.unread.put_back(taken, holds)
             raise
         finally:
             self._decoding = False
             self.runtime.wake_application()
+        valid = self.unread.deliver(holds)
         for partition, (rest, error) in refused.items():
-            self.unread.put_back({partition: rest}, stamps)
-            self.unread.refuse(partition, stamps.get(partition), error)
+            if partition in valid:
+                self.unread.put_back({partition: rest}, holds)
+                self.unread.refuse(partition, error)
+        batch = {partition: records for partition, records in batch.items() if partition in valid}
         if not batch:
-            self._raise_failure(tuple(refused))
+            self._raise_failure(tuple(valid & refused.keys()))
         return batch
 
     async def _deserialize(self, taken: Batch) -> tuple[Batch, dict[TopicPartition, tuple[list[Record], KafkaError]]]:
@@ -218,11 +222,11 @@ class Reader:
         self._pace = min(self.max_poll_records, self._pace * 2) if took < PACE else max(1, int(self._pace * PACE / took))
         batch, taken = await self._read((), 3600.0, self._pace)
         if length_hint(self._iteration.iterator):  # another task was faster; its records come before these
-            self.unread.put_back(taken, self.unread.stamps(taken))
+            self.unread.put_back(taken, self.unread.holds(taken))
             return
         lists = list(batch.values())
         records = lists[0] if len(lists) == 1 else [record for part in lists for record in part]
-        self._iteration = _Iteration(records, iter(records), taken, self.unread.stamps(taken))
+        self._iteration = _Iteration(records, iter(records), taken, self.unread.holds(taken))
         self._filled_at = self.runtime.clock()
 
     def progress(self) -> int:
@@ -249,4 +253,4 @@ class Reader:
         # Before the list is emptied: without call-backs it is the very list that was taken.
         rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
         iteration.records.clear()
-        self.unread.put_back(rest, iteration.stamps)
+        self.unread.put_back(rest, iteration.holds)

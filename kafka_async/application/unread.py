@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ..background.fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Repositioned
 from ..config import ConsumerConfig
@@ -19,6 +19,15 @@ from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPart
 from ..records import ColumnBuilder, RecordReader
 
 Record = ConsumerRecord[Any, Any]
+
+
+@frozen
+class Hold:
+    """How a partition stood when records were taken from it."""
+
+    stamp: int
+    position: int | None
+    """Behind the records."""
 
 
 @define(eq=False)
@@ -373,15 +382,40 @@ class Unread:
                 self._ready.setdefault(entry.partition)
         return error
 
-    def put_back(self, taken: Mapping[TopicPartition, Iterable[Record]], stamps: Mapping[TopicPartition, int]) -> None:
-        """Give back records that were taken, under ``stamps``, and not delivered; they come first at the next read."""
+    def holds(self, taken: Mapping[TopicPartition, Iterable[Record]]) -> dict[TopicPartition, Hold]:
+        """Return what is needed to put the records back that were just taken."""
+        return {tp: Hold(self.partitions[tp].stamp, self.partitions[tp].position) for tp in taken if tp in self.partitions}
+
+    def hold(self, taken: Mapping[TopicPartition, list[Record]]) -> dict[TopicPartition, Hold]:
+        """Keep the positions before records that were taken, until ``deliver``: call-backs may still refuse or be cancelled."""
+        holds = self.holds(taken)
+        for partition in holds:
+            self.partitions[partition].position = taken[partition][0].offset
+        return holds
+
+    def deliver(self, holds: Mapping[TopicPartition, Hold]) -> set[TopicPartition]:
+        """Move the positions past records that were held. Return the partitions whose records may be handed out.
+
+        The others were sought elsewhere or taken away while call-backs were at work.
+        """
+        valid = set()
+        for partition, held in holds.items():
+            entry = self.partitions.get(partition)
+            if entry is not None and entry.stamp == held.stamp and not entry.revoked:
+                entry.position = held.position
+                valid.add(partition)
+        return valid
+
+    def put_back(self, taken: Mapping[TopicPartition, Iterable[Record]], holds: Mapping[TopicPartition, Hold]) -> None:
+        """Give back records that were taken and not delivered; they come first at the next read."""
         for partition, given in taken.items():
             entry = self.partitions.get(partition)
+            held = holds.get(partition)
             records = list(given)
-            if entry is None or not records or entry.stamp != stamps.get(partition):
+            if entry is None or held is None or not records or entry.stamp != held.stamp:
                 continue
             if not entry.records:
-                entry.behind = entry.position
+                entry.behind = held.position
             entry.records.extendleft(reversed(records))
             entry.position = records[0].offset
             entry.consumed_records -= len(records)
@@ -391,10 +425,10 @@ class Unread:
     def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self.partitions[partition].stamp for partition in partitions if partition in self.partitions}
 
-    def refuse(self, partition: TopicPartition, stamp: int | None, error: KafkaError) -> None:
+    def refuse(self, partition: TopicPartition, error: KafkaError) -> None:
         """Have the next read of the partition raise ``error``, once, before anything behind it is read."""
         entry = self.partitions.get(partition)
-        if entry is not None and entry.stamp == stamp:
+        if entry is not None:
             entry.refusal = error
             self._failing.add(partition)
 

@@ -1,7 +1,8 @@
 """Which fields a message has in a version, and in which order: Kafka's schemas, as ``kio`` generates them.
 
 Decides: how a field of ``kio`` is called here and what is written for the few that we leave out. Owns: nothing; the only module
-that imports ``kio``, and that lazily, one version of one API at a time. Must never read or write a message: ``kio``'s own reader
+that imports ``kio``: its base with this module, before there is an event loop to hold up, and the rest one version of one API at a
+time. Must never read or write a message: ``kio``'s own reader
 reserves memory for whatever array length the bytes announce and ends the process when there is none, so that one broken frame
 would be fatal; ``compiler.py`` makes readers from the schema instead.
 
@@ -17,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
+import kio.static.primitive  # noqa: F401 - see above: most of what the first schema would cost
 
 from .messages.base import Struct
 

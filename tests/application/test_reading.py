@@ -506,7 +506,7 @@ async def test_a_partition_that_leaves_while_its_records_are_being_deserialized_
         consumer.assign([tp, other])
 
         async def read() -> None:
-            found.append(await consumer.getmany(timeout_ms=500))
+            found.append(await consumer.getmany(timeout_ms=5000))
 
         tasks.start_soon(read)
         await gate.entered.wait()

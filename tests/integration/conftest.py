@@ -7,11 +7,12 @@ for. Must never let a machine without Java pass for a success where CI demands t
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+
+from .tools import set_properties
 
 _SINGLE = {
     "auto.create.topics.enable": "true",
@@ -19,9 +20,12 @@ _SINGLE = {
     "message.max.bytes": str(16 << 20),
     "replica.fetch.max.bytes": str(16 << 20),
 }
+_FEW_SESSIONS = {"max.incremental.fetch.session.cache.slots": "8", "min.incremental.fetch.session.eviction.ms": "100"}
 
 
-def _demand_brokers() -> None:
+@pytest.fixture(scope="session")
+def real_brokers() -> None:
+    """Skip what needs a broker where none can run, with the reason; fail it where CI demands one."""
     reason = available()
     if reason is not None and required():
         pytest.fail(reason)
@@ -30,28 +34,25 @@ def _demand_brokers() -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka43() -> Iterator[KafkaCluster]:
+def kafka43(real_brokers: None) -> Iterator[KafkaCluster]:
     """One broker of the newest Kafka. A test that breaks it brings it back."""
-    _demand_brokers()
     with KafkaCluster(CURRENT, properties=_SINGLE) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def kafka39() -> Iterator[KafkaCluster]:
-    """One broker of the last 3.x line."""
-    _demand_brokers()
-    with KafkaCluster(OLDER, properties=_SINGLE) as cluster:
+def kafka39(real_brokers: None) -> Iterator[KafkaCluster]:
+    """One broker of the last 3.x line, which forgets fetch sessions (KIP-227) soon when there are more than a few."""
+    with KafkaCluster(OLDER, properties=_SINGLE | _FEW_SESSIONS) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def _three_brokers() -> Iterator[KafkaCluster]:
-    _demand_brokers()
+def _three_brokers(real_brokers: None) -> Iterator[KafkaCluster]:
     properties = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     with KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256) as cluster:
         for broker in range(3):
-            _set_rack(cluster, broker)
+            set_properties(cluster, broker, broker_rack=f"rack-{broker}")
             cluster.stop(broker)
             cluster.start(broker)
         cluster.wait_ready()
@@ -63,14 +64,6 @@ def kafka_cluster3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
     """Three brokers, broker n in rack ``rack-n``; whatever a test does to them is healed after it."""
     yield _three_brokers
     _three_brokers.heal()
-
-
-def _set_rack(cluster: KafkaCluster, broker: int) -> None:
-    """Write a broker's rack, which differs from broker to broker, into the file that its command line names."""
-    arguments = Path(f"/proc/{cluster.pid(broker)}/cmdline").read_bytes().split(b"\0")
-    properties = next(Path(word.decode()) for word in arguments if word.endswith(b"server.properties"))
-    with properties.open("a") as file:
-        file.write(f"broker.rack=rack-{broker}\n")
 
 
 @pytest.fixture(autouse=True)

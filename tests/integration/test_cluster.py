@@ -10,7 +10,7 @@ from kafka_async import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.errors import LogTruncationError
 from tests.brokers import KafkaCluster
 
-from .tools import Consumer, all_of, flat, make, new_topic, nothing_more, offsets, read, until
+from .tools import Consumer, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -22,13 +22,12 @@ def replicas(cluster: KafkaCluster, topic: str) -> list[int]:
 
 
 async def led_by_another(cluster: KafkaCluster, topic: str, broker: int) -> int:
-    """Wait until ``broker`` no longer leads the topic's first partition; return who does."""
+    """Ask until ``broker`` no longer leads the topic's first partition, under the test's own time limit; return who does."""
 
-    def look() -> tuple[int] | None:
-        leader = cluster.leader(topic)
-        return (leader,) if leader not in (broker, -1) else None
-
-    return (await until(lambda: asyncio.to_thread(look)))[0]
+    leader = broker
+    while leader in (broker, -1):
+        leader = await asyncio.to_thread(cluster.leader, topic)
+    return leader
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -49,10 +48,10 @@ async def test_reading_follows_a_leader_that_moves_and_comes_back(kafka_cluster3
         def elect() -> bool:
             """Give the leadership back as soon as the old leader is in sync."""
             wanted = [AdminPartition(topic, 0)]
-            kafka_cluster3.admin.elect_leaders(ElectionType.PREFERRED, wanted).result()  # type: ignore[no-untyped-call]  # its stub
+            kafka_cluster3.admin.elect_leaders(ElectionType.PREFERRED, wanted).result()
             return kafka_cluster3.leader(topic) == old
 
-        await until(lambda: asyncio.to_thread(elect))
+        await eventually(lambda: asyncio.to_thread(elect))
         await asyncio.to_thread(kafka_cluster3.produce, topic, 500)
         records += await read(consumer, 500)
         await nothing_more(consumer)
@@ -102,7 +101,7 @@ async def test_a_replica_in_the_same_rack_is_read_and_its_death_is_survived(kafk
         before = consumer.statistics().wake_ups
         await asyncio.to_thread(kafka_cluster3.produce, topic, 500)
         records += await read(consumer, 2000 - len(records))
-        await until(from_the_follower)
+        await eventually(from_the_follower)
         await nothing_more(consumer)
         assert consumer.statistics().wake_ups - before < 1000
     assert [record.offset for record in records] == list(range(2000))

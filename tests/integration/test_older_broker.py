@@ -1,5 +1,7 @@
 """A broker of the 3.x line: versions are negotiated down, and nothing that the caller sees changes."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -63,3 +65,15 @@ async def test_one_consumer_class_reads_from_both_lines_at_once(kafka39: KafkaCl
         other.assign(all_of(new))
         assert {record.topic for record in await read(one, 10)} == {old}
         assert {record.topic for record in await read(other, 10)} == {new}
+
+
+async def test_a_broker_that_forgets_fetch_sessions_costs_no_record(kafka39: KafkaCluster) -> None:
+    topic = new_topic(kafka39, 3)
+    produced = kafka39.produce(topic, 600, partitions=3)
+    async with AsyncExitStack() as stack:
+        consumers = [await stack.enter_async_context(make(kafka39, topic, max_poll_records=40)) for _ in range(12)]
+        seen = [await read(consumer, 600) for consumer in consumers]
+        more = await asyncio.to_thread(kafka39.produce, topic, 30, partitions=3)
+        for consumer, records in zip(consumers, seen, strict=True):
+            records += await read(consumer, 30)
+            assert offsets(records) == {index: produced.offsets[index] + more.offsets[index] for index in range(3)}

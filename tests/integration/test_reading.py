@@ -11,7 +11,7 @@ import pytest
 from kafka_async import TopicPartition
 from tests.brokers import KafkaCluster, Produced, payload
 
-from .tools import Consumer, all_of, flat, make, new_topic, nothing_more, offsets, read
+from .tools import Consumer, Record, all_of, flat, make, new_topic, nothing_more, offsets, read
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ async def by_getmany(consumer: Consumer, count: int) -> Offsets:
 
 
 async def by_iteration(consumer: Consumer, count: int) -> Offsets:
-    records = []
+    records: list[Record] = []
     async for record in consumer:
         records.append(record)
         if len(records) == count:
@@ -38,7 +38,7 @@ async def by_iteration(consumer: Consumer, count: int) -> Offsets:
 
 async def by_new_iterations(consumer: Consumer, count: int) -> Offsets:
     """Leave the iteration after every 7 records and begin another."""
-    records = []
+    records: list[Record] = []
     while len(records) < count:
         taken = 0
         async for record in consumer:
@@ -121,7 +121,7 @@ async def test_records_of_every_codec_are_unchanged(kafka43: KafkaCluster, codec
         records = await read(consumer, 600)
         consumer.unsubscribe()
         consumer.assign(all_of(topic, partitions))
-        rows = []
+        rows: list[dict[str, Any]] = []
         while len(rows) < 600:
             rows += (await consumer.getarrow(timeout_ms=10_000, max_records=250)).to_pylist()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kafka_async.errors import (
 )
 from tests.brokers import KafkaCluster
 
-from .tools import Consumer, Record, all_of, flat, make, new_topic, nothing_more, offsets, read, topic_name, until
+from .tools import Consumer, Record, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read, topic_name
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +45,7 @@ async def assigned(consumer: Consumer, partitions: set[TopicPartition]) -> None:
         await nothing_more(consumer)
         return consumer.assignment() == partitions
 
-    await until(look)
+    await eventually(look)
 
 
 async def test_a_pattern_follows_topics_that_are_created_later(kafka43: KafkaCluster) -> None:
@@ -76,7 +77,7 @@ async def test_a_pattern_passes_internal_topics_unless_told_otherwise(kafka43: K
         consumer = make(kafka43, exclude_internal_topics=exclude)
         consumer.subscribe(pattern=f"(__.*|{topic})$")
         async with consumer:
-            await until(lambda consumer=consumer: consumer.getmany(timeout_ms=200))  # type: ignore[misc]  # bound now
+            await eventually(partial(consumer.getmany, timeout_ms=200))
             found = {partition.topic for partition in consumer.assignment()}
         assert topic in found
         assert (internal in found) is not exclude
@@ -180,7 +181,7 @@ async def test_a_subscribed_topic_that_vanishes_ends_neither_the_consumer_nor_th
             records.extend(flat(await consumer.getmany(timeout_ms=1000)))
             return len(records) == 5
 
-        await until(five_more)
+        await eventually(five_more)
         await nothing_more(consumer)
     assert [(record.topic, record.offset) for record in records] == [(kept, index) for index in range(5, 10)]
 

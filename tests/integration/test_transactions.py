@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from confluent_kafka import Producer
@@ -10,7 +11,7 @@ from confluent_kafka import Producer
 from kafka_async import TopicPartition
 from tests.brokers import KafkaCluster
 
-from .tools import Record, flat, make, new_topic, nothing_more, read, until
+from .tools import Record, eventually, flat, make, new_topic, nothing_more, read
 
 pytestmark = pytest.mark.integration
 
@@ -45,8 +46,20 @@ async def test_exactly_the_committed_records_come_in_order(kafka43: KafkaCluster
     topic = new_topic(kafka43)
     expected: list[bytes] = []
     start = 0
-    for outcome in ("commit", "abort", None, "abort", "commit", "abort", "abort", None, "commit", "abort"):
-        kafka43.produce(topic, 30, transaction=outcome, start=start, values=lambda index: b"%d" % index)  # type: ignore[arg-type]  # from a tuple
+    outcomes: list[Literal["commit", "abort"] | None] = [
+        "commit",
+        "abort",
+        None,
+        "abort",
+        "commit",
+        "abort",
+        "abort",
+        None,
+        "commit",
+        "abort",
+    ]
+    for outcome in outcomes:
+        kafka43.produce(topic, 30, transaction=outcome, start=start, values=lambda index: b"%d" % index)
         if outcome != "abort":
             expected += [b"%d" % index for index in range(start, start + 30)]
         start += 30
@@ -119,7 +132,7 @@ async def test_a_log_that_ends_with_aborted_records_only_does_not_stall(kafka43:
             assert not await consumer.getmany(timeout_ms=100)
             return await consumer.position(partition) == 1002
 
-        await until(at_the_end)
+        await eventually(at_the_end)
         await asyncio.to_thread(kafka43.produce, topic, 1, transaction="commit")
         assert [record.offset for record in await read(consumer, 1)] == [1002]
 
@@ -163,9 +176,8 @@ async def test_the_position_passes_what_compaction_removed(kafka43: KafkaCluster
     hour_ago = 1_700_000_000_000
 
     def fill(topic: str) -> None:
-        written = {"timestamps": lambda index: hour_ago}
         for start in range(0, 400, 100):  # the same 10 keys again and again, in several batches
-            kafka43.produce(topic, 100, start=start, keys=lambda index: b"%d" % (index % 10), **written)  # type: ignore[arg-type]  # as above
+            kafka43.produce(topic, 100, start=start, keys=lambda index: b"%d" % (index % 10), timestamps=lambda index: hour_ago)
         kafka43.produce(topic, 1, start=400, keys=lambda index: b"last", timestamps=lambda index: hour_ago + 3_600_000)
 
     topic = await asyncio.to_thread(_compacted, kafka43, fill)
@@ -178,7 +190,7 @@ async def test_the_position_passes_what_compaction_removed(kafka43: KafkaCluster
                 found += [record.offset for record in flat(await consumer.getmany(timeout_ms=1000))]
             return found if len(found) < 401 else []
 
-    found = await until(survivors)
+    found = await eventually(survivors)
     assert found == [*range(390, 401)]
 
     async with make(kafka43, topic) as consumer:

@@ -1,12 +1,14 @@
 """What the integration tests share: consumers with settings for tests, reading with a deadline, waiting for a condition.
 
-Decides: how long a test waits before it counts as failed. Owns nothing. Must never hide a record that came twice, late or not at all.
+Decides: how long a test waits before it counts as failed. Owns nothing. Must never hide a record that came twice, out of order or
+not at all.
 """
 
 import asyncio
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
@@ -40,6 +42,14 @@ def new_topic(cluster: KafkaCluster, partitions: int = 1, *, replicas: int | Non
     """Create a topic of its own for a test; in ``config`` ``_`` stands for ``.``."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     return cluster.create_topic(topic_name(), partitions, replicas=replicas, config=settings)
+
+
+def set_properties(cluster: KafkaCluster, broker: int, **properties: str) -> None:
+    """Write settings of one broker, valid from its next start, into the file that its command line names."""
+    arguments = Path(f"/proc/{cluster.pid(broker)}/cmdline").read_bytes().split(b"\0")
+    path = next(Path(word.decode()) for word in arguments if word.endswith(b"server.properties"))
+    with path.open("a") as file:
+        file.writelines(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items())
 
 
 def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:
@@ -85,14 +95,20 @@ def summary(records: Iterable[Record]) -> dict[int, str]:
     return {partition: f"{found[0]}..{found[-1]} ({len(found)})" for partition, found in offsets(records).items()}
 
 
-async def until(condition: Callable[[], Awaitable[T] | T], seconds: float = PATIENCE) -> T:
+async def until(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
     """Return the first true value of ``condition``, looked at again and again; fail after ``seconds``."""
+
+    async def look() -> T:
+        return condition()
+
+    return await eventually(look, seconds)
+
+
+async def eventually(condition: Callable[[], Awaitable[T]], seconds: float = PATIENCE) -> T:
+    """Return the first true value that awaiting ``condition()`` gives; fail after ``seconds``."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
-    while True:
-        result = condition()
-        value: T = await result if isinstance(result, Awaitable) else result
-        if value:
-            return value
+    while not (value := await condition()):
         assert clock() < deadline, f"it did not happen in {seconds:.0f} s; the last value was {value!r}"
         await asyncio.sleep(INTERVAL)  # the one pause between two looks at something that cannot be awaited
+    return value
