@@ -243,6 +243,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         else:
             self._pattern = subscribed_pattern(pattern)
             self._send(SubscribePattern(matches=self._pattern, exclude_internal=self._config.exclude_internal_topics))
+        self._unread.follow(self._pattern or self._topics.__contains__)
 
     def unsubscribe(self) -> None:
         """Give up subscription and assignment. Unread records are dropped."""
@@ -392,21 +393,21 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         """Return no more records of these partitions until ``resume``. What was fetched of them is kept."""
         self._check_open()
         self._reader.give_back()
-        for partition in partitions:
-            self._entry(partition).paused = True
+        for entry in [self._entry(partition) for partition in partitions]:
+            entry.paused = True
         self._send(PausePartitions(partitions=frozenset(partitions)))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again."""
         self._check_open()
-        for partition in partitions:
-            self._entry(partition).paused = False
+        for entry in [self._entry(partition) for partition in partitions]:
+            entry.paused = False
         self._send(ResumePartitions(partitions=frozenset(partitions)))
         self._runtime.wake_application()
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        return {partition for partition, entry in self._unread.partitions.items() if entry.paused}
+        return {partition for partition, entry in tuple(self._unread.partitions.items()) if entry.paused}
 
     # --- commit ----------------------------------------------------------------------------------------------------------------
 
@@ -478,8 +479,10 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on)."""
-        lags = {partition: self._lag(entry, self._watermarks(partition)) for partition, entry in self._unread.partitions.items()}
-        consumed = {partition: entry.consumed_records for partition, entry in self._unread.partitions.items()}
+        # One copy: with the blocking facade another thread may be in a read call that changes the assignment.
+        entries = tuple(self._unread.partitions.items())
+        lags = {partition: self._lag(entry, self._unread.buffer.watermarks.get(partition)) for partition, entry in entries}
+        consumed = {partition: entry.consumed_records for partition, entry in entries}
         now = self._runtime.clock() if self._started else 0.0
         return self._metrics.snapshot(
             now,

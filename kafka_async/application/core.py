@@ -236,7 +236,8 @@ class ConsumerCore:
         for event in self._handler.drain_background():
             match event:
                 case ErrorEvent():
-                    self._errors.append(event.error)
+                    if not any(type(event.error) is type(error) and str(event.error) == str(error) for error in self._errors):
+                        self._errors.append(event.error)  # whoever looks at the state and never reads must not collect them
                 case MetadataUpdated():
                     self._cluster = event.cluster
                 case AssignPartitions() | RevokePartitions():
@@ -364,9 +365,11 @@ class ConsumerCore:
             return
         self._runtime.wake_application()
         with self._runtime.shield():
-            if not self._loop.ended:
-                await self._say_goodbye(consumed, deadline, seconds)
-            await self._end(max(0.0, deadline - self._runtime.clock()))
+            try:
+                if not self._loop.ended:
+                    await self._say_goodbye(consumed, deadline, seconds)
+            finally:  # an interceptor's on_commit may raise, and the loop must end all the same
+                await self._end(deadline)
 
     async def _say_goodbye(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, seconds: float) -> None:
         """Commit and call back, within half of the time, so that there is always some left to leave the group."""
@@ -382,17 +385,17 @@ class ConsumerCore:
                     # The boundary to the user's code: stopping goes on, and says so.
                     self._trace(Fault(now=self._runtime.clock(), text="on_partitions_revoked failed while stopping", error=error))
 
-    async def _end(self, seconds: float) -> None:
+    async def _end(self, deadline: float) -> None:
         """Tell the loop to stop and wait until it is gone, whatever happens; then it is ended for good."""
         try:
             if not self._loop.ended:
-                await self._call(lambda call: Stop(call=call), self._runtime.clock() + seconds, grace=0.0)
+                await self._call(lambda call: Stop(call=call), deadline, grace=0.0)
         except (KafkaTimeoutError, ConsumerStoppedError, BackgroundLoopError):
             pass  # it was told, and it ends below whatever it answered
         finally:
             if not self._loop.ended:
                 self._runtime.abort()
-        await self._runtime.join()
+        await self._runtime.join(max(0.0, deadline - self._runtime.clock()) + GRACE)
 
     async def _find_topics(self) -> None:
         """Wait for the cluster, and until every topic that is subscribed or assigned exists; the broker may create it."""

@@ -32,6 +32,13 @@ PACE: Final = 0.2
 """Seconds that an application should take for one batch of an iteration."""
 
 
+def _checked(batch: Any, interceptor: Any) -> Batch:
+    """Raise ``TypeError`` for an interceptor that forgets to return the records: they would be lost."""
+    if not isinstance(batch, dict):
+        raise TypeError(f"{interceptor!r}.on_consume() returned {batch!r}: expected records by partition")
+    return batch
+
+
 @define(eq=False)
 class _Iteration:
     """A batch that is handed out record by record. ``records`` is emptied to stop whoever iterates over it."""
@@ -107,7 +114,7 @@ class Reader:
     async def columns(self, only: Collection[TopicPartition], seconds: float, max_records: int, into: ColumnBuilder) -> int:
         """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many."""
         self.give_back()
-        return await self._until(only, seconds, lambda: self.unread.take_columns(max_records, into, only)) or 0
+        return await self._until(only, seconds, lambda: 0 if self._decoding else self.unread.take_columns(max_records, into, only)) or 0
 
     async def _until(self, only: Collection[TopicPartition], seconds: float, attempt: Callable[[], T]) -> T | None:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``."""
@@ -162,7 +169,7 @@ class Reader:
             batch, refused = await self._deserialize(taken)
             for interceptor in self.interceptors:
                 if batch:
-                    batch = await settled(interceptor.on_consume(batch))
+                    batch = _checked(await settled(interceptor.on_consume(batch)), interceptor)
         except BaseException:
             self.unread.put_back(taken, holds)
             raise

@@ -51,17 +51,24 @@ class Rebalancing:
                     error = await self._revoke(proposal)
                 else:
                     error = await self._assign(proposal)
-                self.proposals.popleft()
+                if self._stands(proposal):
+                    self.proposals.popleft()
                 raised = raised or error
         finally:
             self._busy = False
         if raised is not None:
             raise raised
 
+    def _stands(self, proposal: AssignPartitions | RevokePartitions) -> bool:
+        """Whether the proposal still holds: a call-back, or another task while one awaits, may have unsubscribed."""
+        return bool(self.proposals) and self.proposals[0] is proposal
+
     async def _revoke(self, proposal: RevokePartitions) -> Exception | None:
         owned = frozenset(self.unread.partitions)
         gone = proposal.partitions & owned
         error = await self._give_up(gone, lost=proposal.lost)
+        if not self._stands(proposal):
+            return error
         if gone:
             self.send(AssignmentApplied(stamps=self.unread.assign(owned - gone)))
         self.send(PartitionsRevoked(number=proposal.number))
@@ -70,6 +77,8 @@ class Rebalancing:
     async def _assign(self, proposal: AssignPartitions) -> Exception | None:
         before = frozenset(self.unread.partitions)
         error = await self._give_up(before - proposal.partitions, lost=False)
+        if not self._stands(proposal):
+            return error
         self.send(AssignmentApplied(stamps=self.unread.assign(proposal.partitions)))
         added = proposal.partitions - before
         self.lost -= proposal.partitions
@@ -77,7 +86,8 @@ class Rebalancing:
         self.trace(Notice(now=self.clock(), text=f"assigned {len(proposal.partitions)} partitions, {len(added)} of them new"))
         if self.listener is not None:
             error = await self._call(self.listener.on_partitions_assigned, added) or error
-        self.send(PartitionsAssigned(number=proposal.number))
+        if self._stands(proposal):
+            self.send(PartitionsAssigned(number=proposal.number))
         return error
 
     async def _give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> Exception | None:

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from ..errors import KafkaTimeoutError
 from ..events import Call
-from .waiting import LoopSignal, Signal, ThreadSignal, threadsafe
+from ..network.waiting import LoopSignal, Signal, ThreadSignal, threadsafe
 
 T = TypeVar("T")
 
@@ -60,8 +60,8 @@ class Runtime(Protocol):
         """Return an answer of the background without awaiting: ``direct`` where it shares our thread, else by an event."""
         ...
 
-    async def join(self) -> None:
-        """Wait until the loop that was told to stop is gone."""
+    async def join(self, seconds: float) -> None:
+        """Wait until the loop that was told to stop is gone; at most ``seconds``, since the system may hold it (a name look-up)."""
         ...
 
     def abort(self) -> None:
@@ -113,9 +113,9 @@ class TaskRuntime:
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         return direct()
 
-    async def join(self) -> None:
+    async def join(self, seconds: float) -> None:
         if self._task is not None:
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=seconds)
 
     def abort(self) -> None:
         if self._task is not None:
@@ -191,12 +191,13 @@ class ThreadRuntime:
             raise KafkaTimeoutError(f"the background thread did not answer within {ANSWER_TIME:.0f} s")
         return call.result()
 
-    async def join(self) -> None:
-        while not self._ended.is_set():
+    async def join(self, seconds: float) -> None:
+        deadline = self.clock() + seconds
+        while not self._ended.is_set() and (left := deadline - self.clock()) > 0:
             ticket = self.signal.ticket()
             if not self._ended.is_set():
-                await self.signal.wait(ticket, 1.0)
-        if self._thread is not None:
+                await self.signal.wait(ticket, left)
+        if self._thread is not None and self._ended.is_set():
             self._thread.join(1.0)  # it has nothing left to do
 
     def abort(self) -> None:

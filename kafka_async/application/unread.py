@@ -30,6 +30,11 @@ class Hold:
     """Behind the records."""
 
 
+def _without_a_batch(partition: TopicPartition, offset: int) -> CorruptRecordException:
+    text = f"{partition.topic}-{partition.partition} at offset {offset}: no complete batch in the data reaches the offset"
+    return CorruptRecordException(text, topic=partition.topic, partition=partition.partition, offset=offset)
+
+
 @define(eq=False)
 class PartitionUnread:
     """One assigned partition on the application's side."""
@@ -42,6 +47,8 @@ class PartitionUnread:
     paused: bool = False
     revoked: bool = False
     """Being taken away: nothing of it is returned any more."""
+    unsubscribed: bool = False
+    """Its topic is not subscribed any more, though the rebalance that takes it away is still to come: nothing of it is returned."""
     records: deque[Record] = field(factory=deque)
     """Decoded and given back: records that a cancelled or failed read did not deliver. They come first."""
     behind: int | None = None
@@ -63,6 +70,10 @@ class PartitionUnread:
     corrupt_at: int | None = None
     """Offset at which data was found corrupt and fetched again."""
     consumed_records: int = 0
+
+    @property
+    def leaving(self) -> bool:
+        return self.revoked or self.unsubscribed
 
 
 @define(eq=False)
@@ -105,6 +116,11 @@ class Unread:
             if partition not in self.partitions:
                 self.partitions[partition] = PartitionUnread(partition, self.next_stamp())
         return {partition: entry.stamp for partition, entry in self.partitions.items()}
+
+    def follow(self, wanted: Callable[[str], bool]) -> None:
+        """Return nothing of topics that are not ``wanted``. Their partitions stay until a rebalance takes them."""
+        for partition, entry in self.partitions.items():
+            entry.unsubscribed = not wanted(partition.topic)
 
     def move(self, entry: PartitionUnread, position: int | None, leader_epoch: int | None = None) -> None:
         """Put the position elsewhere: unread data is dropped, and whatever is on its way for the old one will be."""
@@ -204,6 +220,10 @@ class Unread:
             if entry.reader is not None:
                 if not entry.reader.exhausted:
                     return entry.reader
+                if entry.data is not None and entry.reader.next_offset <= entry.data.fetch_offset:
+                    # The background suspended the partition behind such data: passing over it would be silence for ever.
+                    self._corrupt(entry, _without_a_batch(entry.partition, entry.data.fetch_offset))
+                    continue
                 self._close(entry)
             if not entry.parcels:
                 return None
@@ -305,7 +325,7 @@ class Unread:
 
     @staticmethod
     def _may_read(entry: PartitionUnread, only: Collection[TopicPartition]) -> bool:
-        return not entry.paused and not entry.revoked and (not only or entry.partition in only)
+        return not entry.paused and not entry.leaving and (not only or entry.partition in only)
 
     def _settle_turn(self, entry: PartitionUnread) -> None:
         """Let a partition keep its turn while it has a reader open; else it goes to the end of the line, or out of it."""
@@ -401,7 +421,7 @@ class Unread:
         valid = set()
         for partition, held in holds.items():
             entry = self.partitions.get(partition)
-            if entry is not None and entry.stamp == held.stamp and not entry.revoked:
+            if entry is not None and entry.stamp == held.stamp and not entry.leaving:
                 entry.position = held.position
                 valid.add(partition)
         return valid

@@ -1,10 +1,12 @@
 """What the members of a classic group say to each other through the coordinator, and what the leader does for all of them.
 
-Decides: when the leader knows enough of the group's topics to have its assignor divide them, and when they have changed so that it has to
-be done again. Owns: the leader's picture of one generation. Must never divide partitions (the assignors do) or talk to anybody.
+Decides: when the leader knows enough of the group's topics to have its assignor divide them, and when they have changed so that it
+has to be done again. Owns: the leader's picture of one generation. Must never divide partitions (the assignors do) or talk to
+anybody.
 
-Only topics and numbers of partitions are watched: a rack that comes and goes in the metadata while brokers restart would make the group
-rebalance at every step of a rolling restart (librdkafka #4742). Sources: Java's ``ConsumerCoordinator.onLeaderElected``; KIP-814, KIP-881.
+Only topics and numbers of partitions are watched: a rack that comes and goes in the metadata while brokers restart would make the
+group rebalance at every step of a rolling restart (librdkafka #4742). Sources: Java's ``ConsumerCoordinator.onLeaderElected``;
+KIP-814, KIP-881.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,13 +63,13 @@ def _flat(topics: Iterable[ConsumerProtocolTopicPartition]) -> tuple[TopicPartit
 
 
 def write_subscription(
-    assignor: Assignor, topics: frozenset[str], owned: frozenset[TopicPartition], generation: int, rack: str
+    topics: frozenset[str], user_data: bytes | None, owned: frozenset[TopicPartition], generation: int, rack: str
 ) -> bytes:
-    """Return what a member tells the leader. Raises what a user's assignor raises."""
+    """Return what a member tells the leader."""
     return encode_subscription(
         ConsumerProtocolSubscription(
             topics=tuple(sorted(topics)),
-            user_data=assignor.user_data(topics),
+            user_data=user_data,
             owned_partitions=_by_topic(owned),
             generation_id=generation,
             rack_id=rack or None,
@@ -114,14 +116,15 @@ class Leadership:
 
     def is_informed(self, metadata: GroupMetadata) -> bool:
         """Whether the metadata say something about every topic: its partitions, or why it has none."""
-        return all(
-            topic in metadata.topics or isinstance(metadata.problem(topic), BrokerResponseError) for topic in self.topics
-        )
+        return all(topic in metadata.topics or isinstance(metadata.problem(topic), BrokerResponseError) for topic in self.topics)
 
     def plan(
         self, assignor: Assignor, protocol: RebalanceProtocol, metadata: GroupMetadata
     ) -> tuple[SyncGroupRequestAssignment, ...]:
-        """Return every member's assignment. Raises what a user's assignor raises, ``IllegalStateError`` for what it must not answer."""
+        """Return every member's assignment.
+
+        Raises what a user's assignor raises, and ``IllegalStateError`` for what an assignor must not answer.
+        """
         self.counts = self._counts(metadata)
         if self.skip:
             return ()

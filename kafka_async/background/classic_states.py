@@ -1,8 +1,8 @@
 """What a member in the classic protocol can be doing, and what an error in place of an answer means for it.
 
-Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug) and the verdict on each error. Owns nothing. Must
-never act: ``classic_membership.py`` does. Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags ``rejoinNeeded``,
-``needsJoinPrepare``, which are states here) and its response handlers; KIP-394, KIP-429.
+Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug) and the verdict on each error. Owns
+nothing. Must never act: ``classic_membership.py`` does. Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags
+``rejoinNeeded``, ``needsJoinPrepare``, which are states here) and its response handlers; KIP-394, KIP-429.
 """
 
 from collections.abc import Mapping
@@ -121,8 +121,11 @@ TRANSITIONS: Mapping[tuple[ClassicState, ClassicInput], ClassicState] = {
 }
 
 HEARTBEATING = frozenset((_S.REVOKING, _S.ASSIGNING, _S.OVERTAKEN, _S.STABLE))
-"""States in which heartbeats are sent. Not in JOINING and SYNCING: there the coordinator counts the member as alive because it waits,
-and would not answer a heartbeat on the same connection before the request it waits with."""
+"""States in which heartbeats are sent.
+
+Not in JOINING and SYNCING: there the coordinator counts the member as alive because it waits, and would not answer a heartbeat on
+the same connection before the request it waits with.
+"""
 
 
 class Verdict(Enum):

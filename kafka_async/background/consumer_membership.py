@@ -244,7 +244,7 @@ class ConsumerMembership:
         if self.member_state not in SPEAKING or self._flying or not self._interest.known:
             return NEVER
         told = self._life.told
-        if self.member_state in AT_ONCE or told is None or not told.subscribes_like(self._fields()):
+        if self.member_state in AT_ONCE or told is None or not self._interest.is_told(told):
             return self._backoff.retry_at
         return max(self._life.due_at, self._backoff.retry_at)
 
@@ -353,7 +353,9 @@ class ConsumerMembership:
         match verdict:
             case Verdict.REDISCOVER:
                 pass  # the search has a backoff of its own
-            case Verdict.UNREACHABLE | Verdict.RETRY:
+            case Verdict.UNREACHABLE:
+                self._backoff.failed(now)  # the search says what happened
+            case Verdict.RETRY:
                 self._again(error, now)
             case Verdict.REPORT:
                 self._again(error, now)
@@ -398,7 +400,6 @@ class ConsumerMembership:
         if self.member_state is MemberState.ASSIGNING:
             held |= self._life.assignments.proposed
         self._life = self._new_life()
-        self._asked = 0
         self._reading.stop()
         return held
 

@@ -20,6 +20,7 @@ from ..events import (
     AssignPartitions,
     BackgroundSnapshot,
     Call,
+    ClusterDescription,
     CommitOffsets,
     EnforceRebalance,
     FetchCommitted,
@@ -82,6 +83,7 @@ class Background:
     wake_ups: int = field(default=0, init=False)
     _calls: list[tuple[Call[Any], Callable[[], BaseException | None]]] = field(factory=list, init=False)
     _published: int = field(default=-1, init=False)
+    _cluster: ClusterDescription | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         config, random, trace = self.config, self.random, self._report
@@ -143,7 +145,7 @@ class Background:
         self.follower.check()
         if self._published != self.metadata.version:
             self._published = self.metadata.version
-            self.handler.publish(MetadataUpdated(cluster=self.metadata.describe()))
+            self._publish_cluster()
         requests: list[UnsentRequest] = []
         wake_at = self._reap(now)
         for manager in self.managers:
@@ -151,6 +153,13 @@ class Background:
             requests.extend(poll.requests)
             wake_at = min(wake_at, poll.wake_at)
         return Poll(tuple(requests), wake_at)
+
+    def _publish_cluster(self) -> None:
+        """Tell the application only of what changed: one that does not read must not find an event per metadata answer."""
+        cluster = self.metadata.describe()
+        if cluster != self._cluster:
+            self._cluster = cluster
+            self.handler.publish(MetadataUpdated(cluster=cluster))
 
     def poll_on_close(self, now: float) -> Poll:
         """Collect the last words of every manager."""

@@ -55,5 +55,9 @@ class EventHandler:
             yield self.application_events.popleft()
 
     def drain_background(self) -> Iterator[BackgroundEvent]:
-        while self.background_events:
-            yield self.background_events.popleft()
+        while True:
+            try:
+                event = self.background_events.popleft()
+            except IndexError:  # asked, not looked: ``state`` may be read by another thread than the one that reads records
+                return
+            yield event

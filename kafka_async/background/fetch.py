@@ -34,7 +34,7 @@ from ..records import measure
 from ..trace import Fault, Fetched, Listener
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
 from .fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Watermarks
-from .fetch_session import FINAL_EPOCH, FetchSession, Wanted
+from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Wanted
 from .metadata import Leader, MetadataManager
 from .positions import PositionsManager
 from .request_manager import NEVER, Backoff, Poll
@@ -75,6 +75,8 @@ class FetchManager:
     _full: set[TopicPartition] = field(factory=set, init=False)
     """Partitions left out because their share of the buffer is unread."""
     _timers: list[tuple[float, TopicPartition]] = field(factory=list, init=False)
+    _timed: set[tuple[float, TopicPartition]] = field(factory=set, init=False)
+    """What is in ``_timers``: a partition is placed after every answer, and its lease of a replica is the same each time."""
 
     def changed(self, partition: TopicPartition) -> None:
         """Something about the partition is new; it is looked at again at the next poll."""
@@ -84,9 +86,13 @@ class FetchManager:
 
     def poll(self, now: float) -> Poll:
         """Return the Fetch requests that may go out now."""
-        was_hungry, self.buffer.hungry = self.buffer.hungry, False
+        # Hungry while we look: bytes that the application's thread releases behind our look at the room must wake us.
+        was_hungry, self.buffer.hungry = self.buffer.hungry, True
+        hungry = False
         while self._timers and self._timers[0][0] <= now:
-            self._changed.add(heappop(self._timers)[1])
+            timer = heappop(self._timers)
+            self._timed.discard(timer)
+            self._changed.add(timer[1])
         self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
         self._full -= self._changed
         for partition in self._changed:
@@ -101,9 +107,8 @@ class FetchManager:
             elif size := self._request_size(len(idle)):
                 requests.append(self._request(broker, size, now))
             else:
-                self.buffer.hungry = True
-        if self._full:
-            self.buffer.hungry = True
+                hungry = True
+        self.buffer.hungry = hungry or bool(self._full)
         if self.buffer.hungry and not was_hungry:
             self.buffer.on_parcel()  # whoever waits for a partition that finds no room can give back what others hold
         return Poll(tuple(requests), wake_at)
@@ -141,7 +146,7 @@ class FetchManager:
         """Return the bytes that the next request may ask for, 0 where there is no room for a useful one."""
         reserved = sum(broker.reserved or 0 for broker in self._brokers.values())
         room = self.buffer.room() - reserved
-        cap = min(self.config.fetch_max_bytes, max(self.buffer.limit // _REQUEST_SHARE, 1))
+        cap = max(1, min(self.config.fetch_max_bytes, self.buffer.limit // _REQUEST_SHARE))  # 0 is allowed: one batch at a time
         size = min(cap, room // brokers)
         useful = min(self.config.max_partition_fetch_bytes, cap)
         if size >= useful:
@@ -166,7 +171,7 @@ class FetchManager:
         if not entry.fetchable or entry.position is None:
             return None, None
         if entry.retry_at > now:
-            heappush(self._timers, (entry.retry_at, entry.partition))
+            self._look_again(entry.partition, entry.retry_at)
             return None, None
         if self.buffer.unread(entry.partition) >= self._share():
             self._full.add(entry.partition)
@@ -174,7 +179,7 @@ class FetchManager:
         leader = self.metadata.leader(entry.partition)
         if leader is None:
             self.metadata.request_update(now)
-            heappush(self._timers, (now + self.config.retry_backoff_ms / 1000, entry.partition))
+            self._look_again(entry.partition, now + self.config.retry_backoff_ms / 1000)
             return None, None
         node_id = leader.node_id
         if entry.read_replica is not None:
@@ -182,9 +187,14 @@ class FetchManager:
                 entry.read_replica = None
             else:
                 node_id = entry.read_replica
-                heappush(self._timers, (entry.read_replica_until, entry.partition))
+                self._look_again(entry.partition, entry.read_replica_until)
         cap = min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // _REQUEST_SHARE, 1))
         return node_id, Wanted(self.metadata.topic_id(entry.partition.topic), entry.position.offset, cap, leader.epoch)
+
+    def _look_again(self, partition: TopicPartition, at: float) -> None:
+        if (at, partition) not in self._timed:
+            self._timed.add((at, partition))
+            heappush(self._timers, (at, partition))
 
     def _broker(self, node_id: int) -> _Broker:
         broker = self._brokers.get(node_id)
@@ -227,10 +237,12 @@ class FetchManager:
         if not isinstance(outcome, FetchResponse):
             self._request_failed(broker, outcome, now)
         elif outcome.error_code in _SESSION_ERRORS:
-            broker.session.reset(keep_id=outcome.error_code != FetchSessionIdNotFound.errno)
             if outcome.error_code == FetchSessionTopicIdError.errno:
                 broker.backoff.failed(now)  # metadata without topic ids: a full request right away would meet the same
                 self.metadata.request_update(now)
+            elif broker.session.epoch == INITIAL_EPOCH:
+                broker.backoff.failed(now)  # this was a full request: the next one may meet the same
+            broker.session.reset(keep_id=outcome.error_code != FetchSessionIdNotFound.errno)
         elif outcome.error_code:
             self._request_failed(broker, for_code(outcome.error_code), now)
         else:

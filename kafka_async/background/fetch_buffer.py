@@ -93,7 +93,7 @@ class FetchBuffer:
     total: Account = field(factory=Account)
     accounts: dict[TopicPartition, Account] = field(factory=dict, repr=False)
     hungry: bool = False
-    """Set by the background when it would fetch if there were room; cleared by it at its next turn."""
+    """The background would fetch if there were room, or is looking for room right now. Written by it alone."""
 
     # --- the background's side -------------------------------------------------------------------------------------------------
 

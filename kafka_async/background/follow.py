@@ -62,11 +62,21 @@ class TopicFollower:
             if self._follows(name, internal=topic.internal)
             for part in topic.partitions
         )
+        target |= self._away()
         if not target and not self._proposed:
             return  # nothing yet: the topics may be on their way
         if target != self._proposed:
             self._proposed = target
             self.propose(target)
+
+    def _away(self) -> frozenset[TopicPartition]:
+        """Return partitions of subscribed topics that the cluster does not know at the moment.
+
+        A broker that lags behind says so of topics that exist. Giving them up would lose the position: without a group nothing else
+        holds it. They are kept; that a topic does not exist reaches the caller as an error.
+        """
+        known = self.metadata.topics
+        return frozenset(tp for tp in self._proposed or () if tp.topic not in known and tp.topic in self.topics)
 
     def _follows(self, name: str, *, internal: bool) -> bool:
         if self.matches is None:

@@ -146,6 +146,10 @@ class Interest:
         visible = (name for name, topic in topics.items() if not (self.exclude_internal and topic.internal))
         self.topics = tuple(sorted(filter(self._matches, visible)))
 
+    def is_told(self, fields: "HeartbeatFields") -> bool:
+        """Whether ``fields`` ask for these topics. Asked in every turn; nested tuples compare by identity first."""
+        return (fields.topics, fields.regex) == (self.topics, self.regex)
+
 
 @frozen(kw_only=True)
 class HeartbeatFields:
@@ -159,10 +163,6 @@ class HeartbeatFields:
     regex: str
     """RE2 pattern; empty with names."""
     owned: PartitionIds
-
-    def subscribes_like(self, other: "HeartbeatFields") -> bool:
-        """Whether both ask for the same topics."""
-        return (self.topics, self.regex) == (other.topics, other.regex)
 
 
 def heartbeat(

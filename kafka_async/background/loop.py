@@ -10,6 +10,7 @@ It wakes only when a deadline falls due, a connection has something or the appli
 import random
 import time
 from collections.abc import Callable
+from typing import Final
 
 import anyio
 from attrs import define, field
@@ -24,11 +25,14 @@ from ..network import (
     TransportFactory,
     bootstrap_nodes,
 )
-from ..trace import Listener
+from ..network.waiting import LoopSignal
+from ..trace import Fault, Listener
 from .dispatch import Background
 from .event_handler import EventHandler
 from .fetch_buffer import FetchBuffer
-from .request_manager import NEVER
+
+BLOCKED: Final = 2.0
+"""Seconds by which a deadline may be missed before it is worth a word."""
 
 
 @define(eq=False)
@@ -47,8 +51,7 @@ class BackgroundLoop:
     ended: bool = field(default=False, init=False)
     background: Background = field(init=False)
     _delegate: NetworkClientDelegate = field(init=False)
-    _wakeup: anyio.Event | None = field(default=None, init=False)
-    _awake: bool = field(default=True, init=False)
+    _signal: LoopSignal = field(factory=LoopSignal, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._delegate = NetworkClientDelegate(self.config, random=random.random, trace=self.trace)
@@ -66,9 +69,7 @@ class BackgroundLoop:
 
     def wake(self) -> None:
         """Have the loop take another turn. From its own thread only."""
-        self._awake = True
-        if self._wakeup is not None:
-            self._wakeup.set()
+        self._signal.wake()
 
     async def run(self) -> None:
         """Run until a ``Stop`` event was carried out, or until cancelled."""
@@ -90,7 +91,7 @@ class BackgroundLoop:
     async def _turn_until_stopped(self, runner: ConnectionRunner) -> None:
         known = self.background.nodes
         while self.background.stopping is None:
-            self._awake = False
+            ticket = self._signal.ticket()
             now = self.clock()
             poll = self.background.poll(now)
             if self.background.nodes is not known:
@@ -100,7 +101,7 @@ class BackgroundLoop:
             plan = self._delegate.plan(now)
             runner.perform(plan)
             if not plan.settled and self.background.stopping is None:
-                await self._sleep_until(min(poll.wake_at, plan.wake_at))
+                await self._sleep(ticket, min(poll.wake_at, plan.wake_at))
 
     def _follow_nodes(self, now: float) -> None:
         if self.background.nodes:
@@ -108,14 +109,13 @@ class BackgroundLoop:
         else:
             self._delegate.disconnect_all(now)
 
-    async def _sleep_until(self, wake_at: float) -> None:
-        if self._awake:
-            return
-        self._wakeup = anyio.Event()
-        # CancelScope(deadline) rather than move_on_after: the deadline is absolute already.
-        with anyio.CancelScope(deadline=wake_at if wake_at < NEVER else float("inf")):
-            await self._wakeup.wait()
-        self._wakeup = None
+    async def _sleep(self, ticket: int, wake_at: float) -> None:
+        """Wait until something happens or the deadline falls due; say so when the event loop let us wait much longer."""
+        await self._signal.wait(ticket, wake_at - self.clock())
+        late = self.clock() - wake_at
+        if late > BLOCKED:
+            advice = "heartbeats and fetches had to wait; keep long work off the event loop, or use background='thread'"
+            self.trace(Fault(now=self.clock(), text=f"the event loop was blocked for {late:.0f} s; {advice}"))
 
     async def _say_last_words(self, runner: ConnectionRunner) -> None:
         """Send what the managers still have to say, within the deadline of the stop; then close every connection."""
@@ -125,12 +125,12 @@ class BackgroundLoop:
         self._delegate.drain(now)
         self._delegate.add(self.background.poll_on_close(now).requests, now)
         while now < deadline:
-            self._awake = False
+            ticket = self._signal.ticket()
             plan = self._delegate.plan(now)
             runner.perform(plan)
             if self._delegate.is_drained:
                 break
-            await self._sleep_until(min(plan.wake_at, deadline))
+            await self._signal.wait(ticket, min(plan.wake_at, deadline) - now)
             now = self.clock()
         self._delegate.close(now)
         runner.perform(self._delegate.plan(now))

@@ -92,6 +92,8 @@ class MetadataManager:
     _updated_at: float | None = field(default=None, init=False)
     _problems: dict[str, KafkaError] = field(factory=dict, init=False)
     _unknown_since: dict[str, float] = field(factory=dict, init=False)
+    _last_ids: dict[str, UUID] = field(factory=dict, init=False)
+    """Ids by name. They outlive a topic that is wanted and away, so that a new one of its name is known for what it is."""
     _last_error: KafkaError | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -169,8 +171,8 @@ class MetadataManager:
         """Look-ups are asked at once, an update that is needed again soon waits a backoff, and every picture grows old."""
         if self._updated_at is None or any(not lookup.asked for lookup in self._lookups):
             return now
-        wait = self.config.retry_backoff_ms if self._needed else self.config.metadata_max_age_ms
-        return max(now, self._updated_at + wait / 1000) if self._needed else self._updated_at + wait / 1000
+        backoff, age = self.config.retry_backoff_ms, self.config.metadata_max_age_ms
+        return self._updated_at + (backoff if self._needed else max(backoff, age)) / 1000
 
     def _names(self) -> frozenset[str] | None:
         names = self.wanted()
@@ -183,8 +185,8 @@ class MetadataManager:
 
     def _maybe_rebootstrap(self, now: float) -> None:
         """Forget the brokers when none of them answers any more, so that the bootstrap servers are asked (KIP-899)."""
-        if self.config.metadata_recovery_strategy != "rebootstrap" or not self.nodes:
-            return
+        if self._needed_since is None or self.config.metadata_recovery_strategy != "rebootstrap" or not self.nodes:
+            return  # a broker that fails has its metadata questioned: while nothing does, nothing has failed
         if not self.has_usable_node(now):
             self._rebootstrap(now, "none of the known brokers can be reached")
         elif (
@@ -252,6 +254,8 @@ class MetadataManager:
         gone = set(self.topics) - seen if asked is None else set(self.topics) - (self.wanted() or frozenset(self.topics)) - seen
         for name in gone:
             changed |= self._drop_topic(name)
+        kept = (self.wanted() or frozenset()) | self.topics.keys()
+        self._last_ids = {name: topic_id for name, topic_id in self._last_ids.items() if name in kept}
         self.version += 1
         self._report_problems(now)
         self.on_change(frozenset(changed), now)
@@ -265,8 +269,8 @@ class MetadataManager:
         if topic.error_code:
             self._problems[name] = for_code(topic.error_code, f"topic {name!r} has no leader yet")
             self.request_update(now)
-        before = self.topics.get(name)
-        recreated = before is not None and None not in (before.topic_id, topic.topic_id) and before.topic_id != topic.topic_id
+        before = self._last_ids.get(name)
+        recreated = None not in (before, topic.topic_id) and before != topic.topic_id
         if recreated:
             self._drop_topic(name)
         changed: set[TopicPartition] = set()
@@ -292,6 +296,7 @@ class MetadataManager:
         self.topics[name] = TopicDescription(name=name, topic_id=topic_id, internal=topic.is_internal, partitions=tuple(partitions))
         if topic_id is not None:
             self.names[topic_id] = name
+            self._last_ids[name] = topic_id
         if recreated:
             self.trace(Notice(now=now, text=f"topic {name!r} was deleted and created again (its id changed)"))
             self.on_recreated(name)
@@ -353,8 +358,7 @@ class MetadataManager:
             if refused:
                 lookup.call.fail(refused[0])
             elif any(isinstance(error, LeaderNotAvailableError) for error in problems.values()):
-                lookup.asked = False
-                waiting.append(lookup)
+                waiting.append(lookup)  # the update that is needed anyway, after its backoff, answers it
             else:
                 lookup.call.resolve(self._describe_for(lookup.topics))
         self._lookups = waiting

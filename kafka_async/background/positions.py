@@ -57,7 +57,8 @@ class PositionsManager:
     initialize: Callable[[PartitionState], bool] = field(default=lambda entry: False, repr=False)
     """Whether somebody else (the committed offsets of a group) gives a new partition its first position."""
     _todo: set[TopicPartition] = field(factory=set, init=False)
-    _busy: dict[TopicPartition, PartitionState] = field(factory=dict, init=False)
+    _busy: dict[TopicPartition, tuple[PartitionState, FetchState]] = field(factory=dict, init=False)
+    """What is asked at the moment, and in which state: a reset does not wait for a validation that hangs."""
     _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
 
     # --- questions and hints ---------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class PositionsManager:
         checks: dict[int, list[tuple[PartitionState, Leader]]] = defaultdict(list)
         for partition in tuple(self._todo):
             entry = self.subscription.get(partition)
-            if entry is None or entry.state not in _WORK or self._busy.get(partition) is entry:
+            if entry is None or entry.state not in _WORK or self._busy.get(partition) == (entry, entry.state):
                 self._todo.discard(partition)
             elif entry.retry_at > now:
                 wake_at = min(wake_at, entry.retry_at)
@@ -156,7 +157,7 @@ class PositionsManager:
         if epoch is None or leader.epoch is None:
             self.subscription.validated(entry, leader.epoch)
         else:
-            self._busy[entry.partition] = entry
+            self._busy[entry.partition] = (entry, entry.state)
             checks[leader.node_id].append((entry, leader))
         return True
 
@@ -192,7 +193,7 @@ class PositionsManager:
             text = f"no offset is stored for {name} and auto_offset_reset is 'none'"
             self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
             return
-        self._busy[entry.partition] = entry
+        self._busy[entry.partition] = (entry, entry.state)
         self.list_offsets.look_up(
             entry.partition,
             self._timestamp(strategy, now),
@@ -209,7 +210,7 @@ class PositionsManager:
     def _still(self, entry: PartitionState, state: FetchState) -> bool:
         """Whether the partition is still the same assignment in the same state; else an answer comes too late."""
         still = self.subscription.get(entry.partition) is entry and entry.state is state
-        if not still and self._busy.get(entry.partition) is entry:
+        if not still and self._busy.get(entry.partition) == (entry, state):
             del self._busy[entry.partition]
             self._todo.add(entry.partition)
         return still
@@ -265,7 +266,8 @@ class PositionsManager:
         if isinstance(outcome, OffsetForLeaderEpochResponse):
             answers = {TopicPartition(topic.topic, part.partition): part for topic in outcome.topics for part in topic.partitions}
         for entry, leader in entries:
-            self._busy.pop(entry.partition, None)
+            if self._busy.get(entry.partition) == (entry, FetchState.AWAIT_VALIDATION):
+                del self._busy[entry.partition]
             self._todo.add(entry.partition)
             if not self._still(entry, FetchState.AWAIT_VALIDATION) or entry.position is not positions[entry.partition]:
                 continue

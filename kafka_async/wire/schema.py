@@ -1,10 +1,9 @@
 """Which fields a message has in a version, and in which order: Kafka's schemas, as ``kio`` generates them.
 
 Decides: how a field of ``kio`` is called here and what is written for the few that we leave out. Owns: nothing; the only module
-that imports ``kio``: its base with this module, before there is an event loop to hold up, and the rest one version of one API at a
-time. Must never read or write a message: ``kio``'s own reader
-reserves memory for whatever array length the bytes announce and ends the process when there is none, so that one broken frame
-would be fatal; ``compiler.py`` makes readers from the schema instead.
+that imports ``kio``: its base with this module, before there is an event loop to hold up, and the rest one version of one API at
+a time. Must never read or write a message: ``kio``'s own reader reserves memory for whatever array length the bytes announce and
+ends the process when there is none, so that one broken frame would be fatal; ``compiler.py`` makes readers from the schema instead.
 
 Names: ours are Kafka's, with ``_ms`` where ``kio`` has a time without it. Fields are matched by name, structs by the place where
 they stand, so that a struct may be called differently here.

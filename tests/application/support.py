@@ -10,7 +10,7 @@ from attrs import Factory, define
 
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
 from kafka_async.application.runtime import TaskRuntime
-from kafka_async.application.waiting import LoopSignal
+from kafka_async.network.waiting import LoopSignal
 from tests.fake import FakeCluster
 from tests.virtual import run_virtual
 

@@ -20,10 +20,11 @@ from kafka_async.errors import (
     LogTruncationError,
     NoBrokersAvailable,
     TopicAuthorizationFailedError,
+    UnknownError,
     UnknownTopicOrPartitionError,
 )
 from kafka_async.wire import Api
-from kafka_async.wire.messages import FetchRequest, FetchResponse
+from kafka_async.wire.messages import FetchResponse
 from tests.fake import HANG, KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Drop, FakeCluster
 from tests.fake.log import TIMESTAMP
 
@@ -49,13 +50,15 @@ def filled(count: int = 20, partitions: int = 1, **options: Any) -> tuple[FakeCl
 async def test_start_waits_for_the_assignment() -> None:
     cluster, tps = filled(partitions=3)
     consumer = consumer_on(cluster, "t")
+    states = [consumer.state]
     assert consumer.assignment() == set()
     await consumer.start()
+    states.append(consumer.state)
     assert consumer.assignment() == set(tps)
-    assert consumer.state is ConsumerState.STEADY
     assert consumer.subscription() == {"t"}
     await consumer.stop()
-    assert consumer.state is ConsumerState.CLOSED
+    states.append(consumer.state)
+    assert states == [ConsumerState.STARTING, ConsumerState.STEADY, ConsumerState.CLOSED]
 
 
 @virtual
@@ -64,7 +67,7 @@ async def test_start_fails_soon_where_no_server_answers() -> None:
     cluster.stop(0)
     cluster.stop(1)
     consumer = consumer_on(cluster, "t")
-    with pytest.raises(NoBrokersAvailable, match="b0:9092, ?b1:9092"):
+    with pytest.raises(NoBrokersAvailable, match="b0:9092, b1:9092"):
         await consumer.start()
     assert anyio.current_time() < 1
     assert consumer.state is ConsumerState.CLOSED
@@ -339,11 +342,14 @@ async def test_pending_calls_end_when_the_consumer_is_stopped(call: Callable[[Co
     consumer.assign([tp])
     async with anyio.create_task_group() as tasks:
 
+        async def again_and_again() -> None:
+            while True:
+                await call(consumer, tp)
+                await anyio.sleep(0.1)
+
         async def wait() -> None:
             with pytest.raises((ConsumerStoppedError, KafkaConnectionError)):
-                while True:
-                    await call(consumer, tp)
-                    await anyio.sleep(0.1)
+                await again_and_again()
             ended.append(anyio.current_time())
 
         tasks.start_soon(wait)
@@ -578,21 +584,25 @@ async def test_a_fetch_error_that_never_ends_is_met_at_intervals_and_survived(co
         assert values == numbers(3, 5)
 
 
-@pytest.mark.parametrize("code", [1, 3, 5, 6, 9, 56, 74, 75, 78, 14, 13])
-@pytest.mark.parametrize("api", [Api.LIST_OFFSETS, Api.METADATA])
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [(Api.METADATA, 3), (Api.METADATA, 5), *((Api.LIST_OFFSETS, code) for code in (3, 5, 6, 9, 56, 74, 75, 78, 14))],
+)
 @virtual
-async def test_errors_on_the_way_to_a_position_are_survived(code: int, api: Api) -> None:
-    cluster, (tp,) = filled(5)
-    end = cluster.control(api, lambda broker, request: code if request != 0 else None, keep=True)
-    async with consumer_on(cluster, "t") as consumer, anyio.create_task_group() as tasks:
+async def test_errors_on_the_way_to_a_position_are_survived(api: Api, code: int) -> None:
+    cluster, _ = filled(5)
+    end = cluster.control(api, lambda broker, request: code, keep=True)
+    async with anyio.create_task_group() as tasks:
 
         async def mend() -> None:
             await anyio.sleep(5)
             end()
 
         tasks.start_soon(mend)
-        assert await read_values(consumer, 5) == numbers(5)
-        assert len(cluster.asked()) < 5 * 35
+        async with consumer_on(cluster, "t") as consumer:
+            assert await read_values(consumer, 5) == numbers(5)
+            assert 5 < anyio.current_time() < 7
+            assert len(cluster.asked()) < 5 * 35
 
 
 # Releases, chunks, connections.
@@ -790,10 +800,13 @@ async def test_a_seek_with_an_epoch_has_the_log_checked() -> None:
         assert await read_values(consumer, 10) == numbers(10, 10)
 
 
-@pytest.mark.parametrize("release", [KAFKA_2_8, KAFKA_3_9, KAFKA_4_3])
+# Version 12 of Fetch names topics, so that a position that exists in the new topic as well cannot be told from an old one.
+RECREATED = [(KAFKA_2_8, 40), (KAFKA_3_9, 5), (KAFKA_3_9, 40), (KAFKA_4_3, 5), (KAFKA_4_3, 40)]
+
+
+@pytest.mark.parametrize(("release", "before"), RECREATED, ids=["2.8-40", "3.9-5", "3.9-40", "4.3-5", "4.3-40"])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 @pytest.mark.parametrize("subscribed", [True, False])
-@pytest.mark.parametrize("before", [5, 40])
 @virtual
 async def test_a_topic_that_was_created_again_is_read_from_its_beginning(
     release: Mapping[Api, int], reset: str, subscribed: bool, before: int
@@ -813,17 +826,11 @@ async def test_a_topic_that_was_created_again_is_read_from_its_beginning(
         assert await read_values(consumer, 20, seconds=30) == numbers(20)
 
 
-@pytest.mark.parametrize("subscribed", [True, False])
 @virtual
-async def test_a_topic_that_is_away_for_a_while_and_comes_back_new_is_read_from_its_beginning(subscribed: bool) -> None:
+async def test_a_topic_that_is_away_for_a_while_and_comes_back_new_is_read_from_its_beginning() -> None:
     cluster, (tp,) = filled(5)
     async with consumer_on(cluster, metadata_max_age_ms=2000, auto_offset_reset="latest") as consumer:
-        if subscribed:
-            consumer.subscribe(["t"])
-            while not consumer.assignment():
-                await consumer.getmany(timeout_ms=100)
-        else:
-            consumer.assign([tp])
+        consumer.assign([tp])
         await consumer.seek_to_beginning(tp)
         await read_values(consumer, 5)
         cluster.delete_topic("t")
@@ -833,29 +840,19 @@ async def test_a_topic_that_is_away_for_a_while_and_comes_back_new_is_read_from_
         assert await read_values(consumer, 20, seconds=30) == numbers(20)
 
 
+@pytest.mark.parametrize("code", [3, 5])
 @virtual
-async def test_a_broker_that_does_not_know_the_topic_for_a_moment_costs_no_position() -> None:
+async def test_brokers_that_do_not_know_the_topic_for_a_moment_cost_no_position(code: int) -> None:
     cluster, (tp,) = filled(10)
-    async with consumer_on(cluster, "t", metadata_max_age_ms=1000, auto_offset_reset="latest") as consumer:
+    async with consumer_on(cluster, "t", metadata_max_age_ms=500, auto_offset_reset="latest") as consumer:
         await consumer.seek_to_beginning()
-        assert await read_values(consumer, 5) == numbers(5)
-        cluster.control(Api.METADATA, lambda broker, request: 3)
-        await read_values(consumer, 0)
-        await anyio.sleep(3)
+        assert await read_values(consumer, 10) == numbers(10)
+        end = cluster.control(Api.METADATA, lambda broker, request: code, keep=True)
+        cluster.control(Api.FETCH, lambda broker, request: 100)
+        assert await read_values(consumer, 1, seconds=2) == []
         cluster.fill(tp, 5)
-        assert await read_values(consumer, 10) == numbers(10, 5)
-
-
-@virtual
-async def test_a_topic_without_a_leader_for_a_moment_costs_no_position() -> None:
-    cluster, (tp,) = filled(10)
-    async with consumer_on(cluster, "t", metadata_max_age_ms=1000, auto_offset_reset="latest") as consumer:
-        await consumer.seek_to_beginning()
-        assert await read_values(consumer, 5) == numbers(5)
-        cluster.control(Api.METADATA, lambda broker, request: 5)
-        await anyio.sleep(3)
-        cluster.fill(tp, 5)
-        assert await read_values(consumer, 10) == numbers(10, 5)
+        end()
+        assert await read_values(consumer, 5, seconds=30) == numbers(5, 10)
 
 
 # What is read: assign and subscribe.
@@ -1150,15 +1147,15 @@ async def test_a_thousand_partitions_are_fetched_in_incremental_requests() -> No
 
 @virtual
 async def test_an_answer_with_a_code_that_nobody_knows_is_survived() -> None:
-    cluster, (tp,) = filled(5)
-    cluster.control(
-        Api.FETCH, lambda broker, request: FetchResponse(error_code=4242) if isinstance(request, FetchRequest) else None
-    )
+    cluster, _ = filled(5)
+    cluster.control(Api.FETCH, cluster.answering(FetchResponse(error_code=4242)))
     async with consumer_on(cluster, "t") as consumer:
         values: list[bytes] = []
+        codes: list[int] = []
         for _ in range(3):
             try:
                 values += await read_values(consumer, 5, seconds=5)
-            except Exception as error:
-                assert "4242" in str(error)  # noqa: PT017 - raised by one of several reads
+            except UnknownError as error:
+                codes.append(error.errno)
         assert values == numbers(5)
+        assert codes in ([], [4242])

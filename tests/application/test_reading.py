@@ -472,8 +472,7 @@ async def test_a_seek_while_records_are_being_deserialized_wins() -> None:
     async with consumer_on(cluster, "t", value_deserializer=gate) as consumer, anyio.create_task_group() as tasks:
 
         async def read() -> None:
-            for _ in range(5):
-                seen.append((await consumer.getone()).offset)
+            seen.extend([(await consumer.getone()).offset for _ in range(5)])
 
         tasks.start_soon(read)
         await gate.entered.wait()

@@ -216,7 +216,7 @@ def names(*topics: str) -> Subscription:
     return Subscription(topics=frozenset(topics))
 
 
-# --- the way into each state, with a heartbeat in flight where the state allows one ---------------------------------------------------
+# --- the way into each state, with a heartbeat in flight where the state allows one -----------------------------------------------
 
 
 def unsubscribed(world: World) -> None:

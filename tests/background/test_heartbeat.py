@@ -42,7 +42,7 @@ FIELDS = HeartbeatFields(
 MEMBER = Identity(member_id="m", generation=3, consumer_protocol=True)
 
 
-# --- what is said ---------------------------------------------------------------------------------------------------------------------
+# --- what is said -----------------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_heartbeat_says_everything() -> None:
@@ -109,7 +109,7 @@ def test_an_expression_of_the_coordinators_needs_the_names_of_all_topics() -> No
     assert (interest.topics, interest.regex, interest.wanted_topics) == ((), "", frozenset())
 
 
-# --- what errors mean -----------------------------------------------------------------------------------------------------------------
+# --- what errors mean -------------------------------------------------------------------------------------------------------------
 
 EXPECTED = {15: Verdict.REDISCOVER, 16: Verdict.REDISCOVER, 14: Verdict.RETRY, 110: Verdict.FENCED, 25: Verdict.FENCED}
 EXPECTED |= {29: Verdict.REPORT, 69: Verdict.GROUP_GONE, 35: Verdict.UNSUPPORTED}
@@ -159,12 +159,12 @@ def test_partitions_that_cannot_be_are_malformed() -> None:
 
 
 def test_an_assignment_may_name_a_partition_twice() -> None:
-    assert assigned_partitions(answer({A: (0, 0)})) == {(A, 0)}
+    assert assigned_partitions(answer({A: (0, 0)})) == frozenset({(A, 0)})
     assert assigned_partitions(answer()) is None
     assert assigned_partitions(answer({})) == frozenset()
 
 
-# --- silence --------------------------------------------------------------------------------------------------------------------------
+# --- silence ----------------------------------------------------------------------------------------------------------------------
 
 
 def silent(since: float) -> Progress:

@@ -18,7 +18,7 @@ from kafka_async.background.member_state import (
 
 S, I = MemberState, MemberInput  # noqa: E741 - a table reads better with one letter
 
-EVERYWHERE = {
+EVERYWHERE: dict[MemberInput, dict[MemberState, MemberState]] = {
     I.SUBSCRIBE: {
         S.UNSUBSCRIBED: S.JOINING,
         S.LEAVING: S.JOINING,

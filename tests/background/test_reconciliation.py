@@ -39,7 +39,7 @@ def test_a_target_that_comes_back_after_another_one_is_carried_out_again() -> No
     work.receive(frozenset({(A, 1)}))
     work.receive(frozenset({(A, 0)}))
     assert not work.is_done
-    assert work.propose(0.0) == {A0}
+    assert work.propose(0.0) == frozenset({A0})
     work.carried_out()
     assert work.is_done
 
@@ -48,13 +48,13 @@ def test_only_what_can_be_named_is_proposed_and_the_rest_follows() -> None:
     metadata = FakeMetadata()
     work = made(metadata)
     work.receive(frozenset({(A, 0), (LATE, 0)}))
-    assert work.propose(1.0) == {A0}
+    assert work.propose(1.0) == frozenset({A0})
     assert metadata.updates == [1.0]
     work.carried_out()
     assert not work.is_done
     assert work.propose(1.0) is None
     metadata.names[LATE] = "late"
-    assert work.propose(2.0) == {A0, LATE0}
+    assert work.propose(2.0) == frozenset({A0, LATE0})
     work.carried_out()
     assert work.is_done
 
@@ -80,18 +80,18 @@ def test_a_target_without_names_takes_away_what_is_not_in_it_at_once() -> None:
     work.propose(0.0)
     work.carried_out()
     work.receive(frozenset({(A, 1), (LATE, 0)}))
-    assert work.propose(0.0) == {A1}
+    assert work.propose(0.0) == frozenset({A1})
 
 
 def test_the_name_of_an_assigned_topic_outlives_its_deletion() -> None:
     metadata = FakeMetadata()
     work = made(metadata)
     work.receive(frozenset({(A, 0), (B, 0)}))
-    assert work.propose(0.0) == {A0, B0}
+    assert work.propose(0.0) == frozenset({A0, B0})
     work.carried_out()
     del metadata.names[B]
     work.receive(frozenset({(B, 0)}))
-    assert work.propose(0.0) == {B0}
+    assert work.propose(0.0) == frozenset({B0})
 
 
 def test_a_topic_that_was_made_again_is_reported_by_its_new_id() -> None:
@@ -102,6 +102,6 @@ def test_a_topic_that_was_made_again_is_reported_by_its_new_id() -> None:
     work.carried_out()
     metadata.names = {LATE: "a"}
     work.receive(frozenset({(LATE, 0)}))
-    assert work.propose(0.0) == {A0}
+    assert work.propose(0.0) == frozenset({A0})
     work.carried_out()
     assert work.current.partitions == {(LATE, 0)}

@@ -1,0 +1,87 @@
+"""What callers may pass, and how they are told that they may not."""
+
+import re
+from typing import Any
+
+import pytest
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.application.arguments import (
+    offset_number,
+    one_partition,
+    partition_set,
+    seek_target,
+    subscribed_pattern,
+    subscribed_topics,
+    timestamps,
+)
+
+TP = TopicPartition("t", 0)
+
+
+def test_partitions_keep_their_order_and_lose_repetitions() -> None:
+    other = TopicPartition("t", 1)
+    assert partition_set([other, TP, other]) == (other, TP)
+    assert partition_set(iter(())) == ()
+
+
+@pytest.mark.parametrize("bad", ["t", TP, [("t", 0)], ["t-0"], [None]])
+def test_what_is_no_collection_of_partitions_is_named(bad: Any) -> None:
+    with pytest.raises(TypeError, match="TopicPartition"):
+        partition_set(bad)
+
+
+@pytest.mark.parametrize(
+    "bad", [TopicPartition("t", -1), TopicPartition("t", "0"), TopicPartition("a b", 0), TopicPartition("", 0)]
+)  # type: ignore[arg-type] # that is what is tested
+def test_impossible_partitions_are_named(bad: TopicPartition) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        partition_set([bad])
+
+
+def test_a_partition_in_words() -> None:
+    assert one_partition(TP) == "t-0"
+    with pytest.raises(TypeError, match="t-0"):
+        one_partition("t-0")
+
+
+@pytest.mark.parametrize("bad", [[""], ["a/b"], ["x" * 250], [".."], ["."], [5]])
+def test_impossible_topics_are_named(bad: Any) -> None:
+    with pytest.raises(ValueError, match="expected 1 to 249"):
+        subscribed_topics(bad)
+
+
+def test_one_string_is_no_collection_of_topics() -> None:
+    with pytest.raises(TypeError, match="'orders'"):
+        subscribed_topics("orders")
+    assert subscribed_topics(["orders", "orders"]) == {"orders"}
+
+
+@pytest.mark.parametrize("pattern", ["or.*", re.compile("or.*")])
+def test_patterns_match_from_the_start_as_re_match_does(pattern: Any) -> None:
+    matches = subscribed_pattern(pattern)
+    assert (matches("orders"), matches("my-orders")) == (True, False)
+
+
+def test_bad_patterns_are_named() -> None:
+    with pytest.raises(ValueError, match="not a regular expression"):
+        subscribed_pattern("(")
+    with pytest.raises(TypeError, match="5"):
+        subscribed_pattern(5)
+
+
+@pytest.mark.parametrize("bad", [-1, 2**63, 1.5, True, "0", None])
+def test_offsets_are_integers_from_0_on(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"offset=.*expected an integer of at least 0"):
+        offset_number(bad)
+    with pytest.raises(ValueError, match="offset"):
+        seek_target(bad)
+    with pytest.raises(ValueError, match="timestamp"):
+        timestamps({TP: bad})
+
+
+def test_a_seek_takes_a_number_or_a_committed_offset() -> None:
+    assert seek_target(7) == OffsetAndMetadata(7)
+    assert seek_target(OffsetAndMetadata(7, "x", 3)) == OffsetAndMetadata(7, "x", 3)
+    with pytest.raises(ValueError, match="offset"):
+        seek_target(OffsetAndMetadata(-7))
