@@ -114,7 +114,8 @@ class Reader:
     async def columns(self, only: Collection[TopicPartition], seconds: float, max_records: int, into: ColumnBuilder) -> int:
         """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many."""
         self.give_back()
-        return await self._until(only, seconds, lambda: 0 if self._decoding else self.unread.take_columns(max_records, into, only)) or 0
+        take = self.unread.take_columns
+        return await self._until(only, seconds, lambda: 0 if self._decoding else take(max_records, into, only)) or 0
 
     async def _until(self, only: Collection[TopicPartition], seconds: float, attempt: Callable[[], T]) -> T | None:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``."""

@@ -194,9 +194,7 @@ class ConsumerMembership:
         # After REBALANCING a heartbeat brings the new epoch.
 
     def enforce_rebalance(self, reason: str, now: float) -> None:
-        text = (
-            f"group {self._group!r}: with the consumer protocol the coordinator alone decides about rebalances; asked for: {reason}"
-        )
+        text = f"group {self._group!r}: with the consumer protocol only the coordinator makes rebalances; asked for: {reason}"
         self.trace(Notice(now=now, text=text))
 
     # --- one turn --------------------------------------------------------------------------------------------------------------
@@ -208,14 +206,16 @@ class ConsumerMembership:
         if self.member_state not in SPEAKING:
             return Poll(wake_at=self._quiet_until(now))
         node = self.coordinator.coordinator
+        ends_at = self._reading_ends_at(now) if self.member_state in MEMBER else NEVER
         requests: tuple[UnsentRequest, ...] = ()
         if node is None:
             wake_at = self._without_coordinator(now)
+        elif ends_at <= now:
+            requests, wake_at = (self._expire(node, now),), self._quiet_until(now)
         else:
             self._life.coordinator_seen_at = now
-            requests = self._speak(node, now)
-            wake_at = self._heartbeat_at()
-        return Poll(requests, min(wake_at, self._reconcile(now), self._watch_reading(now), self._quiet_until(now)))
+            requests, wake_at = self._speak(node, now)
+        return Poll(requests, min(wake_at, self._reconcile(now), self._watch_reading(now)))
 
     def poll_on_close(self, now: float) -> Poll:
         """Leave, if there is anything to leave and a broker to say it to: there is no time for a search any more."""
@@ -229,19 +229,20 @@ class ConsumerMembership:
         """While AWAY, look after the application from time to time: a read call need not make an event."""
         return now + self._interval if self.member_state is MemberState.AWAY else NEVER
 
-    def _speak(self, node: Node, now: float) -> tuple[UnsentRequest, ...]:
-        if self.member_state in MEMBER and self._reading_ends_at(now) <= now:
-            return (self._expire(node, now),)
+    def _speak(self, node: Node, now: float) -> tuple[tuple[UnsentRequest, ...], float]:
+        """Return what is due to be said, and when the next is."""
         self._interest.follow(self.metadata.version, self.metadata.topics)
-        if self._heartbeat_at() > now:
-            return ()
-        return (self._farewell(node, now) if self.member_state is MemberState.LEAVING else self._heartbeat(node, now),)
+        due_at = self._heartbeat_at()
+        if due_at > now:
+            return (), due_at
+        request = self._farewell(node, now) if self.member_state is MemberState.LEAVING else self._heartbeat(node, now)
+        return (request,), NEVER  # until it is answered
 
     def _heartbeat_at(self) -> float:
         """When the next heartbeat is due, as far as time decides."""
         if self.member_state is MemberState.LEAVING:
             return NEVER if self._farewell_is_flying() else self._backoff.retry_at
-        if self.member_state not in SPEAKING or self._flying or not self._interest.known:
+        if self._flying or not self._interest.known:
             return NEVER
         told = self._life.told
         if self.member_state in AT_ONCE or told is None or not self._interest.is_told(told):
@@ -449,8 +450,6 @@ class ConsumerMembership:
 
     def _watch_reading(self, now: float) -> float:
         """Warn before the poll interval strikes; return when to look again."""
-        if self.member_state not in MEMBER or self._reading_ends_at(now) == NEVER:
-            return NEVER
         warning = self._reading.warning(now)
         if warning is not None:
             self.trace(Fault(now=now, text=f"group {self._group!r}: {warning}"))

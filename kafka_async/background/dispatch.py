@@ -50,7 +50,9 @@ from .event_handler import EventHandler
 from .fetch import FetchManager
 from .fetch_buffer import FetchBuffer
 from .follow import TopicFollower
+from .group import Group
 from .list_offsets import ListOffsetsManager
+from .membership import Subscription
 from .metadata import MetadataManager
 from .positions import PositionsManager
 from .request_manager import Poll, RequestManager
@@ -71,6 +73,10 @@ class Background:
     connection_error: Callable[[], KafkaError | None] = field(repr=False)
     connections: Callable[[], tuple[int, int]] = field(repr=False)
     """Open connections and requests in flight, for the statistics."""
+    offers_consumer_protocol: Callable[[], bool | None] = field(repr=False)
+    """Whether the brokers offer the consumer protocol (KIP-848); ``None`` while no broker was heard."""
+    new_member_id: Callable[[], str] = field(repr=False)
+    """Returns a random member id (KIP-1082)."""
 
     subscription: SubscriptionState = field(init=False)
     metadata: MetadataManager = field(init=False)
@@ -78,6 +84,8 @@ class Background:
     positions: PositionsManager = field(init=False)
     fetch: FetchManager = field(init=False)
     follower: TopicFollower = field(init=False)
+    group: Group | None = field(default=None, init=False)
+    """``None`` for a consumer without a ``group_id``."""
     managers: tuple[RequestManager, ...] = field(init=False)
     stopping: Call[None] | None = field(default=None, init=False)
     wake_ups: int = field(default=0, init=False)
@@ -126,9 +134,35 @@ class Background:
             propose=lambda partitions: self.handler.publish(AssignPartitions(number=0, partitions=partitions)),
         )
         self.subscription.on_change = self._partition_changed
-        # Positions before list_offsets: a reset that starts now is sent in the same turn. Fetch last: it uses what the others
-        # decided.
+        # Whoever asks another manager for something is polled before it, so that the request leaves in the same turn: the group asks
+        # for its coordinator, positions for committed offsets and look-ups. Fetch last: it uses what the others decided.
         self.managers = (self.metadata, self.positions, self.list_offsets, self.fetch)
+        if config.group_id is not None:
+            self.group = group = self._make_group()
+            self.positions.initialize = group.fetches.initialize
+            self.managers = (
+                self.metadata,
+                group,
+                self.positions,
+                group.commits,
+                group.fetches,
+                group.coordinator,
+                self.list_offsets,
+                self.fetch,
+            )
+
+    def _make_group(self) -> Group:
+        return Group(
+            config=self.config,
+            handler=self.handler,
+            subscription=self.subscription,
+            metadata=self.metadata,
+            deliver=self.buffer.put,
+            offers_consumer_protocol=self.offers_consumer_protocol,
+            new_member_id=self.new_member_id,
+            random=self.random,
+            trace=self._report,
+        )
 
     def _report(self, event: TraceEvent) -> None:
         """Pass a trace event on, but for the faults that stopping itself makes: connections end under requests in flight."""
@@ -200,7 +234,7 @@ class Background:
             self._partition_changed(partition)
 
     def _wanted_topics(self) -> frozenset[str] | None:
-        followed = self.follower.wanted
+        followed = self.follower.wanted if self.group is None else self.group.wanted_topics
         return None if followed is None else followed | self.subscription.topics | self.list_offsets.topics
 
     # --- events ----------------------------------------------------------------------------------------------------------------
@@ -213,16 +247,15 @@ class Background:
                 self._assign(event.stamps, now)
             case AssignmentApplied():
                 self._assign(event.stamps, now)
-            case SubscribeTopics():
-                self.follower.subscribe(event.topics)
-                self.metadata.request_update(now)
-            case SubscribePattern():
-                self.follower.subscribe_pattern(event.matches, exclude_internal=event.exclude_internal)
+            case SubscribeTopics() | SubscribePattern() | SubscribeRegex():
+                self._subscribe(event, now)
                 self.metadata.request_update(now)
             case Unsubscribe():
-                self.follower.unsubscribe()
                 self._assign({}, now)
-                if event.call is not None:
+                self.follower.unsubscribe()
+                if self.group is not None:
+                    self.group.unsubscribe(event.call, now)
+                elif event.call is not None:
                     event.call.resolve(None)
             case Seek():
                 self._seek(event)
@@ -233,10 +266,9 @@ class Background:
                 if entry is not None and entry.stamp <= event.stamp and entry.state is not FetchState.HALTED:
                     entry.stamp = event.stamp
                     self.subscription.halt(entry)
-            case SubscribeRegex() | EnforceRebalance() | CommitOffsets() | FetchCommitted():
-                raise AssertionError(f"{type(event).__name__} without a group")  # the facade refuses it
-            case PartitionsRevoked() | PartitionsAssigned():
-                pass  # without a group there is nobody to tell
+            case EnforceRebalance() | CommitOffsets() | FetchCommitted() | PartitionsRevoked() | PartitionsAssigned():
+                if self.group is not None:  # without one only PartitionsAssigned comes, and there is nobody to tell
+                    self._dispatch_to_group(self.group, event, now)
             case PausePartitions():
                 self.subscription.pause(event.partitions, paused=True)
             case ResumePartitions():
@@ -255,6 +287,39 @@ class Background:
                 event.call.resolve(self.snapshot())
             case Stop():
                 self.stopping = event.call
+            case _:
+                assert_never(event)
+
+    def _subscribe(self, event: SubscribeTopics | SubscribePattern | SubscribeRegex, now: float) -> None:
+        match event:
+            case SubscribeTopics() if self.group is None:
+                self.follower.subscribe(event.topics)
+            case SubscribePattern() if self.group is None:
+                self.follower.subscribe_pattern(event.matches, exclude_internal=event.exclude_internal)
+            case SubscribeTopics() if self.group is not None:
+                self.group.subscribe(Subscription(topics=event.topics), now)
+            case SubscribePattern() if self.group is not None:
+                self.group.subscribe(Subscription(matches=event.matches), now)
+            case SubscribeRegex() if self.group is not None:
+                self.group.subscribe(Subscription(regex=event.regex), now)
+
+    def _dispatch_to_group(
+        self,
+        group: Group,
+        event: EnforceRebalance | CommitOffsets | FetchCommitted | PartitionsRevoked | PartitionsAssigned,
+        now: float,
+    ) -> None:
+        match event:
+            case EnforceRebalance():
+                group.enforce_rebalance(event, now)
+            case CommitOffsets():
+                self._track(event.call, lambda: group.commits.last_error(event.call))
+                group.commits.commit(event.call, event.offsets, now)
+            case FetchCommitted():
+                self._track(event.call, lambda: group.fetches.last_error)
+                group.fetches.fetch(event.call, event.partitions, now)
+            case PartitionsRevoked() | PartitionsAssigned():
+                group.carried_out(event, now)
             case _:
                 assert_never(event)
 

@@ -248,7 +248,7 @@ class PollInterval:
 
     def wake_at(self, now: float) -> float:
         """Return when the interval is to be looked at again: at the warning, then at its end; later than ``now``."""
-        if self._since is None:
+        if self._since is None or now >= self._since + self.limit:
             return NEVER
-        moments = (self._since + WARN_AT * self.limit, self._since + self.limit)
-        return min((moment for moment in moments if moment > now), default=NEVER)
+        warning_at = self._since + WARN_AT * self.limit
+        return warning_at if warning_at > now else self._since + self.limit

@@ -9,6 +9,7 @@ It wakes only when a deadline falls due, a connection has something or the appli
 
 import random
 import time
+import uuid
 from collections.abc import Callable
 from typing import Final
 
@@ -65,6 +66,8 @@ class BackgroundLoop:
             has_usable_node=self._delegate.has_usable_node,
             connection_error=self._connection_error,
             connections=self._connections,
+            offers_consumer_protocol=self._offers_consumer_protocol,
+            new_member_id=lambda: str(uuid.uuid4()),
         )
 
     def wake(self) -> None:
@@ -154,6 +157,10 @@ class BackgroundLoop:
         states = self._delegate.connection_states()
         ready = sum(state.state is ConnectionState.READY for state in states)
         return ready, sum(state.in_flight for state in states)
+
+    def _offers_consumer_protocol(self) -> bool | None:
+        versions = self._delegate.versions()
+        return versions.offers_consumer_protocol if versions is not None else None
 
     def _connection_error(self) -> KafkaError | None:
         """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for."""

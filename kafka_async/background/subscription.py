@@ -101,6 +101,8 @@ class SubscriptionState:
     on_change: Callable[[TopicPartition], None] = field(default=lambda partition: None, repr=False)
     """Told of every partition whose fetching may have to change; keeps the work per change, not per partition."""
     partitions: dict[TopicPartition, PartitionState] = field(factory=dict)
+    owned: frozenset[TopicPartition] = frozenset()
+    """The assigned partitions as a value."""
 
     # --- assignment ------------------------------------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class SubscriptionState:
                 paused = known.paused if known is not None else False
                 self.partitions[partition] = PartitionState(partition, stamp, paused=paused)
                 self.on_change(partition)
+        self.owned = frozenset(self.partitions)
         return removed
 
     @property

@@ -273,6 +273,11 @@ class BrokerVersions:
         common = self.range(api)
         return common is not None and (version is None or common.lowest <= version <= common.highest)
 
+    @property
+    def offers_consumer_protocol(self) -> bool:
+        """Whether groups may speak the consumer protocol (KIP-848); 3.9 brokers list version 0 and refuse it all the same."""
+        return self.supports(Api.CONSUMER_GROUP_HEARTBEAT, 1)
+
     def choose(self, request: Request[Any], *, lowest: int = 0, highest: int = _ANY) -> int:
         """Return the highest version that both sides speak and that can carry ``request``.
 

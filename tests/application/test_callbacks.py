@@ -87,7 +87,7 @@ async def test_a_plain_listener_may_seek_when_partitions_are_assigned() -> None:
 
 @virtual
 async def test_a_listener_may_ask_for_positions() -> None:
-    cluster, one, _ = two_topics()
+    cluster, _, _ = two_topics()
     positions: list[int] = []
 
     class Asking(ConsumerRebalanceListener):
@@ -228,7 +228,7 @@ async def test_an_interceptor_decides_what_the_application_gets() -> None:
     cluster, one, _ = two_topics()
     interceptor = Interceptor()
     async with consumer_on(cluster, "one", interceptors=[interceptor]) as consumer:
-        assert await read_values(consumer, 10) == [str(n).encode() for n in range(0, 20, 2)]
+        assert offsets(await consumer.getmany(timeout_ms=1000)) == {one: list(range(0, 20, 2))}
         assert await consumer.position(one) == 20
     assert [n for batch in interceptor.batches for n in batch[one]] == list(range(20))
 

@@ -619,6 +619,22 @@ async def test_every_partition_gets_its_turn() -> None:
         assert sorted(first) == tps
 
 
+@virtual
+async def test_a_partition_with_much_data_does_not_starve_another() -> None:
+    cluster = FakeCluster()
+    much, little = cluster.create_topic("t", 2)
+    cluster.fill(much, 5000)
+    async with consumer_on(cluster, "t", max_partition_fetch_bytes=2000, fetch_buffer_bytes=40_000) as consumer:
+        await consumer.getone(much)
+        cluster.fill(little, 5)
+        seen: list[int] = []
+        for _ in range(200):
+            await anyio.sleep(0.01)
+            seen += [record.partition for record in flat(await consumer.getmany(timeout_ms=1000, max_records=7))]
+        assert seen.count(1) == 5
+        assert seen.count(0) > 500
+
+
 @pytest.mark.parametrize("read", [by_getone, by_getmany, by_getone_of])
 @virtual
 async def test_stop_ends_a_pending_read(read: Callable[[Consumer], Coroutine[Any, Any, Any]]) -> None:

@@ -1,6 +1,7 @@
 """Where the background loop runs: beside the caller, on a thread, on either kind of event loop. Real time, but nobody sleeps."""
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -19,6 +20,11 @@ def filled() -> FakeCluster:
     (tp,) = cluster.create_topic("t")
     cluster.fill(tp, 100)
     return cluster
+
+
+def forget(kept: list[Any]) -> None:
+    kept.clear()
+    gc.collect()
 
 
 def threads() -> list[str]:
@@ -97,8 +103,9 @@ async def test_an_event_loop_that_is_shut_down_under_a_consumer_is_no_hang() -> 
             await consumer.start()
             return consumer
 
+        kept = [asyncio.run(leave_it())]
         with pytest.warns(ResourceWarning, match="was not stopped"):
-            asyncio.run(leave_it()).__del__()
+            forget(kept)
 
     await asyncio.to_thread(program)
 

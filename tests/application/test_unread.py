@@ -70,12 +70,24 @@ def test_records_come_in_order_and_bytes_are_given_back_when_they_are_used_up() 
     assert world.take() == {}
 
 
-def test_a_partition_keeps_its_turn_until_its_data_is_used_up() -> None:
+def test_a_partition_goes_to_the_end_of_the_line_when_its_data_is_used_up() -> None:
     world = World(A, B)
     world.fetched(A, 0, 4)
     world.fetched(B, 0, 4)
+    assert [world.take(3), world.take(3)] == [{A: [0, 1, 2]}, {A: [3], B: [0, 1]}]
     world.fetched(A, 4, 4)
-    assert [world.take(3) for _ in range(4)] == [{A: [0, 1, 2]}, {A: [3], B: [0, 1]}, {B: [2, 3], A: [4]}, {A: [5, 6, 7]}]
+    assert [world.take(3), world.take(3)] == [{B: [2, 3], A: [4]}, {A: [5, 6, 7]}]
+
+
+def test_a_partition_whose_data_keeps_coming_lets_the_others_have_their_turn() -> None:
+    world = World(A, B)
+    world.fetched(A, 0, 4)
+    world.fetched(B, 0, 1)
+    seen: set[TopicPartition] = set()
+    for turn in range(1, 20):
+        world.fetched(A, 4 * turn, 4)
+        seen |= world.take(3).keys()
+    assert seen == {A, B}
 
 
 def test_only_what_is_asked_for_is_taken() -> None:
@@ -167,9 +179,8 @@ def test_a_read_that_could_return_nothing_else_meets_the_failure_again() -> None
 def test_records_that_were_not_delivered_come_first_again() -> None:
     world = World(A)
     world.fetched(A, 0, 6)
-    stamps = world.unread.stamps([A])
     taken = world.unread.take(4)
-    world.unread.put_back({A: taken[A][1:]}, stamps)
+    world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
     assert world.entry(A).position == 1
     assert world.take(2) == {A: [1, 2]}
     assert world.entry(A).position == 3
@@ -177,13 +188,24 @@ def test_records_that_were_not_delivered_come_first_again() -> None:
     assert world.entry(A).position == 6
 
 
+def test_a_position_stays_before_records_that_are_held_until_they_are_delivered() -> None:
+    world = World(A)
+    world.fetched(A, 0, 6)
+    holds = world.unread.hold(world.unread.take(4))
+    assert world.entry(A).position == 0
+    assert world.unread.deliver(holds) == {A}
+    assert world.entry(A).position == 4
+
+
 def test_records_that_come_back_too_late_are_forgotten() -> None:
     world = World(A)
     world.fetched(A, 0, 6)
-    stamps = world.unread.stamps([A])
     taken = world.unread.take(4)
+    holds = world.unread.hold(taken)
+    assert world.entry(A).position == 0
     world.unread.move(world.entry(A), 100)
-    world.unread.put_back(taken, stamps)
+    assert world.unread.deliver(holds) == set()
+    world.unread.put_back(taken, holds)
     assert (world.take(), world.entry(A).position) == ({}, 100)
 
 
@@ -218,11 +240,10 @@ def test_corrupt_data_that_is_well_the_second_time_goes_on() -> None:
 def test_a_refused_record_is_reported_before_anything_behind_it() -> None:
     world = World(A)
     world.fetched(A, 0, 3)
-    stamps = world.unread.stamps([A])
     taken = world.unread.take(3)
     error = DeserializationError("poison")
-    world.unread.put_back({A: taken[A][1:]}, stamps)
-    world.unread.refuse(A, stamps[A], error)
+    world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
+    world.unread.refuse(A, error)
     assert world.take() == {}
     assert world.unread.failure() is error
     assert world.unread.failure() is None
@@ -233,11 +254,10 @@ def test_giving_room_to_others_forgets_no_refused_record() -> None:
     world = World(A, B, fetch_buffer_bytes=1000)
     world.fetched(A, 0, 3)
     world.fetched(A, 3, 3)
-    stamps = world.unread.stamps([A])
     taken = world.unread.take(3)
     error = DeserializationError("poison")
-    world.unread.put_back({A: taken[A][1:]}, stamps)
-    world.unread.refuse(A, stamps[A], error)
+    world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
+    world.unread.refuse(A, error)
     world.unread.drop_others([B])
     assert world.unread.failure() is error
 

@@ -5,7 +5,8 @@ import threading
 import anyio
 import anyio.lowlevel
 import pytest
-from kafka_async.application.waiting import LoopSignal, ThreadSignal, threadsafe
+
+from kafka_async.network.waiting import LoopSignal, ThreadSignal, threadsafe
 
 from .support import virtual
 
@@ -61,7 +62,7 @@ def test_a_thread_is_woken_by_another() -> None:
     ticket = signal.ticket()
     threading.Thread(target=signal.wake).start()
     with pytest.raises(StopIteration):
-        signal.wait(ticket, 60).send(None)  # type: ignore[attr-defined] # a coroutine that never suspends
+        signal.wait(ticket, 60).send(None)
     assert signal.ticket() != ticket
 
 
@@ -70,7 +71,7 @@ def test_a_thread_that_looked_too_early_does_not_wait() -> None:
     ticket = signal.ticket()
     signal.wake()
     with pytest.raises(StopIteration):
-        signal.wait(ticket, 60).send(None)  # type: ignore[attr-defined] # a coroutine that never suspends
+        signal.wait(ticket, 60).send(None)
 
 
 async def test_a_function_is_called_on_its_event_loop_from_any_thread() -> None:

@@ -1,9 +1,9 @@
 """One member in the classic protocol with everything around it in the test's hand: coordinator, metadata, application, clock."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from kafka_async.background.assignment import Assignor
 from kafka_async.background.assignors import assignors_from
@@ -172,6 +172,9 @@ class World:
         name = type(outcome).__name__.removesuffix("Response")
         request = next(r for r in reversed(self.flying) if isinstance(outcome, KafkaError) or r.name == name)
         self.flying.remove(request)
+        if isinstance(outcome, JoinGroupResponse) and not outcome.error_code and outcome.protocol_name is None:
+            message: Any = request.message
+            outcome = evolve(outcome, protocol_name=message.protocols[0].name)
         request.on_done(outcome, now)
 
     # --- walks -----------------------------------------------------------------------------------------------------------------
@@ -232,8 +235,8 @@ def said(
 
 def joined(
     *, generation: int = 1, leader: str = "other", protocol: str | None = None, members: Mapping[str, bytes] | None = None, **more: Any
-) -> Callable[[], JoinGroupResponse] | Any:
-    """A JoinGroup answer for ``ME``."""
+) -> JoinGroupResponse:
+    """A JoinGroup answer for ``ME``; the assignor is the first that was offered unless it is given."""
     return JoinGroupResponse(
         generation_id=generation,
         protocol_type=PROTOCOL_TYPE,

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from kafka_async import TopicPartition
+from kafka_async import ConsumerState, TopicPartition
 from kafka_async import sync as blocking
 from kafka_async.errors import ConsumerStoppedError, IllegalStateError
 from tests.brokers import KafkaCluster
@@ -286,6 +286,35 @@ async def test_stop_ends_pending_reads(kafka43: KafkaCluster, background: str) -
     async with asyncio.timeout(5):
         results = await asyncio.gather(*reads, return_exceptions=True)
     assert [type(result) for result in results] == [ConsumerStoppedError, ConsumerStoppedError]
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_a_stop_that_is_cancelled_or_called_twice_at_once_still_stops(kafka43: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka43)
+    for moment in (0.0, 0.001, 0.01):
+        consumer = make(kafka43, topic, background=background)
+        await consumer.start()
+        stopping = [asyncio.create_task(consumer.stop()) for _ in range(2)]
+        asyncio.get_running_loop().call_later(moment, stopping[0].cancel)
+        async with asyncio.timeout(5):
+            await asyncio.gather(*stopping, return_exceptions=True)
+        assert consumer.state is ConsumerState.CLOSED
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing_behind(kafka43: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 1)
+    for step in range(20):
+        consumer = make(kafka43, topic, background=background)
+        starting = asyncio.create_task(consumer.start())
+        asyncio.get_running_loop().call_later(step * 0.002, starting.cancel)
+        await asyncio.wait([starting])
+        if not starting.cancelled():
+            assert (await consumer.getone()).offset == 0
+        await consumer.stop()
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getone()
 
 
 async def _abandon(cluster: KafkaCluster, topic: str) -> None:

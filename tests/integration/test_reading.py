@@ -223,6 +223,17 @@ async def test_a_starved_partition_is_read_although_the_others_fill_the_buffer(k
     assert offsets(records) == produced.offsets
 
 
+async def test_two_hundred_partitions_are_read_and_followed(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43, 200)
+    first = kafka43.produce(topic, 2000, partitions=200)
+    async with make(kafka43, topic, fetch_buffer_bytes=16 << 10, max_poll_records=50) as consumer:
+        records = await read(consumer, 2000)
+        more = await asyncio.to_thread(kafka43.produce, topic, 600, partitions=range(0, 200, 50))
+        records += await read(consumer, 600)
+        await nothing_more(consumer)
+    assert offsets(records) == {index: found + more.offsets.get(index, []) for index, found in first.offsets.items()}
+
+
 async def test_two_tasks_that_read_share_the_records(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 500)

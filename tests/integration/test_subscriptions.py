@@ -228,6 +228,33 @@ async def test_fast_unsubscribe_before_the_first_assignment(kafka43: KafkaCluste
         assert consumer.assignment() == set()
 
 
+async def test_a_partition_that_does_not_exist_costs_neither_the_others_nor_the_loop_anything(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 5)
+    real, absent, nowhere = TopicPartition(topic, 0), TopicPartition(topic, 9), TopicPartition(topic_name(), 0)
+    options = {"allow_auto_create_topics": False, "default_api_timeout_ms": 800}
+    async with make(kafka43, **options, **SOON) as consumer:
+        consumer.assign([real, absent, nowhere])
+        assert [record.topic for record in await read(consumer, 5)] == [topic] * 5
+        before = consumer.statistics().wake_ups
+        assert await consumer.getmany(timeout_ms=2000) == {}
+        assert consumer.statistics().wake_ups - before < 150  # at most each long poll, metadata refresh and retry
+        for partition in (absent, nowhere):
+            with pytest.raises((KafkaTimeoutError, UnknownTopicOrPartitionError)):
+                await consumer.position(partition)
+        await asyncio.to_thread(kafka43.add_partitions, topic, 10)
+        await asyncio.to_thread(kafka43.produce, topic, 3, partitions=[9])
+        assert offsets(await read(consumer, 3)) == {9: [0, 1, 2]}
+
+
+async def test_start_waits_in_vain_for_an_assigned_topic_that_does_not_exist(kafka43: KafkaCluster) -> None:
+    partition = TopicPartition(topic_name(), 0)
+    consumer = make(kafka43, allow_auto_create_topics=False, request_timeout_ms=800)
+    consumer.assign([partition])
+    with pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError), match=partition.topic):
+        await consumer.start()
+
+
 async def test_the_cluster_can_be_asked_about_topics(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43, 3)
     async with make(kafka43) as consumer:

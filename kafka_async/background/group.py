@@ -1,0 +1,245 @@
+"""Everything that only a consumer with a ``group_id`` has: its coordinator, its membership, its committed offsets.
+
+Decides: which group protocol is spoken (``group_protocol="auto"``: the consumer protocol where the broker offers it and no
+option of the classic one is set). Owns: the managers of the group. Must never assign: it publishes proposals and hears from
+the application when they were carried out.
+"""
+
+from collections.abc import Callable, Mapping
+from math import inf
+
+from attrs import define, field
+
+from ..config import ConsumerConfig
+from ..errors import KafkaError
+from ..events import (
+    AssignPartitions,
+    Call,
+    EnforceRebalance,
+    GroupChanged,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    RevokePartitions,
+)
+from ..model import ConsumerState, TopicPartition
+from ..trace import Listener, Notice
+from .assignors import assignors_from
+from .classic_membership import ClassicMembership
+from .consumer_membership import ConsumerMembership
+from .event_handler import EventHandler
+from .fetch_buffer import Parcel
+from .find_coordinator import FindCoordinatorManager
+from .group_access import GroupAccess
+from .membership import Membership, Progress, Subscription
+from .metadata import MetadataManager
+from .offset_commit import OffsetCommitManager
+from .offset_fetch import OffsetFetchManager
+from .request_manager import Poll
+from .subscription import SubscriptionState
+
+_CLASSIC_OPTIONS = frozenset(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
+
+
+@define(eq=False)
+class _Host:
+    """What a membership may use of the rest."""
+
+    handler: EventHandler
+    subscription: SubscriptionState
+    metadata: MetadataManager
+    _seen: int = field(default=0, init=False)
+    _progressed_at: float = field(default=0.0, init=False)
+    now: float = field(default=0.0, init=False)
+
+    def publish_revocation(self, number: int, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
+        self.stop_fetching(partitions)
+        self.handler.publish(RevokePartitions(number=number, partitions=partitions, lost=lost))
+
+    def publish_assignment(self, number: int, partitions: frozenset[TopicPartition]) -> None:
+        self.handler.publish(AssignPartitions(number=number, partitions=partitions))
+
+    def publish_error(self, error: KafkaError) -> None:
+        self.handler.publish_error(error)
+
+    def stop_fetching(self, partitions: frozenset[TopicPartition]) -> None:
+        self.subscription.revoke(partitions)
+
+    def owned(self) -> frozenset[TopicPartition]:
+        return self.subscription.owned
+
+    def progress(self) -> Progress:
+        """Return when the application last did something; working through an iteration's batch counts as well."""
+        mark = self.handler.progress()
+        if mark != self._seen:
+            self._seen, self._progressed_at = mark, self.now
+        return Progress(polled_at=max(self.handler.polled_at, self._progressed_at), polling=self.handler.reading > 0)
+
+    def partition_counts(self) -> Mapping[str, int]:
+        return {name: len(topic.partitions) for name, topic in self.metadata.topics.items()}
+
+
+@define(eq=False)
+class Group:
+    """The consumer's group, in whichever protocol."""
+
+    config: ConsumerConfig
+    handler: EventHandler = field(repr=False)
+    subscription: SubscriptionState = field(repr=False)
+    metadata: MetadataManager = field(repr=False)
+    deliver: Callable[[Parcel], None] = field(repr=False)
+    offers_consumer_protocol: Callable[[], bool | None] = field(repr=False)
+    """Whether the brokers offer KIP-848; ``None`` while no broker was heard."""
+    new_member_id: Callable[[], str] = field(repr=False)
+    random: Callable[[], float] = field(repr=False)
+    trace: Listener = field(repr=False)
+    coordinator: FindCoordinatorManager = field(init=False)
+    commits: OffsetCommitManager = field(init=False)
+    fetches: OffsetFetchManager = field(init=False)
+    _access: GroupAccess = field(init=False)
+    _membership: Membership | None = field(default=None, init=False)
+    _host: _Host = field(init=False)
+    _wanted: Subscription | None = field(default=None, init=False)
+    _published: GroupChanged | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._host = _Host(self.handler, self.subscription, self.metadata)
+        self.coordinator = FindCoordinatorManager(
+            config=self.config,
+            known_nodes=lambda: self.metadata.nodes,
+            request_metadata=self.metadata.request_update,
+            random=self.random,
+            trace=self.trace,
+        )
+        self._access = GroupAccess(self.coordinator, self.metadata, self._host.owned)
+        self.commits = OffsetCommitManager(config=self.config, group=self._access, random=self.random, trace=self.trace)
+        self.fetches = OffsetFetchManager(
+            config=self.config,
+            group=self._access,
+            subscription=self.subscription,
+            deliver=self.deliver,
+            on_error=self.handler.publish_error,
+            random=self.random,
+            trace=self.trace,
+        )
+
+    # --- what the application asks ---------------------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription, now: float) -> None:
+        """Be a member with this subscription."""
+        self._wanted = subscription
+        if self._membership is not None:
+            self._access.membership = self._membership
+            self._membership.subscribe(subscription, now)
+
+    def unsubscribe(self, call: Call[None] | None, now: float) -> None:
+        """Leave the group. Commits from then on are those of a lone consumer."""
+        self._wanted = None
+        self._access.membership = None
+        if self._membership is not None:
+            self._membership.leave(call, now)
+        elif call is not None:
+            call.resolve(None)
+
+    def enforce_rebalance(self, event: EnforceRebalance, now: float) -> None:
+        if self._membership is not None:
+            self._membership.enforce_rebalance(event.reason, now)
+
+    def carried_out(self, event: PartitionsRevoked | PartitionsAssigned, now: float) -> None:
+        """The application carried a proposal out."""
+        if self._membership is None:
+            return
+        if isinstance(event, PartitionsRevoked):
+            self._membership.revoked(event.number, now)
+        else:
+            self._membership.assigned(event.number, now)
+
+    # --- one turn --------------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Poll the membership, once it is known which protocol is spoken."""
+        self._host.now = now
+        if self._membership is None and self._wanted is not None:
+            self._choose(self._wanted, now)
+        poll = self._membership.poll(now) if self._membership is not None else Poll()
+        self._publish()
+        return poll
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Leave the group, if we are in it."""
+        return self._membership.poll_on_close(now) if self._membership is not None else Poll()
+
+    @property
+    def state(self) -> ConsumerState | None:
+        """What the membership is doing; ``None`` for a consumer that only commits."""
+        if self._wanted is None:
+            return None
+        return self._membership.state if self._membership is not None else ConsumerState.JOINING
+
+    @property
+    def wanted_topics(self) -> frozenset[str] | None:
+        """Topics whose metadata the membership needs; ``None``: all."""
+        if self._wanted is None or self._membership is None:
+            return frozenset()
+        return self._membership.wanted_topics
+
+    def _publish(self) -> None:
+        membership = self._membership
+        self.handler.session_deadline = membership.session_deadline if membership is not None and self._wanted is not None else inf
+        state, identity = self.state, self._access.identity
+        if state is None:
+            return
+        changed = GroupChanged(
+            member_id=identity.member_id, generation=identity.generation, state=state, coordinator=self.coordinator.coordinator
+        )
+        if changed != self._published:
+            self._published = changed
+            self.handler.publish(changed)
+
+    # --- which protocol --------------------------------------------------------------------------------------------------------
+
+    def _choose(self, subscription: Subscription, now: float) -> None:
+        protocol = self.config.group_protocol
+        if protocol == "auto" and _CLASSIC_OPTIONS & self.config.given:
+            protocol = "classic"
+        if protocol == "auto":
+            offered = self.offers_consumer_protocol()
+            if offered is None:
+                return
+            protocol = "consumer" if offered else "classic"
+        self._become(self._consumer() if protocol == "consumer" else self._classic(), subscription, now)
+
+    def _become(self, membership: Membership, subscription: Subscription, now: float) -> None:
+        self._membership = self._access.membership = membership
+        membership.subscribe(subscription, now)
+
+    def _consumer(self) -> Membership:
+        return ConsumerMembership(
+            config=self.config,
+            coordinator=self.coordinator,
+            metadata=self.metadata,
+            host=self._host,
+            new_member_id=self.new_member_id,
+            fall_back=self._fall_back,
+            random=self.random,
+            trace=self.trace,
+        )
+
+    def _classic(self) -> Membership:
+        return ClassicMembership(
+            config=self.config,
+            coordinator=self.coordinator,
+            metadata=self.metadata,
+            host=self._host,
+            assignors=assignors_from(self.config),
+            random=self.random,
+            trace=self.trace,
+        )
+
+    def _fall_back(self, error: KafkaError) -> bool:
+        """Speak the classic protocol where the group turned out not to take the new one, unless that was demanded."""
+        wanted = self._wanted
+        if self.config.group_protocol != "auto" or wanted is None or wanted.regex is not None:
+            return False
+        self.trace(Notice(now=self._host.now, text=f"the group does not take the consumer protocol ({error}); joining as classic"))
+        self._become(self._classic(), wanted, self._host.now)
+        return True
