@@ -87,10 +87,10 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         does not exist within ``request_timeout_ms`` (the broker may create it), ``AuthenticationFailedError`` and the
         authorization errors. After an error the consumer is stopped.
         """
-        if self._started:
-            raise IllegalStateError("the consumer was started already")
         if self._state is ConsumerState.CLOSED:
             raise ConsumerStoppedError("the consumer was stopped; make a new one")
+        if self._started:
+            raise IllegalStateError("the consumer was started already")
         self._started = True
         self._runtime.launch(self._loop)
         try:

@@ -281,7 +281,9 @@ class ConsumerCore:
 
     async def _commit_before_revocation(self, partitions: frozenset[TopicPartition]) -> None:
         positions = {partition: offset for partition, offset in self._positions().items() if partition in partitions}
-        await self._commit_consumed(positions, self._config.max_poll_interval_ms / 1000)
+        # Not as long as the group would wait: a topic that was deleted meanwhile can never be committed (KAFKA-20959).
+        seconds = min(self._config.request_timeout_ms, self._config.max_poll_interval_ms / 2) / 1000
+        await self._commit_consumed(positions, seconds)
 
     async def _commit_consumed(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], seconds: float) -> None:
         """Commit what of these offsets auto-commit has not committed yet. A failure is reported and stops nothing."""

@@ -36,6 +36,8 @@ class Rebalancing:
     lost: frozenset[TopicPartition] = frozenset()
     """Partitions that were ours and are not: a commit of them is refused by name."""
     proposals: deque[AssignPartitions | RevokePartitions] = field(factory=deque, init=False)
+    _begun: tuple[AssignPartitions, frozenset[TopicPartition]] | None = field(default=None, init=False)
+    """The assignment that is being carried out, and what was ours before it began."""
     _busy: bool = field(default=False, init=False)
 
     async def carry_out(self) -> None:
@@ -75,8 +77,12 @@ class Rebalancing:
         return error
 
     async def _assign(self, proposal: AssignPartitions) -> Exception | None:
-        before = frozenset(self.unread.partitions)
-        error = await self._give_up(before - proposal.partitions, lost=False)
+        now_ours = frozenset(self.unread.partitions)
+        if self._begun is None or self._begun[0] is not proposal:
+            self._begun = (proposal, now_ours)
+        # Carried out again after a cancellation, a listener is told of the same partitions as the first time.
+        before = self._begun[1]
+        error = await self._give_up((before & now_ours) - proposal.partitions, lost=False)
         if not self._stands(proposal):
             return error
         self.send(AssignmentApplied(stamps=self.unread.assign(proposal.partitions)))

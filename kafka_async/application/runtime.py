@@ -77,6 +77,7 @@ class TaskRuntime:
     _loop: Launchable | None = field(default=None, init=False)
     _task: "asyncio.Task[None] | None" = field(default=None, init=False)
     _scope: anyio.CancelScope | None = field(default=None, init=False)
+    _gone: anyio.Event = field(factory=anyio.Event, init=False)
     _time: Callable[[], float] = field(default=anyio.current_time, init=False)
 
     def clock(self) -> float:
@@ -94,8 +95,11 @@ class TaskRuntime:
             self._task = asyncio.get_running_loop().create_task(loop.run(), name="kafka_async background loop")
 
     async def _run_in_scope(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        with self._scope or anyio.CancelScope():
-            await run()
+        try:
+            with self._scope or anyio.CancelScope():
+                await run()
+        finally:
+            self._gone.set()
 
     def wake_background(self) -> None:
         if self._loop is not None:
@@ -116,6 +120,9 @@ class TaskRuntime:
     async def join(self, seconds: float) -> None:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=seconds)
+        if self._scope is not None:
+            with anyio.move_on_after(seconds):
+                await self._gone.wait()
 
     def abort(self) -> None:
         if self._task is not None:

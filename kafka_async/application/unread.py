@@ -160,9 +160,11 @@ class Unread:
                 continue
             position = self.locate(entry)
             if position is not None and entry.failure is None:
-                corrupt_at = entry.corrupt_at
+                corrupt_at, refusal = entry.corrupt_at, entry.refusal
                 self.move(entry, position, entry.leader_epoch)
                 entry.corrupt_at = corrupt_at
+                if refusal is not None:
+                    self.refuse(entry.partition, refusal)
                 self.refetch(entry)
                 if not entry.paused:
                     self._parked.add(entry.partition)

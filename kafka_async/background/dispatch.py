@@ -230,6 +230,7 @@ class Background:
 
     def _leaders_changed(self, partitions: frozenset[TopicPartition], now: float) -> None:
         self.positions.leaders_changed(partitions)
+        self.list_offsets.leaders_changed(partitions)
         for partition in partitions:
             self._partition_changed(partition)
 
@@ -249,7 +250,7 @@ class Background:
                 self._assign(event.stamps, now)
             case SubscribeTopics() | SubscribePattern() | SubscribeRegex():
                 self._subscribe(event, now)
-                self.metadata.request_update(now)
+                self.metadata.request_new_topics(now)
             case Unsubscribe():
                 self._assign({}, now)
                 self.follower.unsubscribe()
@@ -334,7 +335,7 @@ class Background:
         for partition in self.subscription.assign(stamps):
             self.buffer.forget(partition)
         if not self.subscription.topics <= self.metadata.topics.keys():
-            self.metadata.request_update(now)
+            self.metadata.request_new_topics(now)
 
     def _seek(self, event: Seek) -> None:
         entry = self.subscription.get(event.partition)

@@ -26,6 +26,7 @@ from ..errors import (
     KafkaError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownError,
     for_code,
 )
 from ..model import IsolationLevel, Node, TopicPartition
@@ -289,6 +290,7 @@ class FetchManager:
             log_start_offset=data.log_start_offset,
             fetched_at=now,
         )
+        entry.failures = entry.resets = 0  # the broker serves the partition, records or not
         if data.preferred_read_replica >= 0 and data.preferred_read_replica != broker.node_id:
             self._redirect(entry, data.preferred_read_replica, now)
         if not data.records:
@@ -352,8 +354,8 @@ class FetchManager:
         if isinstance(error, TopicAuthorizationFailedError):
             self.on_error(named)  # access can be given at any time: keep asking, but not often
             self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
-        elif isinstance(error, CorruptRecordException) or not error.retriable:
-            self._broker_refuses(entry, named, now)
+        elif isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError)):
+            self._broker_refuses(entry, named, now)  # UnknownError: a broker with a bad moment; Java goes on as well
         else:
             backoff = min(self.config.retry_backoff_ms * 2.0 ** min(entry.failures, 10), self.config.retry_backoff_max_ms)
             self.subscription.delay(entry, now + backoff / 1000)

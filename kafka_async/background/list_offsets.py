@@ -6,7 +6,7 @@ An answer is given once per look-up; retriable errors are retried until the aske
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -59,6 +59,8 @@ class _Lookup:
     wanted: Callable[[], bool]
     backoff: Backoff
     in_flight: bool = False
+    leaderless: bool = False
+    """Waits because the leader is not known, not because a broker refused."""
     error: KafkaError | None = None
 
 
@@ -141,7 +143,15 @@ class ListOffsetsManager:
         """A look-up has no last words."""
         return Poll()
 
+    def leaders_changed(self, partitions: Collection[TopicPartition]) -> None:
+        """Ask at once for partitions that only waited for their leader to be known."""
+        for lookup in self._lookups:
+            if lookup.leaderless and lookup.partition in partitions:
+                lookup.leaderless = False
+                lookup.backoff.succeeded()
+
     def _unknown_leader(self, lookup: _Lookup, now: float) -> None:
+        lookup.leaderless = True
         lookup.error = self.metadata.problem(lookup.partition.topic)
         lookup.backoff.failed(now)
         known = self.metadata.topics.get(lookup.partition.topic)

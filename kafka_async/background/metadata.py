@@ -88,6 +88,7 @@ class MetadataManager:
     _request: RequestState = field(init=False)
     _lookups: list[_Lookup] = field(factory=list, init=False)
     _needed: bool = field(default=True, init=False)
+    _has_new_topics: bool = field(default=False, init=False)
     _needed_since: float | None = field(default=None, init=False)
     _updated_at: float | None = field(default=None, init=False)
     _problems: dict[str, KafkaError] = field(factory=dict, init=False)
@@ -129,6 +130,11 @@ class MetadataManager:
         if self._needed_since is None:
             self._needed_since = now
 
+    def request_new_topics(self, now: float) -> None:
+        """Ask at once: for topics that were never asked about no backoff runs (Java's ``requestUpdateForNewTopics``)."""
+        self.request_update(now)
+        self._has_new_topics = True
+
     def look_up(self, call: Call[ClusterDescription], topics: frozenset[str] | None, *, create: bool, fail_fast: bool) -> None:
         """Answer ``call`` with what the cluster says from now on; with ``fail_fast`` give up when no bootstrap server answers."""
         self._lookups.append(_Lookup(call, topics, create, fail_fast))
@@ -145,6 +151,7 @@ class MetadataManager:
             return Poll(wake_at=max(due_at, self._request.wake_at()))
         self._request.sent()
         self._needed = False
+        self._has_new_topics = False
         for lookup in self._lookups:
             lookup.asked = True
         names = self._names()
@@ -169,7 +176,7 @@ class MetadataManager:
 
     def _due_at(self, now: float) -> float:
         """Look-ups are asked at once, an update that is needed again soon waits a backoff, and every picture grows old."""
-        if self._updated_at is None or any(not lookup.asked for lookup in self._lookups):
+        if self._updated_at is None or self._has_new_topics or any(not lookup.asked for lookup in self._lookups):
             return now
         backoff, age = self.config.retry_backoff_ms, self.config.metadata_max_age_ms
         return self._updated_at + (backoff if self._needed else max(backoff, age)) / 1000

@@ -108,7 +108,10 @@ class PositionsManager:
             self.trace(
                 Notice(now=now, text=f"offset {offset} of {name} is outside the log; reset to {self.config.auto_offset_reset}")
             )
-            self.subscription.reset(entry, None)
+            # At once the first time; a log that moves away again and again, or a broker that is wrong, is asked less and less.
+            delay = min(self.config.retry_backoff_ms * 2.0 ** min(entry.resets, 10), self.config.retry_backoff_max_ms) / 1000
+            self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
+            entry.resets += 1
 
     def problem(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
         """Return why these partitions have no position yet."""

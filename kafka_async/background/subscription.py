@@ -84,6 +84,8 @@ class PartitionState:
     failures: int = 0
     read_replica: int | None = None
     read_replica_until: float = 0.0
+    resets: int = 0
+    """Times that the position was found outside the log since the last record came."""
     redirected: bool = False
     """A broker named another replica to read from, and no record came since."""
     suspended: bool = False
@@ -150,11 +152,11 @@ class SubscriptionState:
         entry.suspended = False
         self._move(entry, PositionInput.VALIDATE if validate else PositionInput.POSITION)
 
-    def reset(self, entry: PartitionState, strategy: str | None) -> None:
+    def reset(self, entry: PartitionState, strategy: str | None, *, not_before: float = 0.0) -> None:
         """Look the position up: ``earliest``, ``latest``, or the configured policy (``None``)."""
         entry.position = None
         entry.strategy = strategy
-        entry.retry_at = 0.0
+        entry.retry_at = not_before
         entry.read_replica = None
         self._move(entry, PositionInput.RESET)
 
@@ -162,6 +164,7 @@ class SubscriptionState:
         """Move on behind data that was just fetched."""
         entry.position = position
         entry.failures = 0
+        entry.resets = 0
         entry.redirected = False
         self._move(entry, PositionInput.POSITION)
 

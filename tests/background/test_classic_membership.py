@@ -682,18 +682,6 @@ def test_an_assignment_that_nobody_takes_over_costs_the_place_too() -> None:
     assert w.host.revocations == [(2, frozenset({A0}), True)]
 
 
-# --- commits that were refused --------------------------------------------------------------------------------------------------
-
-
-def test_a_late_commit_of_an_earlier_generation_triggers_nothing() -> None:
-    from kafka_async.background.membership import CommitFailure
-
-    w = world().settle(0.0, A0)
-    for failure in CommitFailure:
-        w.member.refused(failure, identity(0), 1.0)
-    assert w.moves()[-1] == "STABLE"
-
-
 # --- leaving --------------------------------------------------------------------------------------------------------------------
 
 
