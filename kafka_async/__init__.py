@@ -11,6 +11,7 @@ from .config import ConsumerConfig
 from .model import (
     ConsumerRecord,
     ConsumerState,
+    GroupMetadata,
     IsolationLevel,
     Node,
     OffsetAndMetadata,
@@ -29,6 +30,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerState",
+    "GroupMetadata",
     "IsolationLevel",
     "KafkaConsumer",
     "Node",

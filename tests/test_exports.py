@@ -19,7 +19,11 @@ def test_every_public_name_has_a_docstring_and_is_in_the_readme(name: str) -> No
 
 
 def _public_methods(cls: type) -> set[str]:
-    return {name for name, value in vars(cls).items() if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))}
+    return {
+        name
+        for name, value in vars(cls).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
 
 
 @pytest.mark.parametrize("name", sorted(_public_methods(kafka_async.KafkaConsumer)))

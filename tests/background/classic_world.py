@@ -45,7 +45,8 @@ def topic(name: str, partitions: int, *, internal: bool = False) -> TopicDescrip
         topic_id=None,
         internal=internal,
         partitions=tuple(
-            PartitionDescription(partition=number, leader=1, leader_epoch=0, replicas=(1 + number % 2,), isr=()) for number in range(partitions)
+            PartitionDescription(partition=number, leader=1, leader_epoch=0, replicas=(1 + number % 2,), isr=())
+            for number in range(partitions)
         ),
     )
 
@@ -234,7 +235,12 @@ def said(
 
 
 def joined(
-    *, generation: int = 1, leader: str = "other", protocol: str | None = None, members: Mapping[str, bytes] | None = None, **more: Any
+    *,
+    generation: int = 1,
+    leader: str = "other",
+    protocol: str | None = None,
+    members: Mapping[str, bytes] | None = None,
+    **more: Any,
 ) -> JoinGroupResponse:
     """A JoinGroup answer for ``ME``; the assignor is the first that was offered unless it is given."""
     return JoinGroupResponse(
@@ -250,7 +256,9 @@ def joined(
 
 def synced(*partitions: TopicPartition) -> SyncGroupResponse:
     topics = tuple(ConsumerProtocolTopicPartition(topic=p.topic, partitions=(p.partition,)) for p in partitions)
-    return SyncGroupResponse(assignment=encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics)) if topics else b"")
+    return SyncGroupResponse(
+        assignment=encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics)) if topics else b""
+    )
 
 
 def beaten(error_code: int = 0) -> HeartbeatResponse:

@@ -48,7 +48,9 @@ def test_it_is_informed_when_every_topic_is_described_or_refused() -> None:
 
 def test_a_plan_covers_every_member_even_without_partitions() -> None:
     leadership = Leadership.of(joined(members={ME: said("a"), "x": said("nothing")}))
-    plan = {a.member_id: decode_assignment(a.assignment) for a in leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, Metadata())}
+    plan = {
+        a.member_id: decode_assignment(a.assignment) for a in leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, Metadata())
+    }
     assert [(t.topic, t.partitions) for t in plan[ME].assigned_partitions] == [("a", (0, 1, 2))]
     assert plan["x"].assigned_partitions == ()
 

@@ -296,7 +296,9 @@ def test_a_join_answer_without_generation_or_member_is_malformed() -> None:
     assert (w.member.identity.member_id, w.turn(0.1).requests) == ("", ())
 
 
-@pytest.mark.parametrize(("code", "member_id", "at_once"), [(27, ME, True), (22, ME, True), (25, "", True), (16, ME, False), (14, ME, False)])
+@pytest.mark.parametrize(
+    ("code", "member_id", "at_once"), [(27, ME, True), (22, ME, True), (25, "", True), (16, ME, False), (14, ME, False)]
+)
 def test_a_sync_that_fails_is_followed_by_a_join(code: int, member_id: str, at_once: bool) -> None:
     w = world()
     w.member.subscribe(A, 0.0)
@@ -653,7 +655,9 @@ def test_a_silent_application_is_warned_and_then_costs_the_member_its_place() ->
 
 def test_a_silent_static_member_does_not_leave_but_stops() -> None:
     w = silent(
-        world(group_instance_id="i", max_poll_interval_ms=10_000, session_timeout_ms=50_000, heartbeat_interval_ms=40_000).settle(0.0, A0)
+        world(group_instance_id="i", max_poll_interval_ms=10_000, session_timeout_ms=50_000, heartbeat_interval_ms=40_000).settle(
+            0.0, A0
+        )
     )
     assert w.sent(10.0) == []
     assert w.host.revocations[-1][2] is True

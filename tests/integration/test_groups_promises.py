@@ -1,0 +1,60 @@
+"""At least once, as an experiment: auto-commit is never ahead of what earlier reads returned, however one reads."""
+
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+
+from kafka_async import TopicPartition
+from tests.brokers import KafkaCluster
+
+from .groups import both, new_group
+from .tools import Consumer, Record, flat, new_topic
+
+pytestmark = pytest.mark.integration
+
+READS = 600
+
+
+async def _by_getone(consumer: Consumer) -> AsyncGenerator[Record, None]:
+    while True:
+        yield await consumer.getone()
+
+
+async def _by_getmany(consumer: Consumer) -> AsyncGenerator[Record, None]:
+    while True:
+        for record in flat(await consumer.getmany(timeout_ms=1000)):
+            yield record
+
+
+async def _by_iteration(consumer: Consumer) -> AsyncGenerator[Record, None]:
+    async for record in consumer:
+        yield record
+
+
+@both
+@pytest.mark.parametrize("read", [_by_getone, _by_getmany, _by_iteration])
+async def test_auto_commit_is_never_ahead_of_what_earlier_reads_returned(
+    kafka_cluster3: KafkaCluster, protocol: str, read: Callable[[Consumer], AsyncGenerator[Record, None]]
+) -> None:
+    topic = new_topic(kafka_cluster3)
+    partition = TopicPartition(topic, 0)
+    kafka_cluster3.produce(topic, READS)
+    group = new_group(kafka_cluster3, protocol)
+    ahead: list[tuple[int, int]] = []
+    committed = None
+    async with (
+        group.outsider() as outsider,
+        group.member(topic, max_poll_records=1, auto_commit_interval_ms=1) as consumer,
+    ):
+        records = read(consumer)
+        for expected in range(READS):
+            record = await anext(records)
+            assert record.offset == expected
+            committed = await outsider.committed(partition)  # before the record is worked off
+            if committed is not None and committed > record.offset:
+                ahead.append((record.offset, committed))
+        await records.aclose()
+    assert not ahead, f"ahead in {len(ahead)} of {READS} reads, first (record, committed): {ahead[:3]}"
+    assert committed is not None, "auto-commit did nothing"
+    assert committed > READS - 50, "auto-commit fell behind"
+    assert group.committed() == {0: READS}
