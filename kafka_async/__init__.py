@@ -7,6 +7,7 @@ async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consum
 
 from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
 from .application.consumer import KafkaConsumer
+from .background.assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol
 from .config import ConsumerConfig
 from .model import (
     ConsumerRecord,
@@ -25,18 +26,22 @@ from .model import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assignor",
     "ConsumerConfig",
     "ConsumerInterceptor",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerState",
+    "GroupMember",
     "GroupMetadata",
+    "GroupTopics",
     "IsolationLevel",
     "KafkaConsumer",
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionStatistics",
+    "RebalanceProtocol",
     "Statistics",
     "SubscriptionPattern",
     "TopicPartition",

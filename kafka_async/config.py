@@ -25,6 +25,7 @@ Deserializer = Callable[..., Any]
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
+_LEAST_BACKOFF_MS: Final = 10
 
 # Options of aiokafka that have no meaning here. A program that moves over by changing its import must still start.
 _IGNORED: Final = {
@@ -261,6 +262,16 @@ class ConsumerConfig:
                 near = difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.5)
                 raise TypeError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return cls(given=frozenset(kept), **kept)
+
+    @property
+    def retry_backoff(self) -> float:
+        """Seconds to wait after a first failure. Never 0: a request can fail without leaving the machine, and that would spin."""
+        return max(self.retry_backoff_ms, _LEAST_BACKOFF_MS) / 1000
+
+    @property
+    def retry_backoff_max(self) -> float:
+        """Seconds to wait after many failures."""
+        return max(self.retry_backoff_max_ms / 1000, self.retry_backoff)
 
     @property
     def reset_duration(self) -> datetime.timedelta | None:

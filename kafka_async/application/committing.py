@@ -6,6 +6,7 @@ out (promise 1). A loop that reads positions later, while the application works,
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 from attrs import define, field
 
@@ -25,21 +26,38 @@ class AutoCommit:
     retry: float
     timeout: float
     send: Callable[[Call[None], Offsets], None] = field(repr=False)
+    wake: Callable[[], None] = field(repr=False)
+    """Called when a commit has been answered."""
     trace: Listener = field(repr=False)
     _committed: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
     _due_at: float | None = field(default=None, init=False)
     _pending: tuple[Call[None], Offsets] | None = field(default=None, init=False)
+    _settled: bool = field(default=False, init=False)
+    """Nothing was left to commit when the last interval ended."""
 
     def read_entered(self, positions: Callable[[], Offsets], now: float) -> Offsets | None:
         """Commit the positions when the interval has passed. Return what an earlier commit has just achieved."""
+        self._settled = False
+        return self.look(positions, now)
+
+    @property
+    def due_at(self) -> float:
+        """When a read call that waits must ``look`` again: a topic that falls quiet must not keep its last offsets uncommitted."""
+        if self._pending is not None:
+            return -inf if self._pending[0].done else inf
+        return inf if self._settled or self._due_at is None else self._due_at
+
+    def look(self, positions: Callable[[], Offsets], now: float) -> Offsets | None:
+        """As ``read_entered``, while that call waits and nothing has been handed out since it was entered."""
         achieved = self._collect(now)
         if self._due_at is None:
             self._due_at = now + self.interval
         elif now >= self._due_at and self._pending is None:
             self._due_at = now + self.interval
             fresh = self.fresh(positions())
+            self._settled = not fresh
             if fresh:
-                call: Call[None] = Call(now + self.timeout)
+                call: Call[None] = Call(now + self.timeout, self.wake)
                 self._pending = (call, fresh)
                 self.send(call, fresh)
         return achieved
@@ -56,7 +74,7 @@ class AutoCommit:
         try:
             call.result()
         except KafkaError as error:
-            self._due_at = min(self._due_at or now, now + (self.retry if error.retriable else self.interval))
+            self._due_at = now + (self.retry if error.retriable else max(self.retry, self.interval))
             self.trace(Fault(now=now, text="auto-commit failed; trying again", error=error))
             return None
         self.committed(offsets)

@@ -7,6 +7,7 @@ see.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
+from math import inf
 from typing import Any, Final, TypeVar
 
 from attrs import evolve
@@ -114,7 +115,9 @@ class ConsumerCore:
             held=lambda: self._handler.session_deadline < self._runtime.clock(),
             handler=self._handler,
             committed=self._committed,
-            quiet=lambda: not self._handler.background_events and not self._errors and not self._rebalancing.proposals,
+            commit_due_at=lambda: self._auto_commit.due_at if self._auto_commits else inf,
+            commit_due=lambda now: self._auto_commit.look(self._positions, now),
+            quiet=self._is_quiet,
             before_read=self._handle_events,
             max_poll_records=config.max_poll_records,
         )
@@ -135,9 +138,10 @@ class ConsumerCore:
         )
         self._auto_commit = AutoCommit(
             interval=config.auto_commit_interval_ms / 1000,
-            retry=config.retry_backoff_ms / 1000,
+            retry=config.retry_backoff,
             timeout=config.default_api_timeout_ms / 1000,
             send=lambda call, offsets: self._send(CommitOffsets(call=call, offsets=offsets)),
+            wake=self._runtime.wake_application,
             trace=self._trace,
         )
         self._handler.progress = self._reader.progress
@@ -145,6 +149,8 @@ class ConsumerCore:
         self._group_state: ConsumerState | None = None
         self._coordinator: Node | None = None
         self._started = False
+        self._parting = False
+        """``stop`` is telling the listener: all but reading is still allowed, since this is where applications commit."""
         self._state = ConsumerState.STARTING
 
     @staticmethod
@@ -164,7 +170,7 @@ class ConsumerCore:
             self._config.trace(event)
 
     def _check_open(self) -> None:
-        if self._state is ConsumerState.CLOSED:
+        if self._state is ConsumerState.CLOSED and not self._parting:
             raise ConsumerStoppedError("the consumer is stopped")
 
     def _check_running(self) -> None:
@@ -251,8 +257,14 @@ class ConsumerCore:
         if self._errors:
             raise self._errors.pop(0)
 
+    def _is_quiet(self) -> bool:
+        """Whether nothing must be dealt with before records are read."""
+        return not (self._handler.background_events or self._errors or self._rebalancing.proposals or self._parting)
+
     async def _handle_events(self) -> None:
         """Before anything is read: end if stopped, carry a rebalance out, raise what the background reports."""
+        if self._parting:
+            raise ConsumerStoppedError("the consumer is stopping")
         self._check_running()
         self._sort_events()
         if self._rebalancing.proposals:
@@ -371,6 +383,7 @@ class ConsumerCore:
                 if not self._loop.ended:
                     await self._say_goodbye(consumed, deadline, seconds)
             finally:  # an interceptor's on_commit may raise, and the loop must end all the same
+                self._parting = False
                 await self._end(deadline)
 
     async def _say_goodbye(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, seconds: float) -> None:
@@ -380,6 +393,7 @@ class ConsumerCore:
         owned = frozenset(self._unread.partitions)
         listener = self._rebalancing.listener
         if listener is not None and owned and not self._assigned_by_user:
+            self._parting = True
             with self._runtime.limit(max(0.0, deadline - seconds / 4 - self._runtime.clock())):
                 try:
                     await settled(listener.on_partitions_revoked(owned))

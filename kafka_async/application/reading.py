@@ -7,6 +7,7 @@ were working on is put back when they are cancelled.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from math import inf
 from operator import length_hint
 from typing import Any, Final, TypeVar
 
@@ -62,6 +63,10 @@ class Reader:
     """Told that a read call begins: what was handed out before it is consumed. Returns offsets that were just committed."""
     committed: Callable[[Offsets], Awaitable[None]]
     """Tells interceptors of committed offsets."""
+    commit_due_at: Callable[[], float]
+    """When auto-commit has to be looked at while a call waits."""
+    commit_due: Callable[[float], Offsets | None]
+    """Looks at it; returns offsets that were just committed."""
     quiet: Callable[[], bool]
     """Whether the background has said nothing that must be dealt with before records are read."""
     before_read: Callable[[], Awaitable[None]]
@@ -121,9 +126,8 @@ class Reader:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``."""
         runtime, unread = self.runtime, self.unread
         deadline = runtime.clock() + seconds
-        achieved = self.entered(runtime.clock())
-        if achieved:
-            await self.committed(achieved)
+        await self._tell(self.entered(runtime.clock()))
+        handed_out = unread.consumed_records
         await self._take_turn()
         unread.unpark(only)
         while True:
@@ -134,6 +138,11 @@ class Reader:
                 return found
             self._raise_failure(only)
             remaining = deadline - runtime.clock()
+            # What another task was handed out since is not consumed yet: its own next call commits it (promise 1).
+            commit_in = self.commit_due_at() - runtime.clock() if handed_out == unread.consumed_records else inf
+            if commit_in <= 0:
+                await self._tell(self.commit_due(runtime.clock()))
+                continue
             if remaining <= 0:
                 await self._take_turn(now=True)
                 return None
@@ -141,11 +150,15 @@ class Reader:
                 unread.drop_others(only or self._unpaused())
             self.handler.reading += 1
             try:
-                await runtime.signal.wait(ticket, remaining)
+                await runtime.signal.wait(ticket, min(remaining, commit_in))
             finally:
                 self.handler.reading -= 1
                 self.handler.polled_at = runtime.clock()
             self._turn_ends = self.handler.polled_at + TURN
+
+    async def _tell(self, achieved: Offsets | None) -> None:
+        if achieved:
+            await self.committed(achieved)
 
     def _raise_failure(self, only: Collection[TopicPartition]) -> None:
         failure = self.unread.failure(only)

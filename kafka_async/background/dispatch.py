@@ -135,13 +135,13 @@ class Background:
         )
         self.subscription.on_change = self._partition_changed
         # Whoever asks another manager for something is polled before it, so that the request leaves in the same turn: the group asks
-        # for its coordinator, positions for committed offsets and look-ups. Fetch last: it uses what the others decided.
-        self.managers = (self.metadata, self.positions, self.list_offsets, self.fetch)
+        # for its coordinator, positions for committed offsets and look-ups. Fetch uses what all of them decided. Metadata last: every
+        # one of them may find that it needs an update, and polled before them it would sleep over that.
+        self.managers = (self.positions, self.list_offsets, self.fetch, self.metadata)
         if config.group_id is not None:
             self.group = group = self._make_group()
             self.positions.initialize = group.fetches.initialize
             self.managers = (
-                self.metadata,
                 group,
                 self.positions,
                 group.commits,
@@ -149,6 +149,7 @@ class Background:
                 group.coordinator,
                 self.list_offsets,
                 self.fetch,
+                self.metadata,
             )
 
     def _make_group(self) -> Group:
@@ -197,7 +198,9 @@ class Background:
 
     def poll_on_close(self, now: float) -> Poll:
         """Collect the last words of every manager."""
-        return Poll(tuple(request for manager in self.managers for request in manager.poll_on_close(now).requests))
+        # The group last: leaving shares a connection with the last commits and must not overtake them.
+        managers = sorted(self.managers, key=lambda manager: manager is self.group)
+        return Poll(tuple(request for manager in managers for request in manager.poll_on_close(now).requests))
 
     @property
     def nodes(self) -> Mapping[int, Node]:

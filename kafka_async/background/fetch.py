@@ -75,6 +75,9 @@ class FetchManager:
     _changed: set[TopicPartition] = field(factory=set, init=False)
     _full: set[TopicPartition] = field(factory=set, init=False)
     """Partitions left out because their share of the buffer is unread."""
+    _leaderless: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions that wait for the metadata to name a leader whose address is known."""
+    _metadata_seen: int = field(default=-1, init=False)
     _timers: list[tuple[float, TopicPartition]] = field(factory=list, init=False)
     _timed: set[tuple[float, TopicPartition]] = field(factory=set, init=False)
     """What is in ``_timers``: a partition is placed after every answer, and its lease of a replica is the same each time."""
@@ -94,6 +97,10 @@ class FetchManager:
             timer = heappop(self._timers)
             self._timed.discard(timer)
             self._changed.add(timer[1])
+        if self._leaderless and self._metadata_seen != self.metadata.version:
+            self._changed |= self._leaderless
+            self._leaderless.clear()
+        self._metadata_seen = self.metadata.version
         self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
         self._full -= self._changed
         for partition in self._changed:
@@ -179,8 +186,8 @@ class FetchManager:
             return None, None
         leader = self.metadata.leader(entry.partition)
         if leader is None:
-            self.metadata.request_update(now)
-            self._look_again(entry.partition, now + self.config.retry_backoff_ms / 1000)
+            self.metadata.need_leader(now)
+            self._leaderless.add(entry.partition)
             return None, None
         node_id = leader.node_id
         if entry.read_replica is not None:
@@ -200,7 +207,7 @@ class FetchManager:
     def _broker(self, node_id: int) -> _Broker:
         broker = self._brokers.get(node_id)
         if broker is None:
-            backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000, self.random)
+            backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random)
             broker = self._brokers[node_id] = _Broker(node_id, backoff)
         return broker
 
@@ -326,7 +333,7 @@ class FetchManager:
         else:
             self.metadata.request_update(now)
         if entry.redirected or replica not in self.metadata.nodes:
-            self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
+            self.subscription.delay(entry, now + self.config.retry_backoff_max)
         entry.redirected = True
 
     def _partition_failed(
@@ -353,12 +360,12 @@ class FetchManager:
         named = for_code(error.errno, f"{name}: {error.description}")
         if isinstance(error, TopicAuthorizationFailedError):
             self.on_error(named)  # access can be given at any time: keep asking, but not often
-            self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
+            self.subscription.delay(entry, now + self.config.retry_backoff_max)
         elif isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError)):
             self._broker_refuses(entry, named, now)  # UnknownError: a broker with a bad moment; Java goes on as well
         else:
-            backoff = min(self.config.retry_backoff_ms * 2.0 ** min(entry.failures, 10), self.config.retry_backoff_max_ms)
-            self.subscription.delay(entry, now + backoff / 1000)
+            backoff = min(self.config.retry_backoff * 2.0 ** min(entry.failures, 10), self.config.retry_backoff_max)
+            self.subscription.delay(entry, now + backoff)
             if error.invalid_metadata:
                 self.metadata.request_update(now)
             self.trace(Fault(now=now, text=f"{name} cannot be fetched at the moment; trying again", error=error))
@@ -366,7 +373,7 @@ class FetchManager:
     def _broker_refuses(self, entry: PartitionState, error: BrokerResponseError, now: float) -> None:
         """An error that the broker will repeat: tried once more, then the application is told and the partition stops."""
         if entry.failures == 0:
-            self.subscription.delay(entry, now + self.config.retry_backoff_ms / 1000)
+            self.subscription.delay(entry, now + self.config.retry_backoff)
             return
         if isinstance(error, CorruptRecordException) and entry.position is not None:
             error = CorruptRecordException(

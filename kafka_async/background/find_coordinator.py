@@ -16,7 +16,6 @@ Sources: KIP-699 (FindCoordinator version 4; the wire package turns one key into
 
 from collections.abc import Callable, Container, Mapping
 from enum import Enum
-from typing import Final
 
 from attrs import define, field
 
@@ -28,14 +27,10 @@ from ..trace import Fault, Listener, Notice
 from ..wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from .request_manager import NEVER, Backoff, Poll
 
-LEAST_BACKOFF: Final = 0.01
-"""Seconds between attempts where ``retry_backoff_ms`` is 0: a request can fail without leaving the machine, and that would spin."""
-
 
 def backoff_of(config: ConsumerConfig, random: Callable[[], float]) -> Backoff:
-    """Return the backoff that ``retry_backoff_ms`` and ``retry_backoff_max_ms`` describe, never without a pause."""
-    base = max(config.retry_backoff_ms / 1000, LEAST_BACKOFF)
-    return Backoff(base, max(config.retry_backoff_max_ms / 1000, base), random)
+    """Return the backoff that ``retry_backoff_ms`` and ``retry_backoff_max_ms`` describe."""
+    return Backoff(config.retry_backoff, config.retry_backoff_max, random)
 
 
 class SearchState(Enum):

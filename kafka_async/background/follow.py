@@ -75,7 +75,7 @@ class TopicFollower:
         A broker that lags behind says so of topics that exist. Giving them up would lose the position: without a group nothing else
         holds it. They are kept; that a topic does not exist reaches the caller as an error.
         """
-        known = self.metadata.topics
+        known = {name for name, topic in self.metadata.topics.items() if topic.partitions}
         return frozenset(tp for tp in self._proposed or () if tp.topic not in known and tp.topic in self.topics)
 
     def _follows(self, name: str, *, internal: bool) -> bool:

@@ -187,7 +187,9 @@ class Group:
         self.handler.session_deadline = membership.session_deadline if membership is not None and self._wanted is not None else inf
         state, identity = self.state, self._access.identity
         if state is None:
-            return
+            if self._published is None:
+                return
+            state = ConsumerState.STEADY  # we left: nobody in the group any more, and nothing to wait for
         changed = GroupChanged(
             member_id=identity.member_id, generation=identity.generation, state=state, coordinator=self.coordinator.coordinator
         )

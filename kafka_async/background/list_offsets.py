@@ -87,7 +87,7 @@ class ListOffsetsManager:
         wanted: Callable[[], bool],
     ) -> None:
         """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no."""
-        backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000, self.random)
+        backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random)
         self._lookups.append(_Lookup(partition, timestamp, on_answer, wanted, backoff))
 
     def answer_call(

@@ -100,6 +100,7 @@ class BackgroundLoop:
             if self.background.nodes is not known:
                 known = self.background.nodes
                 self._follow_nodes(now)
+                self.wake()  # that ended requests, and the managers concerned were polled before they heard of it
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)

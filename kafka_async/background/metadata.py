@@ -18,6 +18,7 @@ from ..errors import (
     KafkaError,
     LeaderNotAvailableError,
     NoBrokersAvailable,
+    NodeNotReadyError,
     RebootstrapRequiredError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -89,6 +90,7 @@ class MetadataManager:
     _lookups: list[_Lookup] = field(factory=list, init=False)
     _needed: bool = field(default=True, init=False)
     _has_new_topics: bool = field(default=False, init=False)
+    _repeats: int = field(default=0, init=False)
     _needed_since: float | None = field(default=None, init=False)
     _updated_at: float | None = field(default=None, init=False)
     _problems: dict[str, KafkaError] = field(factory=dict, init=False)
@@ -98,9 +100,7 @@ class MetadataManager:
     _last_error: KafkaError | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._request = RequestState(
-            Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000, self.random)
-        )
+        self._request = RequestState(Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random))
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 
@@ -130,6 +130,11 @@ class MetadataManager:
         if self._needed_since is None:
             self._needed_since = now
 
+    def need_leader(self, now: float) -> None:
+        """Have a leader looked for that is not known; the answer that is under way may name it."""
+        if not self._request.in_flight:
+            self.request_update(now)
+
     def request_new_topics(self, now: float) -> None:
         """Ask at once: for topics that were never asked about no backoff runs (Java's ``requestUpdateForNewTopics``)."""
         self.request_update(now)
@@ -150,6 +155,8 @@ class MetadataManager:
         if due_at > now or not self._request.may_send(now):
             return Poll(wake_at=max(due_at, self._request.wake_at()))
         self._request.sent()
+        soon = self._updated_at is not None and now - self._updated_at <= 2 * self.config.retry_backoff_max
+        self._repeats = self._repeats + 1 if self._needed and soon else 0
         self._needed = False
         self._has_new_topics = False
         for lookup in self._lookups:
@@ -178,8 +185,10 @@ class MetadataManager:
         """Look-ups are asked at once, an update that is needed again soon waits a backoff, and every picture grows old."""
         if self._updated_at is None or self._has_new_topics or any(not lookup.asked for lookup in self._lookups):
             return now
-        backoff, age = self.config.retry_backoff_ms, self.config.metadata_max_age_ms
-        return self._updated_at + (backoff if self._needed else max(backoff, age)) / 1000
+        backoff, age = self.config.retry_backoff, self.config.metadata_max_age_ms / 1000
+        if self._needed:  # again and again, as while a partition has no leader: less and less often
+            return self._updated_at + min(backoff * 2.0 ** min(self._repeats, 10), self.config.retry_backoff_max)
+        return self._updated_at + max(backoff, age)
 
     def _names(self) -> frozenset[str] | None:
         names = self.wanted()
@@ -223,6 +232,8 @@ class MetadataManager:
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
     def _answered(self, asked: frozenset[str] | None, outcome: object, now: float) -> None:
+        if isinstance(outcome, MetadataResponse) and outcome.error_code == 0 and not outcome.brokers:
+            outcome = NodeNotReadyError("the broker has just started and knows of no broker")  # as in Java, not to be believed
         if isinstance(outcome, MetadataResponse) and outcome.error_code == 0:
             self._request.succeeded()
             self._last_error = None
@@ -276,6 +287,8 @@ class MetadataManager:
         if topic.error_code:
             self._problems[name] = for_code(topic.error_code, f"topic {name!r} has no leader yet")
             self.request_update(now)
+            if not topic.partitions and name in self.topics:
+                return set()  # it says that there is no leader, not that there are no partitions
         before = self._last_ids.get(name)
         recreated = None not in (before, topic.topic_id) and before != topic.topic_id
         if recreated:

@@ -109,7 +109,7 @@ class PositionsManager:
                 Notice(now=now, text=f"offset {offset} of {name} is outside the log; reset to {self.config.auto_offset_reset}")
             )
             # At once the first time; a log that moves away again and again, or a broker that is wrong, is asked less and less.
-            delay = min(self.config.retry_backoff_ms * 2.0 ** min(entry.resets, 10), self.config.retry_backoff_max_ms) / 1000
+            delay = min(self.config.retry_backoff * 2.0 ** min(entry.resets, 10), self.config.retry_backoff_max)
             self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
             entry.resets += 1
 
@@ -154,7 +154,7 @@ class PositionsManager:
         leader = self.metadata.leader(entry.partition)
         if leader is None:
             self.metadata.request_update(now)
-            entry.retry_at = now + self.config.retry_backoff_ms / 1000
+            entry.retry_at = now + self.config.retry_backoff
             return False
         epoch = entry.position.offset_epoch if entry.position is not None else None
         if epoch is None or leader.epoch is None:
@@ -226,7 +226,7 @@ class PositionsManager:
             self._todo.add(entry.partition)  # asked for the beginning, then for the end, before the first answer came
         elif isinstance(outcome, KafkaError):
             self.on_error(outcome)
-            self.subscription.delay(entry, now + self.config.retry_backoff_max_ms / 1000)
+            self.subscription.delay(entry, now + self.config.retry_backoff_max)
             self._todo.add(entry.partition)
         elif outcome.offset < 0:  # by_duration: no record is that young, so the next one to come is the first
             self.subscription.reset(entry, "latest")
@@ -284,8 +284,8 @@ class PositionsManager:
                 self._judge(entry, leader, answer, now)
 
     def _check_failed(self, entry: PartitionState, error: KafkaError | None, now: float) -> None:
-        delay = self.config.retry_backoff_ms if error is None or error.retriable else self.config.retry_backoff_max_ms
-        self.subscription.delay(entry, now + delay / 1000)
+        delay = self.config.retry_backoff if error is None or error.retriable else self.config.retry_backoff_max
+        self.subscription.delay(entry, now + delay)
         if error is None or error.retriable:
             self.metadata.request_update(now)
             self.trace(Fault(now=now, text=f"position of {entry.partition.topic} could not be validated yet", error=error))

@@ -10,8 +10,9 @@
     settings.py    the options in seconds
     connection.py  the shell: performs plans, one task for each connection
     transport.py   sockets, TLS, names; the only place that sees their errors
+    waiting.py     how a task is woken again and again
 
-All but the last two are pure: no event loop, socket, thread, clock or randomness.
+All but the last three are pure: no event loop, socket, thread, clock or randomness.
 """
 
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
@@ -20,7 +21,7 @@ from .connection import ConnectionRunner
 from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
 from .request import Lane, UnsentRequest
-from .transport import TcpConnector, Transport, TransportFactory, bootstrap_nodes
+from .transport import PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 
 __all__ = [
     "Action",
@@ -35,6 +36,8 @@ __all__ = [
     "NetworkClientDelegate",
     "Open",
     "Plan",
+    "PushTransport",
+    "Receiver",
     "Run",
     "Shut",
     "TcpConnector",

@@ -3,22 +3,24 @@
 Decides: nothing about Kafka. Owns: the task of each connection and its transport. Must never look into a message
 or choose a broker.
 
-Each connection is one task with a reader and a writer in a task group of its own. Whatever ends one of them ends the connection:
-the transport is closed, the delegate is told once, and ``wake`` lets the background loop look again. Cancelling the outer task
-group leaves no socket and no task behind.
+Each connection is one task. With a ``PushTransport`` it only waits for the end: the event loop puts bytes into the delegate's
+buffer by itself, and writes go out from ``perform``. From a ``Transport`` the task pulls, with a reader and a writer in a task
+group of its own. Whatever ends one of them ends the connection: the transport is closed, the delegate is told once, and ``wake``
+lets the background loop look again. Cancelling the outer task group leaves no socket and no task behind.
 """
 
 from collections.abc import Callable
+from math import inf
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint
 from attrs import define, field
 
 from ..errors import KafkaError
 from .auth import Work
 from .delegate import NetworkClientDelegate, Open, Plan, Run, Shut, Write
-from .transport import Transport, TransportFactory
+from .transport import PushTransport, Transport, TransportFactory
+from .waiting import LoopSignal, pause
 
 YIELD_AFTER = 256 * 1024
 """Bytes after which a reader lets others run. A fast broker always has more, and reading what is there does not suspend."""
@@ -33,12 +35,36 @@ class _Connection:
 
     key: int
     scope: anyio.CancelScope = field(factory=anyio.CancelScope)
+    push: PushTransport | None = None
+    """What writes go to at once; without it they wait in ``outgoing``."""
     outgoing: list[bytes] = field(factory=list)
-    stirred: anyio.Event = field(factory=anyio.Event)
-    """Set when there is something to write or the connection is to end; replaced each time, as an anyio event cannot be cleared."""
+    stirred: LoopSignal = field(factory=LoopSignal)
+    """Woken when there is something to write or the connection is to end."""
     ending: bool = False
     tasks: TaskGroup | None = None
     """The connection's own tasks, once it has a transport."""
+
+
+@define(eq=False)
+class _Inbox:
+    """Passes what a ``PushTransport`` reads to the delegate."""
+
+    key: int
+    delegate: NetworkClientDelegate
+    clock: Callable[[], float]
+    wake: Callable[[], None]
+
+    def get_buffer(self) -> memoryview | None:
+        """See ``Receiver``."""
+        buffer = self.delegate.get_buffer(self.key)
+        if buffer is None:
+            self.wake()  # the delegate has given the connection up; its next plan shuts it
+        return buffer
+
+    def received(self, count: int) -> None:
+        """See ``Receiver``."""
+        if self.delegate.received(self.key, count, self.clock()):
+            self.wake()
 
 
 class ConnectionRunner:
@@ -58,7 +84,7 @@ class ConnectionRunner:
         self._clock = clock
         self._wake = wake
         self._connections: dict[int, _Connection] = {}
-        self._gone = anyio.Event()
+        self._gone = LoopSignal()
 
     def perform(self, plan: Plan) -> None:
         """Start what ``plan`` asks for. Returns at once."""
@@ -80,8 +106,7 @@ class ConnectionRunner:
         for connection in self._connections.values():
             self._end(connection, timeout)
         while self._connections:
-            self._gone = anyio.Event()
-            await self._gone.wait()
+            await self._gone.wait(self._gone.ticket(), inf)
 
     @property
     def connections(self) -> int:
@@ -90,9 +115,14 @@ class ConnectionRunner:
 
     def _write_soon(self, action: Write) -> None:
         # The connection may have ended since the plan was made; the delegate has been told and its requests have ended.
-        if connection := self._connections.get(action.key):
+        connection = self._connections.get(action.key)
+        if connection is None:
+            return
+        if connection.push is not None:
+            connection.push.write(action.data)
+        else:
             connection.outgoing.append(action.data)
-            connection.stirred.set()
+            connection.stirred.wake()
 
     def _run_soon(self, action: Run) -> None:
         connection = self._connections.get(action.key)
@@ -104,7 +134,9 @@ class ConnectionRunner:
         if connection.tasks is None:  # still being made
             connection.scope.cancel()
         else:
-            connection.stirred.set()
+            if connection.push is not None:
+                connection.push.shut()
+            connection.stirred.wake()
             connection.scope.deadline = min(connection.scope.deadline, anyio.current_time() + timeout)
 
     async def _run(self, action: Open, connection: _Connection) -> None:
@@ -115,24 +147,25 @@ class ConnectionRunner:
                     await self._serve(connection, transport)
         finally:
             del self._connections[action.key]
-            self._gone.set()
+            self._gone.wake()
 
-    async def _connect(self, action: Open) -> Transport | None:
+    async def _connect(self, action: Open) -> Transport | PushTransport | None:
         try:
-            transport = await self._factory(action.node.host, action.node.port, timeout=action.timeout, attempt=action.attempt)
+            return await self._factory(action.node.host, action.node.port, timeout=action.timeout, attempt=action.attempt)
         except KafkaError as error:
             self._delegate.open_failed(action.key, error, self._clock())
             self._wake()
             return None
-        self._delegate.opened(action.key, self._clock())
-        self._wake()
-        return transport
 
-    async def _serve(self, connection: _Connection, transport: Transport) -> None:
+    async def _serve(self, connection: _Connection, transport: Transport | PushTransport) -> None:
         try:
             async with anyio.create_task_group() as tasks:
                 connection.tasks = tasks
-                if not connection.ending:
+                self._delegate.opened(connection.key, self._clock())
+                self._wake()
+                if isinstance(transport, PushTransport):
+                    await self._follow(connection, transport)
+                else:
                     tasks.start_soon(self._read, connection, transport, tasks.cancel_scope)
                     await self._write(connection, transport)
                 tasks.cancel_scope.cancel()
@@ -140,16 +173,27 @@ class ConnectionRunner:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
 
+    async def _follow(self, connection: _Connection, transport: PushTransport) -> None:
+        connection.push = transport
+        try:
+            transport.attach(_Inbox(connection.key, self._delegate, self._clock, self._wake))
+            await transport.ended()
+        except KafkaError as error:
+            self._lost(connection, error)
+        else:
+            if not connection.ending:
+                self._lost(connection, None)
+
     async def _write(self, connection: _Connection, transport: Transport) -> None:
         try:
             while connection.outgoing or not connection.ending:
-                connection.stirred = anyio.Event()
+                ticket = connection.stirred.ticket()
                 if connection.outgoing:
                     data = b"".join(connection.outgoing)
                     connection.outgoing.clear()
                     await transport.send(data)
                 else:
-                    await connection.stirred.wait()
+                    await connection.stirred.wait(ticket, inf)
         except KafkaError as error:
             self._lost(connection, error)
 
@@ -179,7 +223,7 @@ class ConnectionRunner:
                 self._wake()
             if answers or unyielded >= YIELD_AFTER:
                 unyielded = 0
-                await checkpoint()
+                await pause()
         return False
 
     async def _work(self, connection: _Connection, work: Work) -> None:
@@ -192,6 +236,6 @@ class ConnectionRunner:
             self._delegate.worked(connection.key, result, self._clock())
             self._wake()
 
-    def _lost(self, connection: _Connection, error: KafkaError) -> None:
+    def _lost(self, connection: _Connection, error: KafkaError | None) -> None:
         self._delegate.lost(connection.key, error, self._clock())
         self._wake()

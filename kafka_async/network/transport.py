@@ -4,8 +4,9 @@ Decides: how a byte stream to ``host:port`` is made. Owns: nothing but one socke
 itself beyond the addresses of one name. This is the only place that sees errors of sockets, TLS and name resolution; they leave as
 ``KafkaConnectionError`` or, where a certificate or a TLS credential was refused, ``AuthenticationFailedError``.
 
-Without TLS on asyncio a socket is read straight into the connection's receive buffer (``loop.sock_recv_into``): one copy from
-the kernel. TLS, other event loops, and loops without these calls go through anyio's streams. KIP-602 (all addresses of a name).
+On asyncio the event loop pushes: it reads the socket straight into the connection's receive buffer and calls with what arrived, so
+that a round trip wakes no task (``PushTransport``). Elsewhere a task pulls from anyio's streams (``StreamTransport``).
+KIP-602 (all addresses of a name).
 """
 
 import asyncio
@@ -15,17 +16,18 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.lowlevel import checkpoint
 from anyio.streams.tls import TLSStream
 from attrs import define, field, frozen
 
 from ..config import ConsumerConfig
 from ..errors import AuthenticationFailedError, KafkaConnectionError
 from ..model import Node
+from .frames import describe_peer
+from .waiting import pause, running_loop
 
 _Address = tuple[socket.AddressFamily, str, int]
 
@@ -35,10 +37,13 @@ _REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "UNKNOWN_PSK_I
 
 
 _STREAM_READ: Final = 65_536  # a stream allocates for the size asked, and TLS hands out 16 KiB at a time whatever is asked
+_UNWANTED: Final = 4096  # the event loop insists on a buffer even for bytes that nobody wants
+_RELEASE_TURNS: Final = 16  # asyncio closes a socket in the turn after the order; other loops may take a few
+_BACKSTOP: Final = 1.0  # asyncio's own limit for a handshake, 60 s, would undercut a longer one of ours
 
 
 class Transport(Protocol):
-    """A connected byte stream. One task reads while another one writes."""
+    """A connected byte stream to pull from. One task reads while another one writes."""
 
     async def receive_into(self, buffer: memoryview) -> int:
         """Wait for bytes, put them at the start of ``buffer`` and return how many; 0: the peer has closed.
@@ -53,10 +58,158 @@ class Transport(Protocol):
         """Close at once, without a word to the peer. Never raises, whatever the state of the stream."""
 
 
+class Receiver(Protocol):
+    """Takes what a ``PushTransport`` reads. Called by the event loop, so it must not wait."""
+
+    def get_buffer(self) -> memoryview | None:
+        """Return where the next bytes go, at least one; ``None``: nothing more is wanted."""
+
+    def received(self, count: int) -> None:
+        """``count`` bytes stand at the start of the buffer handed out last."""
+
+
+class PushTransport(asyncio.BufferedProtocol):
+    """A connected byte stream on asyncio, plain or TLS: it hands bytes to a ``Receiver`` and takes bytes at any time.
+
+    Nothing is read before ``attach``. An exception that the receiver raises is a bug; asyncio would log it and go on, so it is kept
+    for ``ended``.
+    """
+
+    def __init__(self, peer: str, sock: socket.socket) -> None:
+        self._peer = peer
+        self._sock = sock
+        self._receiver: Receiver | None = None
+        self._buffer = memoryview(bytearray(_UNWANTED))
+        self._raw: asyncio.Transport | None = None  # the socket's own, also below TLS
+        self._transport: asyncio.Transport | None = None
+        self._wanted = False
+        self._error: Exception | None = None
+        self._bug: Exception | None = None
+        self._over = anyio.Event()
+
+    # What the connector and the connection's task call.
+
+    async def start(self, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, host: str, timeout: float) -> None:
+        """Hand the connected socket to ``loop`` and go through the handshake of TLS where there is a ``context``.
+
+        Raises what sockets and TLS raise, or ``KafkaConnectionError`` where the peer hung up.
+        """
+        raw, _ = await loop.create_connection(lambda: self, sock=self._sock)
+        if context is None:
+            return
+        try:
+            # Not create_connection(ssl=...): only the transport below TLS knows whether the system has taken everything, and only
+            # it can be aborted when the handshake is cancelled before it began.
+            tls = await loop.start_tls(raw, self, context, server_hostname=host, ssl_handshake_timeout=timeout + _BACKSTOP)
+        except ConnectionError as error:
+            raise KafkaConnectionError(f"{self._peer}: closed in the TLS handshake; does the port speak TLS?") from error
+        if tls is None:  # it broke in the very turn in which the handshake ended
+            raise KafkaConnectionError(f"{self._peer}: closed right after the TLS handshake")
+        self._transport = tls
+
+    def attach(self, receiver: Receiver) -> None:
+        """Start reading, for ``receiver``."""
+        self._receiver = receiver
+        if self._transport is not None and not self._over.is_set():
+            self._wanted = True
+            self._prepare(receiver)
+            self._transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Write all of ``data``, at once as far as the system takes it. What fails is reported by ``ended``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def ended(self) -> None:
+        """Wait until the connection is over; return when the peer, or ``shut``, has closed it.
+
+        Raises ``KafkaConnectionError`` or ``AuthenticationFailedError``, and any other exception that the receiver has raised.
+        """
+        await self._over.wait()
+        if self._bug is not None:
+            raise self._bug
+        if self._error is not None:
+            with _translated(self._peer):
+                raise self._error
+
+    def shut(self) -> None:
+        """Close when the system has taken what was written, which is at once unless the peer is slow to read."""
+        if self._transport is None or self._raw is None or self._transport.is_closing():
+            return
+        if self._raw.get_write_buffer_size() or self._transport.get_write_buffer_size():
+            self._transport.close()
+        else:  # a TLS goodbye would wait for the broker's, which comes after the answer that it is busy with
+            self._transport.abort()
+
+    async def aclose(self) -> None:
+        """Close at once, without a word to the peer, and return when the socket is closed. Never raises."""
+        for transport in (self._transport, self._raw):
+            if transport is not None and self._sock.fileno() >= 0:  # asyncio cannot abort what is closed
+                transport.abort()
+        for _ in range(_RELEASE_TURNS):
+            if self._sock.fileno() < 0:
+                return
+            await pause()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is the event loop's now."""
+        self._raw = self._transport = cast(asyncio.Transport, transport)
+        self._raw.pause_reading()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        """``count`` bytes have arrived."""
+        receiver = self._receiver
+        if receiver is None:
+            # Only TLS can get here, between its handshake and ``attach``. A broker never speaks first.
+            text = describe_peer(bytes(self._buffer[:count])) or "the server spoke before it was asked; is this a Kafka port?"
+            self._finish(KafkaConnectionError(f"{self._peer}: {text}"))
+        elif self._wanted:
+            try:
+                receiver.received(count)
+                self._prepare(receiver)
+            except Exception as bug:
+                self._bug = bug
+                self._finish(bug)
+
+    def eof_received(self) -> None:
+        """The peer has closed."""
+        self._finish(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._finish(exc)
+
+    def _prepare(self, receiver: Receiver) -> None:
+        """Get the buffer for the next read now: that nothing more is wanted must be known before more bytes arrive."""
+        buffer = receiver.get_buffer()
+        if buffer is not None:
+            self._buffer = buffer
+        else:
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        self._wanted = False
+        self._buffer = memoryview(bytearray(_UNWANTED))
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _finish(self, error: Exception | None) -> None:
+        if not self._over.is_set():
+            self._error = error
+            self._over.set()
+            self._stop_reading()
+
+
 class TransportFactory(Protocol):
     """Makes transports."""
 
-    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport:
+    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | PushTransport:
         """Return a transport to one of the addresses of ``host``.
 
         ``timeout``: seconds for each address. ``attempt``: failed attempts so far; the addresses are tried in an order that starts
@@ -81,7 +234,7 @@ class TcpConnector:
             context = ssl.create_default_context()
         return cls(context, config.receive_buffer_bytes, config.send_buffer_bytes)
 
-    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport:
+    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | PushTransport:
         """See ``TransportFactory``."""
         if not host or not 0 < port < 65536:  # metadata can say anything, and an empty name would mean this machine
             raise KafkaConnectionError(f"{host}:{port}: expected a host and a port from 1 to 65535")
@@ -98,38 +251,48 @@ class TcpConnector:
         texts = "; ".join(map(str, failures))
         raise KafkaConnectionError(f"{host}:{port}: none of {len(failures)} addresses works: {texts}") from failures[-1]
 
-    async def _connect(self, address: _Address, host: str, timeout: float) -> Transport:
+    async def _connect(self, address: _Address, host: str, timeout: float) -> Transport | PushTransport:
         where = f"{host} ({address[1]}):{address[2]}" if host != address[1] else f"{host}:{address[2]}"
-        if self.ssl_context is None and (loop := _fast_loop()):
-            return await self._connect_fast(loop, address, where, timeout)
+        with _translated(where), anyio.fail_after(timeout):
+            if (loop := running_loop()) is not None:
+                return await self._connect_on_asyncio(loop, address, host, where, timeout)
+            return await self._connect_on_anyio(address, host, where)
+
+    async def _connect_on_asyncio(
+        self, loop: asyncio.AbstractEventLoop, address: _Address, host: str, where: str, timeout: float
+    ) -> PushTransport:
+        family, ip, port = address
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            self._tune(sock)
+            await loop.sock_connect(sock, (ip, port))
+        except BaseException:
+            sock.close()
+            raise
+        transport = PushTransport(where, sock)
+        try:
+            await transport.start(loop, self.ssl_context, host, timeout)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+            raise
+        return transport
+
+    async def _connect_on_anyio(self, address: _Address, host: str, where: str) -> Transport:
         stream: ByteStream | None = None
         try:
-            with _translated(where), anyio.fail_after(timeout):
-                stream = await anyio.connect_tcp(address[1], address[2])
-                self._tune(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - anyio's typed attribute, not Django's
-                if self.ssl_context is not None:
-                    stream = await TLSStream.wrap(stream, hostname=host, ssl_context=self.ssl_context, standard_compatible=False)
-                return StreamTransport(stream, where)
+            stream = await anyio.connect_tcp(address[1], address[2])
+            self._tune(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - anyio's typed attribute, not Django's
+            if self.ssl_context is not None:
+                stream = await TLSStream.wrap(stream, hostname=host, ssl_context=self.ssl_context, standard_compatible=False)
         except BaseException as error:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
             if isinstance(error, anyio.EndOfStream):
                 raise KafkaConnectionError(f"{where}: closed in the TLS handshake; does the port speak TLS?") from error
             raise
-
-    async def _connect_fast(self, loop: asyncio.AbstractEventLoop, address: _Address, where: str, timeout: float) -> Transport:
-        family, ip, port = address
-        with _translated(where):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                sock.setblocking(False)
-                self._tune(sock)
-                with anyio.fail_after(timeout):
-                    await loop.sock_connect(sock, (ip, port))
-            except BaseException:
-                sock.close()
-                raise
-        return SocketTransport(sock, loop, where)
+        return StreamTransport(stream, where)
 
     def _tune(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -140,34 +303,8 @@ class TcpConnector:
 
 
 @define(eq=False)
-class SocketTransport:
-    """A plain socket on asyncio."""
-
-    _sock: socket.socket
-    _loop: asyncio.AbstractEventLoop
-    _peer: str
-
-    async def receive_into(self, buffer: memoryview) -> int:
-        """See ``Transport``."""
-        with _translated(self._peer):
-            return await self._loop.sock_recv_into(self._sock, buffer)
-
-    async def send(self, data: bytes) -> None:
-        """See ``Transport``."""
-        with _translated(self._peer):
-            await self._loop.sock_sendall(self._sock, data)
-
-    async def aclose(self) -> None:
-        """See ``Transport``."""
-        # The loop must forget the descriptor first: a new socket may get the same number at once.
-        self._loop.remove_reader(self._sock)
-        self._loop.remove_writer(self._sock)
-        self._sock.close()
-
-
-@define(eq=False)
 class StreamTransport:
-    """Any stream of anyio: TLS, other event loops."""
+    """A stream of anyio, plain or TLS, on event loops other than asyncio."""
 
     _stream: ByteStream
     _peer: str
@@ -190,16 +327,6 @@ class StreamTransport:
     async def aclose(self) -> None:
         """See ``Transport``."""
         await anyio.aclose_forcefully(self._stream)
-
-
-def _fast_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the running asyncio loop when it can read sockets into memory, else ``None``."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    kind, base = type(loop), asyncio.AbstractEventLoop
-    return None if kind.sock_recv_into is base.sock_recv_into or kind.remove_reader is base.remove_reader else loop
 
 
 async def bootstrap_nodes(config: ConsumerConfig) -> list[Node]:
@@ -230,7 +357,7 @@ async def _resolve(host: str, port: int, timeout: float) -> list[_Address]:
     except ValueError:
         pass
     else:  # an address needs no resolver, and no thread to call it from
-        await checkpoint()
+        await pause()
         return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, host, port)]
     with _translated(f"{host}:{port}"), anyio.fail_after(timeout):
         found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)

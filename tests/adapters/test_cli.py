@@ -17,8 +17,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from kafka_async import IsolationLevel
-from kafka_async.adapters.commands import Progress, Start, app, consumer_options
+from kafka_async.adapters.commands import Progress, app
+from kafka_async.adapters.copying import Start
 from kafka_async.adapters.demo import MockCluster, Outcome
+from kafka_async.adapters.shell import consumer_options
 
 TOPIC = "orders"
 
@@ -149,7 +151,13 @@ def test_debug_shows_the_traceback(unused_tcp_port: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["-o", "stored"], "expected 'beginning', 'end'"),
+        (["-o", "soon"], "expected 'beginning', 'end'"),
+        (["-o", "stored"], "'stored' needs --group"),
+        (["--group-protocol", "classic"], "--group-protocol needs --group"),
+        (["-G", "g", "-o", "5"], "'offsets reset' moves a group"),
+        (["-G", "g", "-p", "0"], "the group assigns partitions"),
+        (["-G", "g", "--group-protocol", "modern"], "expected one of 'auto', 'classic', 'consumer'"),
+        (["-G", " "], "group_id"),
         (["-o", "s@yesterday"], "s@MILLISECONDS"),
         (["-f", "%x"], "unknown token '%x'"),
         (["-D", r"\q"], "unknown escape"),

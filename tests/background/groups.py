@@ -1,6 +1,7 @@
 """Hypothesis strategies for classic groups: topics with racks, members with subscriptions, and what must hold of any division."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ def plain(**counts: int) -> dict[str, tuple[frozenset[str], ...]]:
     return {topic: (frozenset(),) * count for topic, count in counts.items()}
 
 
-def member(member_id: str, topics: str, *owned: TopicPartition, **more: object) -> GroupMember:
+def member(member_id: str, topics: str, *owned: TopicPartition, **more: Any) -> GroupMember:
     """A member whose topics are the letters of a string."""
     return evolve(GroupMember(member_id=member_id, topics=frozenset(topics), owned=tuple(sorted(owned))), **more)
 

@@ -8,7 +8,7 @@ from kafka_async.background.classic_leader import Leadership, read_assignment, w
 from kafka_async.errors import KafkaConnectionError, MalformedResponseError, UnknownTopicOrPartitionError
 from kafka_async.model import TopicPartition
 from kafka_async.wire import decode_assignment, decode_subscription
-from tests.background.classic_world import ME, A0, A1, A2, B0, Metadata, joined, said, synced, topic
+from tests.background.classic_world import A0, A1, A2, B0, ME, Metadata, joined, said, synced, topic
 
 
 def test_a_subscription_says_what_is_owned_since_when_and_where() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from kafka_async.background.classic_states import HEARTBEATING, TRANSITIONS, ClassicInput, ClassicState
-from kafka_async.background.membership import CommitFailure
+from kafka_async.background.membership import CommitFailure, Subscription
 from kafka_async.errors import FencedInstanceIdError
 from kafka_async.model import ConsumerState
-from tests.background.classic_world import ME, A, A0, A1, World, beaten, cooperative, identity, joined, said, synced
+from tests.background.classic_world import A0, A1, ME, World, beaten, cooperative, identity, joined, said, synced
 
 S = ClassicState
 
@@ -48,14 +48,18 @@ def _fatal(w: World) -> None:
     w.member.refused(CommitFailure.FENCED_INSTANCE, identity(), 1.0)
 
 
+def _unsubscribed(w: World) -> None:
+    w.member.leave(None, 1.0)
+    w.turn(40.0)
+
+
 def _revoking(w: World) -> None:
-    w.metadata.topics.pop("a")
-    w.member.subscribe(A.__class__(topics=frozenset("b")), 1.0)
+    w.member.subscribe(Subscription(topics=frozenset("b")), 1.0)
     w.turn(1.0)
 
 
 WALKS: dict[ClassicState, Callable[[World], None]] = {
-    S.UNSUBSCRIBED: lambda w: w.member.leave(None, 1.0) or w.turn(40.0) and None,
+    S.UNSUBSCRIBED: _unsubscribed,
     S.REVOKING: _revoking,
     S.LOSING: _losing,
     S.JOINING: _joining,

@@ -158,7 +158,8 @@ def test_other_passing_errors_are_tried_again_without_asking_for_metadata(code: 
     assert world.poll(1.0) == []
     assert world.wake_at == pytest.approx(1.1)
     world.poll(1.1)
-    assert asked(world.waiting(FetchRequest)[0]) == {0: 3}
+    world.answer(FetchRequest, fetched(data(A, records(3, 1))), 1.2)
+    assert len(world.read_all()) == 1
     assert world.waiting(MetadataRequest) == []
 
 
@@ -379,7 +380,7 @@ def test_a_broker_that_is_gone_costs_a_backoff_and_no_position() -> None:
     world.answer(FetchRequest, fetched(session=9), 1.06, node_id=2)
     world.poll(1.06)
     (request,) = world.waiting(FetchRequest)
-    assert asked(request) == {0: 3}
+    assert asked(request) == {0: 3, 1: 0}
 
 
 def _moved() -> MetadataResponse:
@@ -512,6 +513,37 @@ def test_a_thousand_idle_partitions_cost_nothing() -> None:
         assert asked(request) == {}
         world.answer(FetchRequest, fetched(), 1.5 + turn)
     assert looked == 0
+
+
+def lost(*partitions: TopicPartition) -> World:
+    """Return a world that has forgotten its brokers; it is 2.0 then, and metadata is on its way."""
+    world = World()
+    world.fetching(dict.fromkeys(partitions, 0), leaders=(1,) * len(partitions))
+    world.answer(FetchRequest, KafkaConnectionError("gone"), 1.0)
+    world.usable = False
+    world.background.metadata.request_update(1.0)
+    until(world, lambda: not world.background.nodes, 1.0)
+    world.usable = True
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 2.0)
+    return world
+
+
+def test_partitions_without_a_leader_wait_for_metadata_and_not_for_the_clock() -> None:
+    world = lost(A, B, C)
+    now, turns = 2.0, 0
+    while now < 12.0:
+        world.poll(now)
+        now = world.wake_at
+        turns += 1
+    assert turns <= 20
+
+
+def test_partitions_without_a_leader_are_fetched_as_soon_as_their_leader_is_known() -> None:
+    world = lost(A, B, C)
+    world.poll(9.0)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), 9.0)
+    world.poll(9.0)
+    assert world.waiting(FetchRequest)
 
 
 @pytest.mark.parametrize("backoff", [0, 100])

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from kafka_async.background.find_coordinator import LEAST_BACKOFF, TRANSITIONS, FindCoordinatorManager, SearchInput, SearchState
+from kafka_async.background.find_coordinator import TRANSITIONS, FindCoordinatorManager, SearchInput, SearchState
 from kafka_async.background.request_manager import Poll
 from kafka_async.errors import (
     BY_CODE,
@@ -223,7 +223,7 @@ def test_without_a_configured_backoff_a_failing_search_still_pauses() -> None:
     manager = World({"retry_backoff_ms": 0, "retry_backoff_max_ms": 0}).coordinator
     manager.request(0.0)
     only(manager.poll(0.0)).on_done(KafkaConnectionError("refused"), 0.0)
-    assert manager.poll(0.0) == Poll(wake_at=LEAST_BACKOFF)
+    assert manager.poll(0.0) == Poll(wake_at=0.01)
 
 
 def test_a_coordinator_that_the_metadata_do_not_list_is_offered_once_they_do(world: World, manager: FindCoordinatorManager) -> None:

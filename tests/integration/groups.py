@@ -187,5 +187,3 @@ async def exactly(members: Collection[Reading], expected: dict[int, list[int]]) 
             assert numbers == sorted(set(numbers)), f"partition {partition} was read as {numbers}"
             found.setdefault(partition, []).extend(numbers)
     assert {partition: sorted(numbers) for partition, numbers in found.items()} == expected
-
-

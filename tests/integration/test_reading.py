@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from kafka_async import TopicPartition
+from kafka_async.errors import CorruptRecordException, DeserializationError
 from tests.brokers import KafkaCluster, Produced, payload
 
-from .tools import Consumer, Record, all_of, flat, make, new_topic, nothing_more, offsets, read
+from .tools import Consumer, Record, all_of, flat, make, new_topic, nothing_more, offsets, read, spoil
 
 pytestmark = pytest.mark.integration
 
@@ -270,9 +271,32 @@ async def test_iteration_ends_when_the_consumer_is_stopped(kafka43: KafkaCluster
     assert seen == [0, 1, 2]
 
 
-async def test_deserializers_see_every_record_and_a_poison_one_stops_nothing(kafka43: KafkaCluster) -> None:
-    from kafka_async.errors import DeserializationError
+async def test_a_corrupt_batch_stops_its_partition_and_nothing_else(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43, 2)
+    for start in range(0, 100, 10):
+        kafka43.produce(topic, 10, partitions=[0], start=start, values=lambda index: b"record %d." % index)
+    kafka43.produce(topic, 5, partitions=[1])
+    spoil(kafka43, topic, b"record 45.")
+    bad, good = all_of(topic, 2)
+    async with make(kafka43, topic) as consumer:
+        records = await read(consumer, 45)
+        assert offsets(records) == {0: list(range(40)), 1: list(range(5))}
+        with pytest.raises(CorruptRecordException) as caught:
+            await consumer.getmany(timeout_ms=10_000)
+        assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 40)
+        assert await consumer.position(bad) == 40
+        await asyncio.to_thread(kafka43.produce, topic, 5, partitions=[1])
+        assert offsets(await read(consumer, 5)) == {1: list(range(5, 10))}
+        assert await consumer.position(good) == 10
+        consumer.seek(bad, 50)
+        assert offsets(await read(consumer, 50)) == {0: list(range(50, 100))}
+        await nothing_more(consumer)
+    async with make(kafka43, check_crcs=False) as trusting:
+        trusting.assign([bad])
+        assert offsets(await read(trusting, 100)) == {0: list(range(100))}
 
+
+async def test_deserializers_see_every_record_and_a_poison_one_stops_nothing(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 10, values=lambda index: b"poison" if index == 6 else b"%d" % index)
     async with make(kafka43, topic, value_deserializer=int) as consumer:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
 
@@ -16,8 +16,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 class Forwarder:
     """A loopback port that leads to another one, until it is closed."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    target: str | None = None
+    """``host:port`` that it leads to; connections are closed at once while there is none."""
+
+    def __init__(self) -> None:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None] | None] = set()
         self._server: asyncio.Server | None = None
@@ -37,9 +39,9 @@ class Forwarder:
         await asyncio.gather(*(task for task in self._tasks if task is not None))
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = self.target.split(":")
         self._tasks.add(asyncio.current_task())
         with suppress(OSError):
+            host, port = self.target.split(":") if self.target else (None, 0)
             inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
             self._writers |= {writer, inner_writer}
             await asyncio.gather(self._pump(reader, inner_writer), self._pump(inner_reader, writer))
@@ -54,8 +56,8 @@ class Forwarder:
 
 
 @asynccontextmanager
-async def forwarding(target: str) -> AsyncIterator[tuple[Forwarder, str]]:
-    forwarder = Forwarder(target)
+async def forwarding() -> AsyncIterator[tuple[Forwarder, str]]:
+    forwarder = Forwarder()
     address = await forwarder.open()
     try:
         yield forwarder, address
@@ -63,19 +65,12 @@ async def forwarding(target: str) -> AsyncIterator[tuple[Forwarder, str]]:
         await forwarder.close()
 
 
-@pytest.fixture
-def movable(real_brokers: None) -> KafkaCluster:
-    """A broker of its own, not started yet, since the test gives it new addresses."""
-    return KafkaCluster(CURRENT)
-
-
-async def test_reading_goes_on_when_the_whole_cluster_moved(movable: KafkaCluster) -> None:
+async def test_reading_goes_on_when_the_whole_cluster_moved(real_brokers: None) -> None:
     topic = topic_name()
-    with movable as cluster:
-        real = cluster.address(0)
-        async with forwarding(real) as (_, bootstrap), forwarding(real) as (old, here), forwarding(real) as (_, there):
-            set_properties(cluster, 0, advertised_listeners=f"PLAINTEXT://{here}")
-            await asyncio.to_thread(cluster.restart, 0)
+    async with forwarding() as (fixed, bootstrap), forwarding() as (old, here), forwarding() as (new, there):
+        cluster = KafkaCluster(CURRENT, properties={"advertised.listeners": f"PLAINTEXT://{here}"})
+        with closing(await asyncio.to_thread(cluster.__enter__)):
+            fixed.target = old.target = new.target = cluster.address(0)
             await asyncio.to_thread(cluster.create_topic, topic)
             await asyncio.to_thread(cluster.produce, topic, 100)
             short = {"request_timeout_ms": 2000, "reconnect_backoff_max_ms": 200, "retry_backoff_max_ms": 200}
@@ -85,7 +80,8 @@ async def test_reading_goes_on_when_the_whole_cluster_moved(movable: KafkaCluste
 
                 set_properties(cluster, 0, advertised_listeners=f"PLAINTEXT://{there}")
                 await old.close()
-                await asyncio.to_thread(cluster.restart, 0)
+                await asyncio.to_thread(cluster.kill, 0)
+                await asyncio.to_thread(cluster.start, 0)
                 await asyncio.to_thread(cluster.produce, topic, 100)
                 records += await read(consumer, 100)
                 await nothing_more(consumer)

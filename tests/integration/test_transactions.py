@@ -1,6 +1,7 @@
 """read_committed and compacted logs: what is skipped is skipped exactly, and the position passes it."""
 
 import asyncio
+import random
 import uuid
 from collections.abc import Callable
 from typing import Literal
@@ -156,6 +157,47 @@ async def test_aborted_records_span_batches_and_fetches(kafka43: KafkaCluster) -
     async with make(kafka43, topic, **COMMITTED, max_partition_fetch_bytes=8192, fetch_buffer_bytes=32_768) as consumer:
         records = await read(consumer, 600)
     assert [record.offset for record in records] == [*range(301, 601), *range(903, 1203)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_any_interleaving_of_transactions_yields_the_committed_records(kafka43: KafkaCluster, seed: int) -> None:
+    topic = new_topic(kafka43)
+    partition = TopicPartition(topic, 0)
+    dice = random.Random(seed)  # noqa: S311  # a fixed seed, not a secret
+    transactions = Transactions(kafka43, topic)
+    open_values: dict[Producer, set[str]] = {transactions.begin(): set() for _ in range(4)}
+    committed: set[str] = set()
+    for index in range(150):
+        producer = dice.choice(list(open_values))
+        written = [f"{index}.{number}" for number in range(dice.randint(1, 5))]
+        await asyncio.to_thread(transactions.write, producer, *written)
+        open_values[producer].update(written)
+        if dice.random() < 0.3 or index > 145:
+            keep = dice.random() < 0.5
+            await asyncio.to_thread(producer.commit_transaction if keep else producer.abort_transaction, 30)
+            committed |= open_values[producer] if keep else set()
+            open_values[producer] = set()
+            producer.begin_transaction()
+    for producer in open_values:
+        await asyncio.to_thread(producer.abort_transaction, 30)
+
+    async with make(kafka43, topic) as everything:
+        end = (await everything.end_offsets([partition]))[partition]
+        log: list[Record] = []
+        while await everything.position(partition) < end:
+            log += flat(await everything.getmany(timeout_ms=200))
+    expected = {record.offset: record.value.decode() for record in log if record.value.decode() in committed}
+    assert len(expected) == len(committed)
+    limits = {"max_partition_fetch_bytes": 700, "fetch_buffer_bytes": 4096, "max_poll_records": 9}
+    async with make(kafka43, topic, **COMMITTED, **limits) as consumer:
+        for start in (0, *(dice.randrange(end) for _ in range(8))):
+            consumer.seek(partition, start)
+            rest = {offset: value for offset, value in expected.items() if offset >= start}
+            records = await read(consumer, len(rest)) if rest else []
+            assert {record.offset: record.value.decode() for record in records} == rest
+            assert [record.offset for record in records] == sorted(rest)
+            await nothing_more(consumer)
+            assert await consumer.position(partition) == end
 
 
 def _compacted(cluster: KafkaCluster, fill: Callable[[str], None]) -> str:

@@ -44,12 +44,25 @@ def new_topic(cluster: KafkaCluster, partitions: int = 1, *, replicas: int | Non
     return cluster.create_topic(topic_name(), partitions, replicas=replicas, config=settings)
 
 
-def set_properties(cluster: KafkaCluster, broker: int, **properties: str) -> None:
-    """Write settings of one broker, valid from its next start, into the file that its command line names."""
+def _directory(cluster: KafkaCluster, broker: int) -> Path:
+    """Return the directory of a running broker: that of the settings which its command line names."""
     arguments = Path(f"/proc/{cluster.pid(broker)}/cmdline").read_bytes().split(b"\0")
-    path = next(Path(word.decode()) for word in arguments if word.endswith(b"server.properties"))
-    with path.open("a") as file:
+    return next(Path(word.decode()).parent for word in arguments if word.endswith(b"server.properties"))
+
+
+def set_properties(cluster: KafkaCluster, broker: int, **properties: str) -> None:
+    """Write settings of one running broker, valid from its next start; ``_`` stands for ``.``."""
+    with (_directory(cluster, broker) / "server.properties").open("a") as file:
         file.writelines(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items())
+
+
+def spoil(cluster: KafkaCluster, topic: str, text: bytes) -> None:
+    """Change one bit where ``text`` stands in the first segment of partition 0, as a failing disk would."""
+    segment = _directory(cluster, 0) / "data" / f"{topic}-0" / f"{0:020}.log"
+    place = segment.read_bytes().index(text)
+    with segment.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes([text[0] ^ 1]))
 
 
 def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:

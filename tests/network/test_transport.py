@@ -5,43 +5,38 @@ import gc
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from anyio.lowlevel import checkpoint
 from anyio.streams.tls import TLSStream
+from attrs import define, field
 
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.model import Node
-from kafka_async.network import NetworkClientDelegate, TcpConnector, Transport, bootstrap_nodes
-from kafka_async.network.transport import SocketTransport, StreamTransport
+from kafka_async.network import NetworkClientDelegate, PushTransport, TcpConnector, Transport, UnsentRequest, bootstrap_nodes
+from kafka_async.network.transport import StreamTransport
 from kafka_async.wire import Api
 from kafka_async.wire.messages import HeartbeatResponse
 from tests.network.memory import Loop
 from tests.network.peers import VERSIONS, Peer, World, heartbeat
 
-
-class NoReceiveInto(asyncio.SelectorEventLoop):
-    """An event loop that cannot read into memory."""
-
-    sock_recv_into = asyncio.AbstractEventLoop.sock_recv_into
+BACKENDS: dict[str, dict[str, Any]] = {"asyncio": {"backend": "asyncio"}, "trio": {"backend": "trio"}}
+if find_spec("uvloop") is not None:
+    BACKENDS["uvloop"] = {"backend": "asyncio", "backend_options": {"use_uvloop": True}}
 
 
-BACKENDS: list[dict[str, Any]] = [
-    {"backend": "asyncio"},
-    {"backend": "asyncio", "backend_options": {"loop_factory": NoReceiveInto}},
-    {"backend": "trio"},
-]
-
-
-@pytest.fixture(params=BACKENDS, ids=["asyncio", "asyncio-streams", "trio"])
+@pytest.fixture(params=BACKENDS.values(), ids=BACKENDS.keys())
 def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[None]]], None]:
-    """Run a coroutine function on each of the event loops and ways of reading."""
+    """Run a coroutine function on each of the event loops, and so in both ways of reading."""
 
     def runner(fn: Callable[[], Awaitable[None]]) -> None:
         async def bounded() -> None:
@@ -86,8 +81,50 @@ class Serving:
         await self._listener.aclose()
 
 
+class Pulling:
+    """A ``PushTransport`` that is read like any other transport, so that one test serves both."""
+
+    def __init__(self, push: PushTransport) -> None:
+        self.push = push
+        self._buffer = memoryview(bytearray(65536))
+        self._incoming = bytearray()
+        self._arrived = asyncio.Event()
+        push.attach(self)
+
+    def get_buffer(self) -> memoryview:
+        return self._buffer
+
+    def received(self, count: int) -> None:
+        self._incoming += self._buffer[:count]
+        self._arrived.set()
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        over, arrived = asyncio.ensure_future(self.push.ended()), asyncio.ensure_future(self._arrived.wait())
+        try:
+            await asyncio.wait({over, arrived}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrived.cancel()
+            over.cancel()
+        if not self._incoming:
+            await over
+            return 0
+        count = min(len(buffer), len(self._incoming))
+        buffer[:count] = self._incoming[:count]
+        del self._incoming[:count]
+        if not self._incoming:
+            self._arrived.clear()
+        return count
+
+    async def send(self, data: bytes) -> None:
+        self.push.write(data)
+
+    async def aclose(self) -> None:
+        await self.push.aclose()
+
+
 async def connect(host: str, port: int, connector: TcpConnector | None = None, timeout: float = 5.0, attempt: int = 0) -> Transport:
-    return await (connector or TcpConnector())(host, port, timeout=timeout, attempt=attempt)
+    transport = await (connector or TcpConnector())(host, port, timeout=timeout, attempt=attempt)
+    return Pulling(transport) if isinstance(transport, PushTransport) else transport
 
 
 async def receive(transport: Transport, count: int) -> bytes:
@@ -145,13 +182,13 @@ def test_a_cancelled_read_leaves_a_socket_that_can_be_closed(run: Run) -> None:
     run(main)
 
 
-def test_asyncio_reads_sockets_directly_and_others_through_streams(run: Run, request: pytest.FixtureRequest) -> None:
-    direct = request.node.callspec.id == "asyncio"
+def test_asyncio_pushes_and_other_event_loops_are_pulled_from(run: Run, request: pytest.FixtureRequest) -> None:
+    pulled = request.node.callspec.id == "trio"
 
     async def main() -> None:
         async with Serving(echo) as server:
-            transport = await connect("127.0.0.1", server.port)
-            assert isinstance(transport, SocketTransport if direct else StreamTransport)
+            transport = await TcpConnector()("127.0.0.1", server.port, timeout=5, attempt=0)
+            assert isinstance(transport, StreamTransport if pulled else PushTransport)
             await transport.aclose()
 
     run(main)
@@ -440,29 +477,341 @@ def test_a_handshake_that_never_ends_is_bounded(run: Run, trusting: TcpConnector
     run(main)
 
 
+# What is pushed, plain and over TLS.
+
+
+LOOPS = {name: options for name, options in BACKENDS.items() if name != "trio"}
+
+
+@define(eq=False)
+class Scene:
+    """A server and how to connect to it, plain or over TLS."""
+
+    run: Run
+    connector: TcpConnector
+    context: ssl.SSLContext | None
+
+    def serve(self, handler: Callable[[Any], Awaitable[None]]) -> Serving:
+        return Serving(over_tls(self.context, handler) if self.context else handler)
+
+    async def connect(self, server: Serving) -> PushTransport:
+        transport = await self.connector("127.0.0.1", server.port, timeout=5, attempt=0)
+        assert isinstance(transport, PushTransport)
+        return transport
+
+
+@pytest.fixture(params=[f"{name}-{kind}" for name in LOOPS for kind in ("plain", "tls")])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    name, kind = request.param.split("-")
+
+    def runner(fn: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            with anyio.fail_after(10):
+                await fn()
+
+        anyio.run(bounded, **LOOPS[name])
+
+    if kind == "plain":
+        return Scene(runner, TcpConnector(), None)
+    certificates = request.getfixturevalue("certificates")
+    return Scene(runner, request.getfixturevalue("trusting"), server_context(certificates))
+
+
+@define(eq=False)
+class Sink:
+    """A receiver that keeps what it gets, until it wants no more."""
+
+    wanted: int = 2**31
+    data: bytearray = field(factory=bytearray)
+    buffer: memoryview = field(factory=lambda: memoryview(bytearray(100)))
+    arrived: anyio.Event = field(factory=anyio.Event)
+
+    def get_buffer(self) -> memoryview | None:
+        return self.buffer if len(self.data) < self.wanted else None
+
+    def received(self, count: int) -> None:
+        self.data += self.buffer[:count]
+        self.arrived.set()
+
+
+class Broken(Sink):
+    """A receiver with a bug."""
+
+    def received(self, count: int) -> None:
+        raise ValueError("a bug")
+
+
+async def deaf(stream: Any) -> None:
+    """A peer that neither reads nor speaks."""
+    async with stream:
+        await anyio.sleep_forever()
+
+
+async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when the first of ``waits`` does; raise when it raises."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+async def give_up_after(turns: int, scope: anyio.CancelScope) -> None:
+    for _ in range(turns):
+        await checkpoint()
+    scope.cancel()
+
+
+def test_a_bug_in_the_receiver_ends_the_connection_and_is_raised_as_it_is(scene: Scene) -> None:
+    async def main() -> None:
+        async with scene.serve(echo) as server:
+            transport = await scene.connect(server)
+            transport.attach(Broken())
+            transport.write(b"hello")
+            with pytest.raises(ValueError, match="a bug"):
+                await transport.ended()
+            await transport.aclose()
+
+    scene.run(main)
+
+
+def test_a_connection_that_the_peer_resets_is_an_error_of_ours(scene: Scene) -> None:
+    async def reset(stream: Any) -> None:
+        sock = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - anyio's typed attribute
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.receive()
+        await anyio.aclose_forcefully(stream)
+
+    async def main() -> None:
+        async with scene.serve(reset) as server:
+            transport = await scene.connect(server)
+            transport.attach(Sink())
+            transport.write(b"hello")
+            with pytest.raises(KafkaConnectionError, match=f"127.0.0.1:{server.port}: Connection reset by peer"):
+                await transport.ended()
+            transport.write(b"too late")
+            await transport.aclose()
+
+    scene.run(main)
+
+
+def test_what_was_written_reaches_a_slow_peer_although_the_connection_is_shut(scene: Scene) -> None:
+    payload = bytes(range(256)) * 65536  # 16 MiB, more than the system takes at once
+    got = bytearray()
+    shut, done = asyncio.Event(), asyncio.Event()
+
+    async def slow(stream: Any) -> None:
+        async with stream:
+            await shut.wait()
+            async for data in stream:
+                got.extend(data)
+        done.set()
+
+    async def main() -> None:
+        async with scene.serve(slow) as server:
+            transport = await scene.connect(server)
+            transport.attach(Sink())
+            transport.write(payload)
+            transport.shut()
+            shut.set()
+            await transport.ended()
+            await transport.aclose()
+            await done.wait()
+        assert bytes(got) == payload
+
+    scene.run(main)
+
+
+def test_closing_does_not_wait_for_a_peer_that_does_not_read(scene: Scene) -> None:
+    async def main() -> None:
+        async with scene.serve(deaf) as server:
+            transport = await scene.connect(server)
+            transport.attach(Sink())
+            transport.write(bytes(16 * 1024 * 1024))
+            transport.shut()
+            with anyio.move_on_after(0) as waited:
+                await transport.ended()
+            assert waited.cancelled_caught
+            await transport.aclose()
+            await transport.ended()
+
+    scene.run(main)
+
+
+def test_an_idle_connection_is_shut_without_a_word_of_the_peer(scene: Scene) -> None:
+    async def once(stream: Any) -> None:
+        async with stream:
+            await stream.send(await stream.receive())
+            await anyio.sleep_forever()
+
+    async def main() -> None:
+        async with scene.serve(once) as server:
+            transport, sink = await scene.connect(server), Sink()
+            transport.attach(sink)
+            transport.write(b"hello")
+            await sink.arrived.wait()
+            transport.shut()
+            await transport.ended()
+            await transport.aclose()
+
+    scene.run(main)
+
+
+def test_nothing_is_read_when_nothing_more_is_wanted(scene: Scene) -> None:
+    async def main() -> None:
+        async with scene.serve(echo) as server:
+            transport, sink = await scene.connect(server), Sink(wanted=1)
+            transport.attach(sink)
+            transport.write(bytes(1000))
+            await sink.arrived.wait()
+            transport.write(bytes(1000))
+            await anyio.wait_all_tasks_blocked()
+            assert len(sink.data) <= 100
+            await transport.aclose()
+
+    scene.run(main)
+
+
+def test_bytes_before_the_first_question_are_read_or_refused(scene: Scene) -> None:
+    async def smtp(stream: Any) -> None:
+        async with stream:
+            await stream.send(b"220 mail.example ESMTP\r\n")
+            await stream.receive()
+
+    async def main() -> None:
+        async with scene.serve(smtp) as server:
+            transport, sink = await scene.connect(server), Sink()
+            transport.attach(sink)
+            refusals = []
+            try:
+                await first_of(sink.arrived.wait(), transport.ended())
+            except KafkaConnectionError as error:  # over TLS they can arrive before anybody could have asked
+                refusals.append(str(error))
+            assert sink.data.startswith(b"220 ") or "the server answered like SMTP" in refusals[0]
+            await transport.aclose()
+
+    scene.run(main)
+
+
+def test_a_handshake_that_is_cancelled_at_once_leaves_no_socket(scene: Scene) -> None:
+    async def main() -> None:
+        async with scene.serve(deaf) as server:
+            for turns in range(8):
+                with anyio.CancelScope() as scope:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(give_up_after, turns, scope)
+                        transport = await scene.connect(server)
+                        await transport.aclose()
+
+    scene.run(main)
+
+
 # The whole network on real sockets.
 
 
-def test_a_request_goes_over_a_real_socket(run: Run) -> None:
-    async def broker(stream: Any) -> None:
-        peer = Peer()
-        async with stream:
-            async for data in stream:
-                peer.feed(data)
-                while peer.asked:
-                    await stream.send(peer.answer(VERSIONS if peer.asked[0].api is Api.API_VERSIONS else HeartbeatResponse()))
+async def broker(stream: Any) -> None:
+    """Answers everything at once."""
+    peer = Peer()
+    async with stream:
+        async for data in stream:
+            peer.feed(data)
+            while peer.asked:
+                await stream.send(peer.answer(VERSIONS if peer.asked[0].api is Api.API_VERSIONS else HeartbeatResponse()))
 
+
+def in_time(on_done: Callable[[Any, float], None]) -> UnsentRequest:
+    return heartbeat(on_done, expires_at=anyio.current_time() + 5)
+
+
+def test_a_request_goes_over_a_real_socket(run: Run) -> None:
     async def main() -> None:
         async with Serving(broker) as server, anyio.create_task_group() as tasks:
             world = World(Node(1, "127.0.0.1", server.port))
             delegate: NetworkClientDelegate = world.delegate
             loop = Loop(delegate, tasks, TcpConnector())
-            loop.add(*(heartbeat(world.done, expires_at=anyio.current_time() + 5) for _ in range(5)))
+            loop.add(*(in_time(world.done) for _ in range(5)))
             await loop.until(lambda: len(world.outcomes) == 5)
             assert world.outcomes == [HeartbeatResponse()] * 5
             await loop.stop()
+            assert loop.runner.connections == 0
 
     run(main)
+
+
+def test_requests_are_answered_one_after_the_other_over_pushed_bytes(scene: Scene) -> None:
+    async def main() -> None:
+        async with scene.serve(broker) as server, anyio.create_task_group() as tasks:
+            world = World(Node(1, "127.0.0.1", server.port))
+            loop = Loop(world.delegate, tasks, scene.connector)
+            for number in range(1, 20):
+                loop.add(in_time(world.done))
+                await loop.until(lambda expected=number: len(world.outcomes) == expected)
+            assert world.outcomes == [HeartbeatResponse()] * 19
+            await loop.stop()
+
+    scene.run(main)
+
+
+def test_a_bug_in_a_handler_reaches_the_task_group(scene: Scene) -> None:
+    def buggy(outcome: Any, now: float) -> None:
+        raise ZeroDivisionError("a bug")
+
+    async def main() -> None:
+        async with scene.serve(broker) as server, anyio.create_task_group() as tasks:
+            loop = Loop(World(Node(1, "127.0.0.1", server.port)).delegate, tasks, scene.connector)
+            loop.add(in_time(buggy))
+            await loop.until(lambda: False)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        scene.run(main)
+    matching, rest = caught.value.split(ZeroDivisionError)
+    assert matching is not None
+    assert rest is None
+
+
+def test_a_broker_that_resets_fails_what_is_in_flight(scene: Scene) -> None:
+    async def resetting(stream: Any) -> None:
+        sock = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - anyio's typed attribute
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer = Peer()
+        peer.feed(await stream.receive())
+        await stream.send(peer.answer(VERSIONS))
+        await stream.receive()
+        await anyio.aclose_forcefully(stream)
+
+    async def main() -> None:
+        async with scene.serve(resetting) as server, anyio.create_task_group() as tasks:
+            world = World(Node(1, "127.0.0.1", server.port))
+            loop = Loop(world.delegate, tasks, scene.connector)
+            loop.add(in_time(world.done))
+            await loop.until(lambda: bool(world.outcomes))
+            assert "Connection reset by peer" in str(world.outcomes[0])
+            await loop.stop()
+
+    scene.run(main)
+
+
+def test_cancelling_the_task_group_closes_pushed_connections(scene: Scene) -> None:
+    ended = asyncio.Event()
+
+    async def silent(stream: Any) -> None:
+        async with stream:
+            async for _ in stream:
+                pass
+        ended.set()
+
+    async def main() -> None:
+        async with scene.serve(silent) as server:
+            async with anyio.create_task_group() as tasks:
+                loop = Loop(World(Node(1, "127.0.0.1", server.port)).delegate, tasks, scene.connector)
+                loop.add(in_time(lambda outcome, now: None))
+                await loop.settle()
+                tasks.cancel_scope.cancel()
+            assert loop.runner.connections == 0
+            await ended.wait()
+
+    scene.run(main)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,338 @@
+"""The command line with groups, on real brokers: members that read and commit, groups shown, groups moved."""
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner, Result
+
+from kafka_async.adapters.commands import app
+from tests.brokers import KafkaCluster
+
+from .tools import PATIENCE, new_topic, topic_name
+
+pytestmark = pytest.mark.integration
+
+QUICK = ("-X", "fetch.max.wait.ms=100", "-X", "request.timeout.ms=10000")
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def run(cluster: KafkaCluster, *arguments: str) -> Result:
+    return invoke(*arguments, "-b", cluster.bootstrap_servers, *QUICK)
+
+
+def invoke(*arguments: str) -> Result:
+    """Run the command line in this process. Raises what it would show as a traceback."""
+    result = CliRunner().invoke(app, [*arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def consume(cluster: KafkaCluster, topic: str, group: str, *arguments: str) -> Result:
+    return run(cluster, "consume", topic, "--group", group, "-f", r"%p/%o\n", *arguments)
+
+
+@contextmanager
+def member(cluster: KafkaCluster, topic: str, group: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a member in a process of its own, from the moment at which it has read one record."""
+    command = ["-m", "kafka_async", "consume", topic, "-b", cluster.bootstrap_servers, "-G", group, "-f", r"%p/%o\n"]
+    with subprocess.Popen(  # noqa: S603  # our own program
+        [sys.executable, *command, *QUICK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def filled(cluster: KafkaCluster, count: int = 20, partitions: int = 2) -> str:
+    """Make a topic whose record ``n`` has the timestamp ``1_000_000 + n`` (ms)."""
+    topic = new_topic(cluster, partitions)
+    cluster.produce(topic, count, partitions=partitions, timestamps=lambda index: 1_000_000 + index)
+    return topic
+
+
+# --- consume -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_writes_everything_and_commits_what_it_wrote(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43)
+
+    result = consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
+
+    assert result.exit_code == 0, result.stderr
+    assert sorted(result.stdout.split()) == sorted(f"{part}/{offset}" for part in (0, 1) for offset in range(10))
+    assert f"% Group {group}: assigned {topic} [0], {topic} [1]" in result.stderr
+    assert kafka43.committed(group) == {(topic, 0): 10, (topic, 1): 10}
+
+
+def test_the_next_run_goes_on_where_the_last_one_ended(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43, partitions=1)
+
+    first = consume(kafka43, topic, group, "--group-protocol", protocol, "-c", "7", "-q")
+    assert kafka43.committed(group) == {(topic, 0): 7}
+    second = consume(kafka43, topic, group, "--group-protocol", protocol, "-e", "-q")
+
+    assert first.stdout.split() == [f"0/{offset}" for offset in range(7)]
+    assert second.stdout.split() == [f"0/{offset}" for offset in range(7, 20)]
+    assert first.stderr == second.stderr == ""
+
+
+def test_a_group_without_offsets_begins_at_the_end_when_asked_to(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+
+    assert consume(kafka43, topic, group, "-o", "end", "-e").stdout == ""
+
+
+def test_several_topics_are_read_by_one_member(kafka43: KafkaCluster, group: str) -> None:
+    topics = [filled(kafka43, count=2), filled(kafka43, count=4)]
+
+    result = run(kafka43, "consume", *topics, "-G", group, "-e", "-f", r"%t\n")
+
+    assert sorted(result.stdout.split()) == sorted([topics[0]] * 2 + [topics[1]] * 4)
+
+
+def test_an_interrupted_member_has_committed_what_it_wrote(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43, partitions=1)
+
+    with member(kafka43, topic, group, "--group-protocol", protocol, "-q") as process:
+        assert process.stdout is not None
+        for _ in range(19):
+            process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+    assert kafka43.committed(group) == {(topic, 0): 20}
+
+
+def test_a_member_of_a_topic_that_does_not_exist_fails_at_once(kafka43: KafkaCluster, group: str) -> None:
+    result = consume(kafka43, topic_name(), group)
+
+    assert result.exit_code == 1
+    assert "does not exist" in result.stderr
+
+
+# --- groups --------------------------------------------------------------------------------------------------------------------
+
+
+def test_groups_of_all_brokers_are_listed(kafka_cluster3: KafkaCluster) -> None:
+    topic = filled(kafka_cluster3, partitions=1)
+    names = [f"g{number}-{topic}" for number in range(6)]  # enough to have several coordinators
+    for name in names:
+        assert run(kafka_cluster3, "offsets", "reset", name, "-t", topic, "--to-latest", "--execute").exit_code == 0
+
+    found = lines(run(kafka_cluster3, "groups", "list", "--json"))
+
+    assert [group["group"] for group in found if group["group"] in names] == names
+    assert {group["state"] for group in found if group["group"] in names} == {"Empty"}
+    assert len({kafka_cluster3.coordinator(name) for name in names}) > 1
+
+
+def test_groups_are_listed_by_state(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43)
+    with member(kafka43, topic, group, "--group-protocol", protocol):
+        table = run(kafka43, "groups", "list", "--state", "stable").stdout
+        empty = run(kafka43, "groups", "list", "--state", "Empty", "--json")
+
+    assert [line.split() for line in table.splitlines() if group in line] == [[group, protocol, "consumer", "Stable"]]
+    assert group not in {line["group"] for line in lines(empty)}
+
+
+def test_a_group_is_described_with_members_and_lag(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43)
+    assert run(kafka43, "offsets", "reset", group, "-t", f"{topic}:1", "--to-offset", "4", "--execute").exit_code == 0
+    options = (
+        "--group-protocol",
+        protocol,
+        "-X",
+        "enable.auto.commit=false",
+        "-X",
+        "client.id=reader",
+        "-X",
+        "group.instance.id=one",
+    )
+
+    with member(kafka43, topic, group, *options):
+        (found,) = lines(run(kafka43, "groups", "describe", group, "--json"))
+        table = run(kafka43, "groups", "describe", group).stdout
+
+    (only,) = found["members"]
+    assert (found["group"], found["type"], found["state"]) == (group, protocol, "Stable")
+    assert (only["client_id"], only["instance_id"]) == ("reader", "one")
+    assert only["partitions"] == [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
+    rows = [(row["partition"], row["committed"], row["end"], row["lag"], row["member_id"]) for row in found["partitions"]]
+    assert rows == [(0, None, 10, None, only["member_id"]), (1, 4, 10, 6, only["member_id"])]
+    assert (found["epoch"] is not None) == (protocol == "consumer")
+    assert table.startswith(f"Group {group}: Stable, {protocol} protocol, assignor ")
+    assert f"{topic}:0,1" in table
+    assert [topic, "1", "4", "10", "6", only["member_id"]] in [line.split() for line in table.splitlines()]
+
+
+def test_a_group_without_members_still_shows_its_lag(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+    consume(kafka43, topic, group, "-e")
+    kafka43.produce(topic, 6, partitions=2)
+
+    result = run(kafka43, "groups", "describe", group)
+
+    assert "No members." in result.stdout
+    assert [topic, "0", "10", "13", "3", "-"] in [line.split() for line in result.stdout.splitlines()]
+
+
+def test_an_older_broker_is_asked_in_the_classic_way(kafka39: KafkaCluster, group: str) -> None:
+    topic = filled(kafka39)
+    with member(kafka39, topic, group, "-X", "enable.auto.commit=false"):
+        (found,) = lines(run(kafka39, "groups", "describe", group, "--json"))
+        listed = lines(run(kafka39, "groups", "list", "--json"))
+
+    assert (found["type"], found["state"], len(found["members"])) == ("classic", "Stable", 1)
+    assert [row["end"] for row in found["partitions"]] == [10, 10]
+    assert group in {line["group"] for line in listed}
+
+
+@pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
+@pytest.mark.parametrize("version", ["kafka43", "kafka39"])
+def test_a_group_that_does_not_exist_is_one_line_and_exit_code_1(
+    request: pytest.FixtureRequest, version: str, command: tuple[str, str], group: str
+) -> None:
+    result = run(request.getfixturevalue(version), *command, group)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"group {group!r} does not exist" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_brokers_that_do_not_answer_are_one_line_and_exit_code_1(unused_tcp_port: int) -> None:
+    for command in (["groups", "list"], ["offsets", "show", "g"], ["groups", "describe", "g"]):
+        result = invoke(*command, "-b", f"127.0.0.1:{unused_tcp_port}", "-X", "request.timeout.ms=300")
+
+        assert result.exit_code == 1
+        assert str(unused_tcp_port) in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+# --- offsets -------------------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_group_are_shown_with_lag(kafka43: KafkaCluster, group: str) -> None:
+    topic, other = filled(kafka43), filled(kafka43, partitions=1)
+    run(kafka43, "consume", topic, other, "-G", group, "-e")
+
+    found = lines(run(kafka43, "offsets", "show", group, "--topic", topic, "--json"))
+    table = run(kafka43, "offsets", "show", group).stdout
+
+    assert [(row["topic"], row["partition"], row["committed"], row["lag"]) for row in found] == [
+        (topic, 0, 10, 0),
+        (topic, 1, 10, 0),
+    ]
+    assert [other, "0", "20", "20", "0", "0", "-"] in [line.split() for line in table.splitlines()]
+
+
+def test_offsets_of_a_deleted_topic_do_not_stop_the_others_from_being_shown(kafka43: KafkaCluster, group: str) -> None:
+    topic, gone = filled(kafka43), filled(kafka43)
+    run(kafka43, "consume", topic, gone, "-G", group, "-e")
+    kafka43.delete_topics(gone)
+
+    found = lines(run(kafka43, "offsets", "show", group, "--json"))
+
+    assert [row["lag"] for row in found if row["topic"] == topic] == [0, 0]
+    assert {row["end"] for row in found if row["topic"] == gone} <= {None}
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (("--to-earliest",), [0, 0]),
+        (("--to-latest",), [10, 10]),
+        (("--to-offset", "3"), [3, 3]),
+        (("--to-offset", "99"), [10, 10]),
+        (("--shift-by", "-4"), [1, 6]),
+        (("--shift-by", "2"), [7, 10]),
+        (("--shift-by", "-7"), [0, 3]),
+        (("--to-datetime", "1970-01-01T00:16:40.007"), [4, 3]),
+        (("--to-datetime", "1970-01-01T01:16:40.007+01:00"), [4, 3]),
+        (("--to-datetime", "2031-01-01"), [10, 10]),
+    ],
+)
+def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, target: tuple[str, ...], expected: list[int]) -> None:
+    topic = filled(kafka43)
+    for partition, offset in ((0, 5), (1, 10)):
+        place = ("-t", f"{topic}:{partition}", "--to-offset", str(offset), "--execute")
+        assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
+    command = ("offsets", "reset", group, "--topic", topic, *target, "--json")
+
+    dry = run(kafka43, *command)
+    assert kafka43.committed(group) == {(topic, 0): 5, (topic, 1): 10}
+    done = run(kafka43, *command, "--execute")
+
+    assert [(row["current"], row["new"], row["committed"]) for row in lines(dry)] == [
+        (5, expected[0], False),
+        (10, expected[1], False),
+    ]
+    assert "Dry run: nothing was committed." in dry.stderr
+    assert [row["committed"] for row in lines(done)] == [True, True]
+    assert kafka43.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
+
+
+def test_a_moved_group_reads_on_from_there(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43, partitions=1)
+    consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
+    assert run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "-2", "--execute").exit_code == 0
+
+    assert consume(kafka43, topic, group, "--group-protocol", protocol, "-e").stdout.split() == ["0/18", "0/19"]
+
+
+def test_a_group_with_members_is_left_alone(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43)
+    with member(kafka43, topic, group, "--group-protocol", protocol, "-X", "client.id=reader", "-X", "enable.auto.commit=false"):
+        result = run(kafka43, "offsets", "reset", group, "-t", topic, "--to-earliest", "--execute")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"group '{group}' is in use by 1 member; stop them first: reader at 127.0.0.1" in result.stderr
+    assert kafka43.committed(group) == {}
+
+
+def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+
+    result = run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "1", "--execute")
+
+    assert result.exit_code == 1
+    assert f"--shift-by: no offset is committed for {topic}:0,1" in result.stderr
+
+
+def test_a_partition_to_reset_must_exist(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+
+    result = run(kafka43, "offsets", "reset", group, "-t", f"{topic}:0,7", "--to-latest", "--execute")
+
+    assert result.exit_code == 1
+    assert f"topic {topic!r} has no partition 7; it has 2, from 0 on" in result.stderr
