@@ -109,7 +109,8 @@ TraceEvent: TypeAlias = (
 class Listener(Protocol):
     """Takes trace events.
 
-    Called on the background loop; must be quick and must not raise.
+    Called on the background loop, and by calls of the application for what happens there (rebalances, commits), which with
+    ``background="thread"`` are different threads. Must be quick and must not raise.
     """
 
     def __call__(self, event: TraceEvent, /) -> None: ...

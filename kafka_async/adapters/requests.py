@@ -6,7 +6,6 @@ Decides: when a question is asked again. Owns: a delegate and its connections, a
 Driven as the background loop drives its own; see ``background/loop.py``.
 """
 
-import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,8 +19,16 @@ from ..config import ConsumerConfig
 from ..errors import KafkaError, for_code
 from ..events import Call
 from ..model import Node
-from ..network import ConnectionRunner, ExponentialBackoff, NetworkClientDelegate, TcpConnector, UnsentRequest, bootstrap_nodes
-from ..network.waiting import LoopSignal
+from ..network import (
+    ConnectionRunner,
+    ExponentialBackoff,
+    NetworkClientDelegate,
+    TcpConnector,
+    TransportFactory,
+    UnsentRequest,
+    bootstrap_nodes,
+)
+from ..network.waiting import LoopSignal, running_loop
 from ..trace import Listener, LoggingListener
 from ..wire import MetadataRequest, Request, Response
 
@@ -47,18 +54,19 @@ class Client:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, config: ConsumerConfig) -> AsyncGenerator[Self, None]:
+    async def connect(cls, config: ConsumerConfig, transport_factory: TransportFactory | None = None) -> AsyncGenerator[Self, None]:
         """Yield a client that knows the cluster's brokers.
 
         Raises ``KafkaTimeoutError`` where no broker answers within ``request_timeout_ms``, ``KafkaConnectionError`` for names that
         cannot be resolved, ``AuthenticationFailedError``.
         """
-        # Not anyio's clock: transports also tell the delegate from outside of tasks, where it does not answer.
-        client = cls(config, asyncio.get_running_loop().time)
+        loop = running_loop()
+        # Transports on asyncio tell the delegate what came from outside of any task, where anyio's clock does not answer.
+        client = cls(config, loop.time if loop is not None else anyio.current_time)
         failure: Exception | None = None
         client._delegate.set_bootstrap(await bootstrap_nodes(config))
         async with anyio.create_task_group() as tasks:
-            factory = TcpConnector.from_config(config)
+            factory = transport_factory or TcpConnector.from_config(config)
             runner = ConnectionRunner(client._delegate, tasks, factory, client.clock, client._signal.wake)
             tasks.start_soon(client._run, runner, name="kafka_async requests")
             try:

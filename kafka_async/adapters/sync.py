@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
 
 from typing_extensions import TypeVar
 
@@ -39,6 +39,10 @@ K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+LEAVE_TIME: Final = 5.0
+"""Seconds that ``stop`` gives another thread to leave its read call; one that is in a call-back of the user may not."""
 
 
 def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -90,7 +94,14 @@ class KafkaConsumer(Generic[K, V]):
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Stop within ``timeout_ms``. A read that waits in another thread ends with ``ConsumerStoppedError``."""
-        _finish(self._consumer.stop(timeout_ms))
+        self._consumer.interrupt()
+        # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
+        left = self._lock.acquire(timeout=LEAVE_TIME)
+        try:
+            _finish(self._consumer.stop(timeout_ms))
+        finally:
+            if left:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         self.start()

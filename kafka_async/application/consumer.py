@@ -243,7 +243,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         else:
             self._pattern = subscribed_pattern(pattern)
             self._send(SubscribePattern(matches=self._pattern, exclude_internal=self._config.exclude_internal_topics))
-        self._unread.follow(self._pattern or self._topics.__contains__)
+        self._follow_subscription()
 
     def unsubscribe(self) -> None:
         """Give up subscription and assignment. Unread records are dropped."""
@@ -272,6 +272,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
         self._reader.give_back()
         self._assigned_by_user = bool(wanted)
+        self._commit_dropped(wanted)
         self._send(AssignFromUser(stamps=self._unread.assign(wanted)))
 
     def assignment(self) -> set[TopicPartition]:

@@ -150,6 +150,7 @@ class ConsumerCore:
         self._coordinator: Node | None = None
         self._started = False
         self._parting = False
+        self._interrupted = False
         """``stop`` is telling the listener: all but reading is still allowed, since this is where applications commit."""
         self._state = ConsumerState.STARTING
 
@@ -170,8 +171,13 @@ class ConsumerCore:
             self._config.trace(event)
 
     def _check_open(self) -> None:
-        if self._state is ConsumerState.CLOSED and not self._parting:
+        if (self._state is ConsumerState.CLOSED or self._interrupted) and not self._parting:
             raise ConsumerStoppedError("the consumer is stopped")
+
+    def interrupt(self) -> None:
+        """End calls that wait, and refuse new ones: somebody is about to stop the consumer from another thread."""
+        self._interrupted = True
+        self._runtime.wake_application()
 
     def _check_running(self) -> None:
         self._check_open()
@@ -268,8 +274,15 @@ class ConsumerCore:
         self._check_running()
         self._sort_events()
         if self._rebalancing.proposals:
-            await self._rebalancing.carry_out()
+            try:
+                await self._rebalancing.carry_out()
+            finally:  # a proposal may have been made for the subscription before this one
+                self._follow_subscription()
         self._raise_error()
+
+    def _follow_subscription(self) -> None:
+        if not self._assigned_by_user:
+            self._unread.follow(self._pattern or self._topics.__contains__)
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
@@ -311,6 +324,14 @@ class ConsumerCore:
             self._auto_commit.committed(offsets)
             await self._committed(offsets)
 
+    def _commit_dropped(self, kept: Collection[TopicPartition]) -> None:
+        """Auto-commit what was consumed of partitions that ``assign`` drops; nobody else would any more (KAFKA-20166)."""
+        dropped = {partition: offset for partition, offset in self._positions().items() if partition not in kept}
+        offsets = self._auto_commit.fresh(dropped) if self._auto_commits and self._started else {}
+        if offsets:
+            deadline = self._runtime.clock() + self._config.default_api_timeout_ms / 1000
+            self._send(CommitOffsets(call=Call(deadline), offsets=offsets))
+
     def _need_group(self, what: str) -> None:
         self._check_open()
         if self._config.group_id is None:
@@ -346,8 +367,9 @@ class ConsumerCore:
                 ticket = runtime.signal.ticket()
                 if call.done:
                     return call.result()
-                if report:
+                if report or self._loop.ended:  # the event may have been queued behind the loop's back as it ended
                     self._check_running()
+                if report:
                     self._sort_events()
                     self._raise_error()
                 remaining = deadline + grace - runtime.clock()

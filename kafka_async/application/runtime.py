@@ -193,7 +193,12 @@ class ThreadRuntime:
         answered = threading.Event()
         call: Call[T] = Call(self.clock() + ANSWER_TIME, answered.set)
         send(call)
-        if not answered.wait(ANSWER_TIME):
+        deadline = self.clock() + ANSWER_TIME
+        while not answered.wait(0.05) and not self._ended.is_set() and self.clock() < deadline:
+            pass
+        if self._ended.is_set() and not call.done:
+            return direct()  # the thread that owned it is gone
+        if not call.done:
             call.withdraw()
             raise KafkaTimeoutError(f"the background thread did not answer within {ANSWER_TIME:.0f} s")
         return call.result()

@@ -134,9 +134,9 @@ class Background:
             propose=lambda partitions: self.handler.publish(AssignPartitions(number=0, partitions=partitions)),
         )
         self.subscription.on_change = self._partition_changed
-        # Whoever asks another manager for something is polled before it, so that the request leaves in the same turn: the group asks
-        # for its coordinator, positions for committed offsets and look-ups. Fetch uses what all of them decided. Metadata last: every
-        # one of them may find that it needs an update, and polled before them it would sleep over that.
+        # Whoever asks another manager for something is polled before it, so that the request leaves in the same turn: the group
+        # asks for its coordinator, positions for committed offsets and look-ups. Fetch uses what all of them decided. Metadata
+        # last: every one of them may find that it needs an update, and polled before them it would sleep over that.
         self.managers = (self.positions, self.list_offsets, self.fetch, self.metadata)
         if config.group_id is not None:
             self.group = group = self._make_group()

@@ -53,6 +53,7 @@ class Found:
 
 @define(eq=False)
 class _Lookup:
+    number: int
     partition: TopicPartition
     timestamp: int
     on_answer: Callable[[Found | KafkaError, float], None]
@@ -72,12 +73,14 @@ class ListOffsetsManager:
     metadata: MetadataManager = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
-    _lookups: list[_Lookup] = field(factory=list, init=False)
+    _lookups: dict[int, _Lookup] = field(factory=dict, init=False)
+    """By number, so that an answer to one of ten thousand finds it at once."""
+    _asked: int = field(default=0, init=False)
 
     @property
     def topics(self) -> frozenset[str]:
         """Topics whose leaders must be known for the look-ups that wait."""
-        return frozenset(lookup.partition.topic for lookup in self._lookups)
+        return frozenset(lookup.partition.topic for lookup in self._lookups.values())
 
     def look_up(
         self,
@@ -88,7 +91,8 @@ class ListOffsetsManager:
     ) -> None:
         """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no."""
         backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random)
-        self._lookups.append(_Lookup(partition, timestamp, on_answer, wanted, backoff))
+        self._asked += 1
+        self._lookups[self._asked] = _Lookup(self._asked, partition, timestamp, on_answer, wanted, backoff)
 
     def answer_call(
         self, call: Call[Mapping[TopicPartition, OffsetAndTimestamp | None]], timestamps: Mapping[TopicPartition, int]
@@ -112,17 +116,19 @@ class ListOffsetsManager:
     def last_error(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
         """Return why look-ups of these partitions have no answer yet."""
         wanted = set(partitions)
-        errors = (lookup.error for lookup in self._lookups if lookup.partition in wanted)
+        errors = (lookup.error for lookup in self._lookups.values() if lookup.partition in wanted)
         return next((error for error in errors if error is not None), None)
 
     # --- the conversation ------------------------------------------------------------------------------------------------------
 
     def poll(self, now: float) -> Poll:
         """Return one request per leader and isolation for the look-ups that may be sent."""
-        self._lookups = [lookup for lookup in self._lookups if lookup.wanted()]
+        if not self._lookups:
+            return Poll()
+        self._lookups = {number: lookup for number, lookup in self._lookups.items() if lookup.wanted()}
         by_leader: dict[Leader, list[_Lookup]] = defaultdict(list)
         wake_at = NEVER
-        for lookup in self._lookups:
+        for lookup in self._lookups.values():
             if lookup.in_flight:
                 continue
             if not lookup.backoff.ready(now):
@@ -145,7 +151,7 @@ class ListOffsetsManager:
 
     def leaders_changed(self, partitions: Collection[TopicPartition]) -> None:
         """Ask at once for partitions that only waited for their leader to be known."""
-        for lookup in self._lookups:
+        for lookup in self._lookups.values():
             if lookup.leaderless and lookup.partition in partitions:
                 lookup.leaderless = False
                 lookup.backoff.succeeded()
@@ -211,8 +217,7 @@ class ListOffsetsManager:
             self._answer(lookup, Found(answer.offset, answer.timestamp, epoch), now)
 
     def _answer(self, lookup: _Lookup, outcome: Found | KafkaError, now: float) -> None:
-        if lookup in self._lookups:
-            self._lookups.remove(lookup)
+        if self._lookups.pop(lookup.number, None) is not None:
             lookup.on_answer(outcome, now)
 
     def _failed(self, lookup: _Lookup, error: KafkaError, now: float) -> None:

@@ -205,16 +205,21 @@ class NetworkClientDelegate:
                 continue
             ended, until = self._route(request, opens, now)
             settled += ended
-            wake_at = min(wake_at, until)
-        actions: list[Action] = [Shut(key=key) for key in self._shut]
-        self._shut.clear()
+            if until < wake_at:
+                wake_at = until
+        actions: list[Action] = []
+        if self._shut:
+            actions += [Shut(key=key) for key in self._shut]
+            self._shut.clear()
         actions += opens
         for key, link in self._by_key.items():
             if data := link.data_to_send():
                 actions.append(Write(key=key, data=data))
             if work := link.take_work():
                 actions.append(Run(key=key, work=work))
-            wake_at = min(wake_at, link.wake_at())
+            until = link.wake_at()
+            if until < wake_at:
+                wake_at = until
         return Plan(actions=tuple(actions), wake_at=wake_at, settled=settled)
 
     # What happened, told by the shell.
@@ -417,10 +422,13 @@ class NetworkClientDelegate:
         settled = 0
         for key, link in list(self._by_key.items()):
             settled += link.tick(now)
-            settled += self._note(key, link, now)
+            if link.key != key:
+                settled += self._note(key, link, now)
+        current = self._current
         for (node_id, lane), link in list(self._links.items()):
-            retired = node_id not in self._current and not link.in_flight
-            if retired:
+            if link.in_flight:
+                continue  # neither retired nor idle
+            if node_id not in current:
                 self._drop(node_id, lane, now, "not needed any more")
             elif link.is_idle(now):
                 self._close(link, now, "idle")

@@ -169,14 +169,14 @@ class Link:
 
     def wake_at(self) -> float:
         """Return when ``tick`` has to be called next, in absolute seconds."""
-        if self._protocol is None:
+        protocol = self._protocol
+        if protocol is None:
             return inf
-        wake_at = min(self._protocol.wake_at(self._settings.request_timeout), self._work_ends_at)
-        if self.state is ConnectionState.READY:
-            wake_at = min(wake_at, self._session_ends_at)
-            if not self.in_flight:
-                wake_at = min(wake_at, self._used_at + self._settings.max_idle)
-        return wake_at
+        if self.state is not ConnectionState.READY:
+            return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at)
+        if protocol.in_flight:
+            return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at, self._session_ends_at)
+        return min(self._used_at + self._settings.max_idle, self._work_ends_at, self._session_ends_at)
 
     # What the delegate tells.
 
@@ -252,9 +252,10 @@ class Link:
 
     def tick(self, now: float) -> int:
         """Do what has fallen due: give up an overdue connection, authenticate again. Return how many requests ended."""
-        if self._protocol is None:
+        protocol = self._protocol
+        if protocol is None:
             return 0
-        late = self._protocol.overdue(now, self._settings.request_timeout)
+        late = protocol.overdue(now, self._settings.request_timeout)
         if late is not None:
             text = f"{self.peer}: connection closed, {late.request.name} was not answered in time"
             return self.fail(KafkaConnectionError(text), now)

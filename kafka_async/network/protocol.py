@@ -113,6 +113,8 @@ class Protocol:
 
     def data_to_send(self) -> bytes:
         """Return the bytes to write now, and forget them."""
+        if not self._out:
+            return b""
         data = b"".join(self._out)
         self._out.clear()
         return data
@@ -152,7 +154,7 @@ class Protocol:
         ``hard_limit``: seconds past its deadline after which arriving bytes no longer excuse a request. Until then a large
         answer over a slow line that keeps coming is not cut off.
         """
-        late = min(self._in_flight, key=_expiry, default=None)
+        late = self._earliest()
         if late is None or late.request.expires_at > now:
             self._overdue_since = None
             return None
@@ -162,10 +164,17 @@ class Protocol:
 
     def wake_at(self, hard_limit: float) -> float:
         """Return when ``overdue`` has to be asked next, in absolute seconds."""
-        late = min(self._in_flight, key=_expiry, default=None)
+        late = self._earliest()
         if late is None:
             return inf
         return late.request.expires_at if self._overdue_since is None else self._give_up_at(late, hard_limit)
+
+    def _earliest(self) -> InFlight | None:
+        """Return the request in flight whose time passes first. There is rarely more than one."""
+        in_flight = self._in_flight
+        if len(in_flight) > 1:
+            return min(in_flight, key=_expiry)
+        return in_flight[0] if in_flight else None
 
     def _give_up_at(self, late: InFlight, hard_limit: float) -> float:
         found = self._overdue_since or 0.0

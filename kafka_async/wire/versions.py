@@ -9,7 +9,7 @@ request means the same without it, as Kafka's schemas say with ``ignorable``; wh
 that version.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import field, frozen
@@ -100,14 +100,30 @@ class Need(NamedTuple):
     cause: str
 
 
-def _fetch(request: FetchRequest) -> Iterator[Need]:
-    topics: list[FetchTopic | ForgottenTopic] = [*request.topics, *request.forgotten_topics_data]
-    if any(topic.topic_id is None for topic in topics):
-        yield Need(0, 12, "a topic without an id")
-    if not all(topic.topic for topic in topics):
-        yield Need(13, _ANY, "a topic without a name")
+_FETCH_WITHOUT_ID = Need(0, 12, "a topic without an id")
+_FETCH_WITHOUT_NAME = Need(13, _ANY, "a topic without a name")
+_FETCH_SESSION = Need(7, _ANY, "a fetch session")
+
+
+def _fetch(request: FetchRequest) -> list[Need]:
+    # The one request that is made all the time, with thousands of topics as with one: no generators, no objects.
+    found = []
+    nameless = idless = False
+    topics: tuple[FetchTopic | ForgottenTopic, ...] = request.topics
+    if request.forgotten_topics_data:
+        topics += request.forgotten_topics_data
+    for topic in topics:
+        if topic.topic_id is None:
+            idless = True
+        if not topic.topic:
+            nameless = True
+    if idless:
+        found.append(_FETCH_WITHOUT_ID)
+    if nameless:
+        found.append(_FETCH_WITHOUT_NAME)
     if request.session_id or request.forgotten_topics_data:
-        yield Need(7, _ANY, "a fetch session")
+        found.append(_FETCH_SESSION)
+    return found
 
 
 _LIST_OFFSETS_TIMESTAMPS = {-3: 7, -4: 8, -5: 9, -6: 11}
@@ -200,7 +216,7 @@ def _consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest) -> Iterato
         yield Need(1, _ANY, "a subscription by pattern")
 
 
-_NEEDS: Mapping[Api, Callable[[Any], Iterator[Need]]] = {
+_NEEDS: Mapping[Api, Callable[[Any], Iterable[Need]]] = {
     Api.FETCH: _fetch,
     Api.LIST_OFFSETS: _list_offsets,
     Api.METADATA: _metadata,
@@ -247,6 +263,19 @@ class BrokerVersions:
     """API key -> versions that the broker accepts."""
     features: Mapping[str, int] = field(factory=dict)
     """Finalized feature of the cluster -> level; ``group.version`` 1 and up means the consumer protocol."""
+    _common: Mapping[int, VersionRange] = field(init=False, repr=False, eq=False)
+    """API key -> versions that both sides speak, where there are any."""
+
+    @_common.default
+    def _find_common(self) -> Mapping[int, VersionRange]:
+        found = {}
+        for api, spoken in SUPPORTED.items():
+            offered = self.ranges.get(api)
+            if offered is not None:
+                common = VersionRange(max(offered.lowest, spoken.lowest), min(offered.highest, spoken.highest))
+                if common.lowest <= common.highest:
+                    found[int(api)] = common
+        return found
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse) -> "BrokerVersions":
@@ -261,12 +290,7 @@ class BrokerVersions:
 
     def range(self, api: Api) -> VersionRange | None:
         """Return the versions that both sides speak, or ``None``."""
-        offered = self.ranges.get(api)
-        if offered is None:
-            return None
-        spoken = SUPPORTED[api]
-        common = VersionRange(max(offered.lowest, spoken.lowest), min(offered.highest, spoken.highest))
-        return common if common.lowest <= common.highest else None
+        return self._common.get(api)
 
     def supports(self, api: Api, version: int | None = None) -> bool:
         """Return whether both sides speak ``version`` of an API, or any version of it."""
@@ -284,14 +308,15 @@ class BrokerVersions:
         ``lowest`` and ``highest`` are bounds of the caller's own, such as 9 for a commit under the consumer protocol, or 12 for an
         incremental fetch in a session that was opened by topic name. Raises ``UnsupportedVersionError`` where there is none.
         """
-        common = self.range(request.api)
-        demands = [*needs(request), Need(lowest, highest, "the caller's demand")]
+        demands = needs(request)
+        common = self._common.get(request.api)
         if common is not None:
-            low = max(common.lowest, *(need.lowest for need in demands))
-            high = min(common.highest, *(need.highest for need in demands))
+            low, high = max(common[0], lowest), min(common[1], highest)
+            for needed_low, needed_high, _ in demands:
+                low, high = max(low, needed_low), min(high, needed_high)
             if low <= high:
                 return high
-        raise UnsupportedVersionError(self._refusal(request.api, demands))
+        raise UnsupportedVersionError(self._refusal(request.api, [*demands, Need(lowest, highest, "the caller's demand")]))
 
     def _refusal(self, api: Api, demands: list[Need]) -> str:
         offered = self.ranges.get(api)

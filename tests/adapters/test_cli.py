@@ -13,14 +13,10 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("confluent_kafka")
 
-import typer
 from typer.testing import CliRunner, Result
 
-from kafka_async import IsolationLevel
 from kafka_async.adapters.commands import Progress, app
-from kafka_async.adapters.copying import Start
 from kafka_async.adapters.demo import MockCluster, Outcome
-from kafka_async.adapters.shell import consumer_options
 
 TOPIC = "orders"
 
@@ -180,27 +176,6 @@ def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(arguments: list[s
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_a_moment_is_read_as_milliseconds() -> None:
-    assert Start.parse("s@1700000000000") == Start(kind="time", number=1_700_000_000_000)
-
-
-def test_settings_take_the_type_of_their_option() -> None:
-    options = consumer_options(
-        ["fetch.max.wait.ms=5", "check_crcs=false", "client.id=a=b", "isolation.level=read_committed", "bootstrap.servers=a:1,b:2"]
-    )
-
-    assert options == {
-        "fetch_max_wait_ms": 5,
-        "check_crcs": False,
-        "client_id": "a=b",
-        "isolation_level": "read_committed",
-        "bootstrap_servers": "a:1,b:2",
-    }
-    assert IsolationLevel.READ_COMMITTED.name.lower() == options["isolation_level"]
-    with pytest.raises(typer.BadParameter):
-        consumer_options(["value.deserializer=json.loads"])
 
 
 # --- demo ----------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Read calls on a fake cluster: nothing lost, nothing repeated, nothing left behind, nobody silent."""
 
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 import anyio
@@ -15,7 +16,8 @@ from kafka_async.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from tests.fake import FakeCluster
+from kafka_async.wire import Api
+from tests.fake import KAFKA_2_1, KAFKA_2_8, KAFKA_4_3, FakeCluster
 
 from .support import Consumer, Gate, Records, cancelled_at, consumer_on, iteration, numbers, offsets, read_values, virtual, watched
 
@@ -735,3 +737,73 @@ async def test_generic_consumers_are_typed() -> None:
     async with consumer:
         record = await consumer.getone()
     assert record.value + 1 == 8
+
+
+# Everything at once.
+
+
+class Weather:
+    """Faults that lose no record: connections that break, brokers that go and come, leaders that move."""
+
+    def __init__(self, cluster: FakeCluster, tps: list[TopicPartition], dice: Random) -> None:
+        self.cluster, self.tps, self.dice = cluster, tps, dice
+
+    async def run(self, seconds: float) -> None:
+        """Make trouble for a while, then leave everything well."""
+        end = anyio.current_time() + seconds
+        while anyio.current_time() < end:
+            await anyio.sleep(self.dice.uniform(0.0, 1.5))
+            node = self.dice.choice(sorted(self.cluster.brokers))
+            self.dice.choice((self._break, self._move, self._bounce, self._freeze, self._refuse))(node)
+        for node in self.cluster.brokers:
+            self.cluster.start(node)
+
+    def _break(self, node: int) -> None:
+        self.cluster.disconnect(node)
+
+    def _move(self, node: int) -> None:
+        self.cluster.move_leader(self.dice.choice(self.tps), node)
+
+    def _bounce(self, node: int) -> None:
+        if self.cluster.is_up(node):
+            self.cluster.stop(node, self.dice.choice(("refuse", "hang")))
+        else:
+            self.cluster.start(node)
+
+    def _freeze(self, node: int) -> None:
+        self.cluster.freeze(node)
+        self.cluster.start(node)
+
+    def _refuse(self, node: int) -> None:
+        code = self.dice.choice((3, 6, 70, 71, 74, 75, 78, 100, 106))
+        self.cluster.control(Api.FETCH, lambda broker, request: code)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@virtual
+async def test_whatever_the_weather_every_record_comes_once_and_in_order(seed: int) -> None:
+    dice = Random(seed)  # noqa: S311 - dice, not keys
+    cluster = FakeCluster(size=3, max_versions=dice.choice((KAFKA_2_1, KAFKA_2_8, KAFKA_4_3)), chunk=dice.choice((None, 50)))
+    tps = cluster.create_topic("t", 4)
+    seen: dict[TopicPartition, list[int]] = {tp: [] for tp in tps}
+    options: dict[str, Any] = dice.choice(({}, {"value_deserializer": slowly}, {"fetch_buffer_bytes": 3000}))
+    options = {"request_timeout_ms": 3000, "max_poll_records": 7, "max_partition_fetch_bytes": 400, **options}
+
+    async def produce() -> None:
+        for _ in range(40):
+            await anyio.sleep(dice.uniform(0.0, 1.0))
+            cluster.fill(dice.choice(tps), dice.randint(1, 20), per_batch=dice.randint(1, 6))
+
+    async with consumer_on(cluster, "t", **options) as consumer, anyio.create_task_group() as tasks:
+        tasks.start_soon(produce)
+        tasks.start_soon(Weather(cluster, tps, dice).run, 30.0)
+        with anyio.move_on_after(120):
+            while anyio.current_time() < 45 or any(len(seen[tp]) < cluster.log(tp).end for tp in tps):
+                read = dice.choice((by_getone, by_getmany, by_next, by_impatient_getmany))
+                with anyio.move_on_after(dice.choice((0.0, 0.01, 1.0))):
+                    for record in await read(consumer):
+                        seen[TopicPartition(record.topic, record.partition)].append(record.offset)
+                if dice.random() < 0.05:
+                    tp = dice.choice(tps)
+                    assert await consumer.position(tp) == len(seen[tp])
+    assert seen == {tp: list(range(cluster.log(tp).end)) for tp in tps}

@@ -5,18 +5,24 @@ hide what a member raised: it is raised again when the block ends.
 """
 
 import asyncio
+import json
+import subprocess
+import sys
+import threading
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import pytest
 from attrs import define, field, frozen
+from confluent_kafka import KafkaError, Producer
 
 from kafka_async import ConsumerRebalanceListener, TopicPartition
 from tests.brokers import KafkaCluster
 
-from .tools import Consumer, Record, flat, make, offsets, until
+from .tools import PATIENCE, Consumer, Record, flat, make, offsets, until
 
 PROTOCOLS: Final = ("classic", "consumer")
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -187,3 +193,250 @@ async def exactly(members: Collection[Reading], expected: dict[int, list[int]]) 
             assert numbers == sorted(set(numbers)), f"partition {partition} was read as {numbers}"
             found.setdefault(partition, []).extend(numbers)
     assert {partition: sorted(numbers) for partition, numbers in found.items()} == expected
+
+
+@define(eq=False)
+class Watch:
+    """What the members of a group, each in its process, report: the checks of Kafka's ``verifiable_consumer.py``.
+
+    Consumed and committed offsets of the whole group are kept by partition. A breach of an invariant is noted, not raised, so that
+    the processes can go on and the test fails with all of them.
+    """
+
+    consumed: dict[int, list[int]] = field(factory=lambda: defaultdict(list))
+    """Offsets by partition in the order in which they were reported, by whichever member."""
+    committed: dict[int, int] = field(factory=dict)
+    owner: dict[int, "Process"] = field(factory=dict)
+    breaches: list[str] = field(factory=list)
+    refused: list[str] = field(factory=list)
+    """Errors of commits that failed."""
+
+    @property
+    def count(self) -> int:
+        """Records consumed, each as often as it was."""
+        return sum(map(len, self.consumed.values()))
+
+    def read_exactly(self, produced: Mapping[int, list[int]]) -> bool:
+        """Whether every record was read once, and in order."""
+        return all(self.consumed[partition] == numbers for partition, numbers in produced.items())
+
+    def read_all(self, produced: Mapping[int, list[int]]) -> bool:
+        """Whether every record was read, some perhaps again."""
+        return all(set(self.consumed[partition]) >= set(numbers) for partition, numbers in produced.items())
+
+    def committed_all(self, produced: Mapping[int, list[int]]) -> bool:
+        """Whether the last commit of every partition is behind its last record."""
+        return all(self.committed.get(partition) == numbers[-1] + 1 for partition, numbers in produced.items() if numbers)
+
+    def breach(self, process: "Process", text: str) -> None:
+        """Note that something happened that must not."""
+        self.breaches.append(f"{process.name}: {text}")
+
+
+@define(eq=False)
+class Process:
+    """A member in a process of its own (``tests.verifiable_consumer``)."""
+
+    name: str
+    watch: Watch
+    process: asyncio.subprocess.Process
+    task: "asyncio.Task[None] | None" = None
+    positions: dict[int, int] = field(factory=dict)
+    owned: set[int] = field(factory=set)
+    rebalances: int = 0
+    """Times that something was assigned or revoked."""
+    ended: bool = False
+
+    async def listen(self) -> None:
+        """Take events until the process closes its output."""
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self._take(json.loads(line))
+        for partition in [partition for partition, owner in self.watch.owner.items() if owner is self]:
+            del self.watch.owner[partition]
+        self.owned.clear()
+        self.ended = True
+
+    def _take(self, event: dict[str, Any]) -> None:
+        match event["name"]:
+            case "partitions_assigned":
+                self._assigned({entry["partition"] for entry in event["partitions"]})
+            case "partitions_revoked":
+                self._revoked({entry["partition"] for entry in event["partitions"]})
+            case "records_consumed":
+                for entry in event["partitions"]:
+                    self._consumed(entry["partition"], entry["minOffset"], entry["maxOffset"], entry["count"])
+            case "offsets_committed" if event["success"]:
+                for entry in event["offsets"]:
+                    self._committed(entry["partition"], entry["offset"])
+            case "offsets_committed":
+                self.watch.refused.append(event["error"])
+
+    def _assigned(self, partitions: set[int]) -> None:
+        self.rebalances += bool(partitions)
+        self.owned |= partitions
+        for partition in partitions:
+            other = self.watch.owner.get(partition)
+            if other is not None and other is not self and other.process.returncode is None:
+                self.watch.breach(self, f"partition {partition} is assigned and {other.name} has it")
+            self.watch.owner[partition] = self
+            self.positions.pop(partition, None)
+
+    def _revoked(self, partitions: set[int]) -> None:
+        self.rebalances += bool(partitions)
+        self.owned -= partitions
+        for partition in partitions:
+            if self.watch.owner.get(partition) is self:
+                del self.watch.owner[partition]
+
+    def _consumed(self, partition: int, first: int, last: int, count: int) -> None:
+        if partition not in self.owned:
+            self.watch.breach(self, f"records of partition {partition}, which is not assigned")
+        if last - first + 1 != count:
+            self.watch.breach(self, f"{count} records in {first}..{last} of partition {partition}")
+        if self.positions.get(partition, first) != first:
+            self.watch.breach(self, f"partition {partition} jumped from {self.positions[partition]} to {first}")
+        if first < self.watch.committed.get(partition, 0):
+            self.watch.breach(self, f"partition {partition} read from {first}, behind the commit {self.watch.committed[partition]}")
+        self.positions[partition] = last + 1
+        self.watch.consumed[partition].extend(range(first, last + 1))
+
+    def _committed(self, partition: int, offset: int) -> None:
+        if partition not in self.owned:
+            self.watch.breach(self, f"a commit of partition {partition}, which is not assigned")
+        if offset > self.positions.get(partition, offset):
+            self.watch.breach(self, f"partition {partition}: commit {offset} ahead of position {self.positions[partition]}")
+        self.watch.committed[partition] = offset
+
+    def kill(self) -> None:
+        """Crash (SIGKILL)."""
+        self.process.kill()
+
+    async def stop(self) -> None:
+        """Close cleanly (SIGTERM)."""
+        if self.process.returncode is None:
+            self.process.terminate()
+        await self.gone()
+
+    async def gone(self) -> int:
+        """Wait for the end of the process and its last event; return its exit code."""
+        async with asyncio.timeout(60):
+            code = await self.process.wait()
+            if self.task is not None:
+                await self.task
+        return code
+
+
+@define(eq=False)
+class Processes:
+    """The members of one group as processes."""
+
+    group: Group
+    topic: str
+    arguments: tuple[str, ...] = ()
+    watch: Watch = field(factory=Watch)
+    members: list[Process] = field(factory=list)
+
+    async def start(self, *arguments: str) -> Process:
+        """Start one more member."""
+        options = ["--bootstrap-server", self.group.cluster.bootstrap_servers, "--topic", self.topic]
+        options += ["--group-id", self.group.name, "--group-protocol", self.group.protocol]
+        if self.group.protocol == "classic":
+            options += ["--session-timeout", str(self.group.session_ms)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.verifiable_consumer", *options, *self.arguments, *arguments, stdout=subprocess.PIPE
+        )
+        member = Process(f"{self.group.protocol} member {len(self.members)}", self.watch, process)
+        member.task = asyncio.create_task(member.listen())
+        self.members.append(member)
+        return member
+
+    @property
+    def alive(self) -> list[Process]:
+        """Members that run."""
+        return [member for member in self.members if member.process.returncode is None and not member.ended]
+
+    @property
+    def rebalances(self) -> int:
+        """How often something was assigned to or revoked from the members that run."""
+        return sum(member.rebalances for member in self.alive)
+
+    async def settled(self, partitions: int, seconds: float = PATIENCE) -> None:
+        """Wait until every partition has an owner and every living member has something."""
+
+        def fair() -> bool:
+            counts = [len(member.owned) for member in self.alive]
+            return len(self.watch.owner) == partitions == sum(counts) and max(counts) - min(counts) <= 1
+
+        try:
+            await until(fair, seconds)
+        except AssertionError as error:
+            owned = {member.name: sorted(member.owned) for member in self.alive}
+            raise AssertionError(f"{error}: {owned}; {self.watch.breaches}") from None
+
+    async def end(self) -> None:
+        """End every process that is left."""
+        for member in self.alive:
+            member.process.terminate()
+        try:
+            for member in self.members:
+                await member.gone()
+        finally:
+            for member in self.alive:
+                member.kill()
+
+
+@asynccontextmanager
+async def processes(group: Group, topic: str, count: int, *arguments: str) -> AsyncIterator[Processes]:
+    """Start ``count`` members as processes; end them at the end of the block."""
+    found = Processes(group, topic, arguments)
+    try:
+        for _ in range(count):
+            await found.start()
+        yield found
+    finally:
+        await found.end()
+
+
+@define(eq=False)
+class Load:
+    """Records written all the time, from a thread. ``offsets`` is what was acknowledged, by partition, in order."""
+
+    cluster: KafkaCluster
+    topic: str
+    partitions: int
+    rate: int
+    offsets: dict[int, list[int]] = field(factory=lambda: defaultdict(list))
+    _enough: threading.Event = field(factory=threading.Event)
+
+    def run(self) -> None:
+        """Write ``rate`` records a second, in turn to every partition, until ``stop``; then wait for what is under way."""
+        settings = {"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        producer = Producer(settings)
+        index = 0
+        while not self._enough.wait(0.02):
+            for _ in range(self.rate // 50):
+                producer.produce(self.topic, b"%d" % index, partition=index % self.partitions, on_delivery=self._delivered)
+                index += 1
+            producer.poll(0)
+        assert not producer.flush(60), "records were not acknowledged in 60 s"
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        assert error is None, error
+        self.offsets[message.partition()].append(message.offset())
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._enough.set()
+
+
+@asynccontextmanager
+async def load(cluster: KafkaCluster, topic: str, partitions: int, rate: int = 300) -> AsyncIterator[Load]:
+    """Write records in the background; at the end of the block all of them are acknowledged."""
+    writing = Load(cluster, topic, partitions, rate)
+    thread = asyncio.create_task(asyncio.to_thread(writing.run))
+    try:
+        yield writing
+    finally:
+        writing.stop()
+        await thread

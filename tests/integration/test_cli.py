@@ -133,6 +133,18 @@ def test_an_interrupted_member_has_committed_what_it_wrote(kafka43: KafkaCluster
     assert kafka43.committed(group) == {(topic, 0): 20}
 
 
+def test_a_second_member_waits_for_its_share_and_ends_with_it(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka43)
+
+    with member(kafka43, topic, group, "--group-protocol", protocol):
+        second = consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
+
+    assert second.exit_code == 0, second.stderr
+    ends = [line for line in second.stderr.splitlines() if line.startswith("% Reached end")]
+    assert len(ends) == 1
+    assert ends[0].endswith("at offset 10")
+
+
 def test_a_member_of_a_topic_that_does_not_exist_fails_at_once(kafka43: KafkaCluster, group: str) -> None:
     result = consume(kafka43, topic_name(), group)
 

@@ -1,0 +1,85 @@
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("typer")
+
+import typer
+
+from kafka_async import IsolationLevel
+from kafka_async.adapters.shell import Output, consumer_options, natural, run, show_log
+from kafka_async.errors import KafkaError
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    logger = logging.getLogger("kafka_async")
+    before = (logger.propagate, logger.level, list(logger.handlers))
+    yield
+    logger.propagate, logger.level, logger.handlers = before[0], before[1], before[2]
+
+
+def test_settings_take_the_type_of_their_option() -> None:
+    options = consumer_options(
+        ["fetch.max.wait.ms=5", "check_crcs=false", "client.id=a=b", "isolation.level=read_committed", "bootstrap.servers=a:1,b:2"]
+    )
+
+    assert options == {
+        "fetch_max_wait_ms": 5,
+        "check_crcs": False,
+        "client_id": "a=b",
+        "isolation_level": "read_committed",
+        "bootstrap_servers": "a:1,b:2",
+    }
+    assert IsolationLevel.READ_COMMITTED.name.lower() == options["isolation_level"]
+    with pytest.raises(typer.BadParameter):
+        consumer_options(["value.deserializer=json.loads"])
+
+
+async def ends_with(outcome: int | BaseException) -> int:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "text"),
+    [
+        (0, 0, ""),
+        (1, 1, ""),
+        (KafkaError("no\nbroker  answers"), 1, "kafka-async: no broker answers\n"),
+        (OSError(), 1, "kafka-async: OSError\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_an_outcome_is_an_exit_code_and_at_most_one_line(
+    capsys: pytest.CaptureFixture[str], outcome: int | BaseException, code: int, text: str
+) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        run(ends_with(outcome), Output(debug=False))
+
+    assert ended.value.exit_code == code
+    assert capsys.readouterr() == ("", text)
+
+
+def test_a_bug_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(ends_with(ZeroDivisionError()), Output(debug=False))
+
+
+def test_the_log_is_shown_only_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    show_log(False)
+    logging.getLogger("kafka_async").warning("unseen")
+    show_log(True)
+    logging.getLogger("kafka_async").warning("seen")
+
+    assert "unseen" not in (err := capsys.readouterr().err)
+    assert "WARNING seen" in err
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "\u0663", " 1"])
+def test_only_ascii_digits_are_a_number(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        natural(text)
