@@ -1,16 +1,15 @@
 """Commits of a group: every form, metadata, lost partitions, what stop() commits, and when nothing may be committed."""
 
 import asyncio
-import time
 
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.errors import CommitFailedError, IllegalOperation, IllegalStateError, KafkaTimeoutError
+from kafka_async.errors import CommitFailedError, IllegalOperation, IllegalStateError
 from tests.brokers import KafkaCluster
 
 from .groups import both, new_group, reading, shared
-from .tools import Consumer, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read, until
+from .tools import Consumer, all_of, flat, make, new_topic, nothing_more, offsets, read, until
 
 pytestmark = pytest.mark.integration
 
@@ -117,45 +116,6 @@ async def test_a_revocation_commits_what_was_consumed(kafka_cluster3: KafkaClust
             assert group.committed()[gone] == 10
             assert await new.consumer.position(TopicPartition(topic, gone)) == 10
             assert not new.records
-
-
-@both
-async def test_a_commit_that_is_cancelled_or_late_is_not_sent_later(kafka_cluster3: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka_cluster3)
-    partition = TopicPartition(topic, 0)
-    kafka_cluster3.produce(topic, 10)
-    group = new_group(kafka_cluster3, protocol, session_ms=30_000)
-    async with group.member(topic, enable_auto_commit=False, default_api_timeout_ms=1_000) as consumer:
-        await read(consumer, 10)
-        await consumer.commit({partition: 1})
-        coordinator = kafka_cluster3.coordinator(group.name)
-        kafka_cluster3.kill(coordinator)
-        kafka_cluster3.kill((coordinator + 1) % 3)  # no majority: nobody takes the group over
-        started = time.monotonic()
-        with pytest.raises(KafkaTimeoutError):
-            await consumer.commit({partition: 2})
-        assert time.monotonic() - started < 3
-        cancelled = asyncio.create_task(consumer.commit({partition: 3}))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        await asyncio.to_thread(kafka_cluster3.heal)
-        await _until_asked(consumer, partition)
-    assert group.committed() == {0: 1}
-
-
-async def _until_asked(consumer: Consumer, partition: TopicPartition) -> None:
-    """Ask until the group answers again, and a little longer than that."""
-
-    async def answers() -> bool:
-        try:
-            return await consumer.committed(partition) == 1
-        except KafkaTimeoutError:
-            return False
-
-    await eventually(answers)
-    await nothing_more(consumer)
 
 
 @both
