@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from attrs import define, field
 
 from ..background.event_handler import EventHandler
-from ..errors import KafkaError
+from ..errors import DeserializationError
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder
 from .callbacks import Batch, Deserializers, settled
@@ -194,18 +194,18 @@ class Reader:
         for partition, (rest, error) in refused.items():
             if partition in valid:
                 self.unread.put_back({partition: rest}, holds)
-                self.unread.refuse(partition, error)
+                self.unread.refuse(partition, error.record.offset, error)
         batch = {partition: records for partition, records in batch.items() if partition in valid}
         if not batch:
             self._raise_failure(tuple(valid & refused.keys()))
         return batch
 
-    async def _deserialize(self, taken: Batch) -> tuple[Batch, dict[TopicPartition, tuple[list[Record], KafkaError]]]:
+    async def _deserialize(self, taken: Batch) -> tuple[Batch, dict[TopicPartition, tuple[list[Record], DeserializationError]]]:
         """Return what could be deserialized, and per partition the records behind a poison one with the error about it."""
         if self.deserializers is None:
             return taken, {}
         batch: Batch = {}
-        refused: dict[TopicPartition, tuple[list[Record], KafkaError]] = {}
+        refused: dict[TopicPartition, tuple[list[Record], DeserializationError]] = {}
         for partition, records in taken.items():
             done, error = await self.deserializers.apply(records)
             if done:

@@ -57,6 +57,8 @@ class PartitionUnread:
     data: FetchedData | None = None
     """What ``reader`` reads; its bytes are released when the reader is done."""
     parcels: deque[FetchedData | Repositioned | PartitionFailed] = field(factory=deque)
+    behind_refusal: int | None = None
+    """Position behind the record that ``refusal`` is about."""
     refusal: KafkaError | None = None
     """About the record before ``records``: raised, once, before anything else is read."""
     failure: KafkaError | None = None
@@ -161,11 +163,11 @@ class Unread:
             position = self.locate(entry)
             if position is not None and entry.failure is None:
                 corrupt_at, refusal = entry.corrupt_at, entry.refusal
-                self.move(entry, position, entry.leader_epoch)
+                self.move(entry, position if refusal is None else entry.behind_refusal, entry.leader_epoch)
                 entry.corrupt_at = corrupt_at
-                if refusal is not None:
-                    self.refuse(entry.partition, refusal)
                 self.refetch(entry)
+                if refusal is not None:
+                    self.refuse(entry.partition, position, refusal)
                 if not entry.paused:
                     self._parked.add(entry.partition)
         if self._parked:
@@ -391,6 +393,7 @@ class Unread:
     def _fail(self, entry: PartitionUnread) -> KafkaError | None:
         if entry.refusal is not None:
             error, entry.refusal = entry.refusal, None
+            entry.position = entry.behind_refusal
         elif entry.failure is None or entry.records or entry.reported:
             return None
         else:
@@ -447,11 +450,12 @@ class Unread:
     def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self.partitions[partition].stamp for partition in partitions if partition in self.partitions}
 
-    def refuse(self, partition: TopicPartition, error: KafkaError) -> None:
-        """Have the next read of the partition raise ``error``, once, before anything behind it is read."""
+    def refuse(self, partition: TopicPartition, at: int, error: KafkaError) -> None:
+        """Have the next read of the partition raise ``error``, about the record at ``at``, before anything behind it is read."""
         entry = self.partitions.get(partition)
         if entry is not None:
-            entry.refusal = error
+            # Until it is raised the position stays at the record: a commit must not cover what nobody has heard of.
+            entry.refusal, entry.behind_refusal, entry.position = error, entry.position, at
             self._failing.add(partition)
 
     def _copy_columns(self, entry: PartitionUnread, max_records: int, into: ColumnBuilder) -> int:

@@ -243,10 +243,12 @@ def test_a_refused_record_is_reported_before_anything_behind_it() -> None:
     taken = world.unread.take(3)
     error = DeserializationError("poison")
     world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
-    world.unread.refuse(A, error)
+    world.unread.refuse(A, 0, error)
     assert world.take() == {}
+    assert world.unread.partitions[A].position == 0  # a commit must not cover a record that nobody has heard of
     assert world.unread.failure() is error
     assert world.unread.failure() is None
+    assert world.unread.partitions[A].position == 1
     assert world.take() == {A: [1, 2]}
 
 
@@ -257,8 +259,9 @@ def test_giving_room_to_others_forgets_no_refused_record() -> None:
     taken = world.unread.take(3)
     error = DeserializationError("poison")
     world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
-    world.unread.refuse(A, error)
+    world.unread.refuse(A, 0, error)
     world.unread.drop_others([B])
+    assert world.refetched == [(A, 1)]
     assert world.unread.failure() is error
 
 
