@@ -85,7 +85,7 @@ def ours_sync(job: Job, sink: Sink) -> None:
 
 @asynccontextmanager
 async def _aiokafka(job: Job) -> AsyncIterator[Any]:
-    from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # it has no type information
+    from aiokafka import AIOKafkaConsumer, TopicPartition
 
     consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, auto_offset_reset=job.reset, enable_auto_commit=False)
     await consumer.start()
@@ -186,7 +186,7 @@ async def confluent_aio(job: Job, sink: Sink) -> None:
 
 def kafka_python_poll(job: Job, sink: Sink) -> None:
     """kafka-python, blocking ``poll``."""
-    from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # it has no type information
+    from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=job.bootstrap, auto_offset_reset=job.reset, enable_auto_commit=False)
     consumer.assign([TopicPartition(job.topic, p) for p in range(job.partitions)])

@@ -3,8 +3,8 @@
 Decides: nothing. Owns: whoever waits. Must never lose a wake-up: ``ticket`` is read before looking, and ``wait`` returns at once if
 a wake-up came since.
 
-anyio's ``Event`` and ``move_on_after`` say the same on every event loop, at some 50 us for each wait; on asyncio a bare future and a
-timer do it in a tenth of that, and every round trip to a broker waits three times.
+anyio's ``Event`` and ``move_on_after`` say the same on every event loop, at some 50 us for each wait; on asyncio a bare future and
+a timer do it in a tenth of that, and every round trip to a broker waits more than once.
 """
 
 import asyncio

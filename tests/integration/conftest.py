@@ -70,10 +70,11 @@ def kafka_cluster3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
 async def nothing_left() -> AsyncIterator[None]:
     """Fail a test that leaves a task or a background thread behind."""
     before = asyncio.all_tasks()
+    running = set(threading.enumerate())
     yield
     tasks = {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
     assert not tasks, f"tasks are left: {tasks}"
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("kafka_async")]
+    threads = [thread for thread in set(threading.enumerate()) - running if thread.name.startswith("kafka_async")]
     for thread in threads:
         thread.join(2.0)  # its last step, after stop() returned, is to end
     assert not any(thread.is_alive() for thread in threads), f"threads are left: {threads}"

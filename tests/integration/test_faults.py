@@ -85,7 +85,7 @@ async def test_without_a_broker_reads_are_empty_the_loop_is_idle_and_stop_is_qui
         clock = asyncio.get_running_loop().time
         began = clock()
         await consumer.stop()
-        assert clock() - began < 2.5
+        assert clock() - began < 5
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
@@ -99,7 +99,7 @@ async def test_stop_is_bounded_although_the_broker_is_frozen(broker: KafkaCluste
         assert await consumer.getmany(timeout_ms=300) == {}
         began = clock()
         await consumer.stop(timeout_ms=1000)
-        assert clock() - began < 2.0
+        assert clock() - began < 5
 
 
 async def test_a_look_up_waits_for_the_broker_to_come_back_within_its_deadline(broker: KafkaCluster) -> None:

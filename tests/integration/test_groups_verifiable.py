@@ -117,7 +117,8 @@ async def test_static_members_are_bounced_without_a_rebalance_of_the_others(kafk
         bounced = await members.start("--group-instance-id", "bounced")
         await members.settled(PARTITIONS)
         before, owned = stays.rebalances, set(bounced.owned)
-        for kill in (False, True):
+        # The consumer protocol keeps the name of a member that was killed until its session is over.
+        for kill in (False, protocol == "classic"):
             bounced.kill() if kill else await bounced.stop()
             await bounced.gone()
             bounced = await members.start("--group-instance-id", "bounced")

@@ -182,9 +182,9 @@ async def test_getmany_returns_an_empty_dict_when_nothing_came_in_time(kafka43: 
     async with make(kafka43, topic) as consumer:
         began = clock()
         assert await consumer.getmany() == {}
-        assert clock() - began < 0.2
+        assert clock() - began < 1.0
         assert await consumer.getmany(timeout_ms=300) == {}
-        assert 0.25 < clock() - began < 2.0
+        assert 0.25 < clock() - began < 5.0
         assert (await consumer.getarrow(timeout_ms=50)).num_rows == 0
 
 
