@@ -128,7 +128,6 @@ class BackgroundSnapshot:
     connections: int
     requests_in_flight: int
     wake_ups: int
-    has_metadata: bool
     partitions: Mapping[TopicPartition, PartitionSnapshot]
 
 

@@ -370,6 +370,5 @@ class Background:
             connections=connections,
             requests_in_flight=in_flight,
             wake_ups=self.wake_ups,
-            has_metadata=self.metadata.version > 0,
             partitions=partitions,
         )

@@ -5,7 +5,7 @@ option of the classic one is set). Owns: the managers of the group. Must never a
 the application when they were carried out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 
 from attrs import define, field
@@ -73,9 +73,6 @@ class _Host:
         if mark != self._seen:
             self._seen, self._progressed_at = mark, self.now
         return Progress(polled_at=max(self.handler.polled_at, self._progressed_at), polling=self.handler.reading > 0)
-
-    def partition_counts(self) -> Mapping[str, int]:
-        return {name: len(topic.partitions) for name, topic in self.metadata.topics.items()}
 
 
 @define(eq=False)

@@ -6,7 +6,7 @@ Heartbeat) own their state, each as a table. Must never apply an assignment: a m
 ``PartitionsAssigned``, which carry the number of what they answer. An answer to an old number counts for nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -146,7 +146,3 @@ class MembershipHost(Protocol):
         ...
 
     def progress(self) -> Progress: ...
-
-    def partition_counts(self) -> Mapping[str, int]:
-        """Return the number of partitions of each topic in the metadata."""
-        ...

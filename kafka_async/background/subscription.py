@@ -133,9 +133,6 @@ class SubscriptionState:
     def get(self, partition: TopicPartition) -> PartitionState | None:
         return self.partitions.get(partition)
 
-    def in_state(self, state: FetchState) -> tuple[PartitionState, ...]:
-        return tuple(entry for entry in self.partitions.values() if entry.state is state)
-
     # --- positions -------------------------------------------------------------------------------------------------------------
 
     def _move(self, entry: PartitionState, what: PositionInput) -> None:

@@ -111,4 +111,4 @@ def test_a_reset_has_no_position_until_it_is_found() -> None:
     subscription.read_from(entry, 4, 100.0)
     subscription.reset(entry, "earliest")
     assert (entry.position, entry.strategy, entry.read_replica) == (None, "earliest", None)
-    assert subscription.in_state(FetchState.AWAIT_RESET) == (entry,)
+    assert entry.state is FetchState.AWAIT_RESET

@@ -243,6 +243,8 @@ class Process:
     task: "asyncio.Task[None] | None" = None
     positions: dict[int, int] = field(factory=dict)
     owned: set[int] = field(factory=set)
+    left: set[int] = field(factory=set)
+    """Partitions that it owned when it ended."""
     rebalances: int = 0
     """Times that something was assigned or revoked."""
     ended: bool = False
@@ -254,7 +256,7 @@ class Process:
             self._take(json.loads(line))
         for partition in [partition for partition, owner in self.watch.owner.items() if owner is self]:
             del self.watch.owner[partition]
-        self.owned.clear()
+        self.left, self.owned = self.owned, set()
         self.ended = True
 
     def _take(self, event: dict[str, Any]) -> None:
