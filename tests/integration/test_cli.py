@@ -72,8 +72,8 @@ def member(cluster: KafkaCluster, topic: str, group: str, *arguments: str) -> It
 
 
 def filled(cluster: KafkaCluster, count: int = 20, partitions: int = 2) -> str:
-    """Make a topic whose record ``n`` has the timestamp ``1_000_000 + n`` (ms)."""
-    topic = new_topic(cluster, partitions)
+    """Make a topic whose record ``n`` has the timestamp ``1_000_000 + n`` (ms), which any retention would be too short for."""
+    topic = new_topic(cluster, partitions, retention_ms="-1")
     cluster.produce(topic, count, partitions=partitions, timestamps=lambda index: 1_000_000 + index)
     return topic
 
