@@ -40,6 +40,7 @@ from .heartbeat import (
     Verdict,
     assigned_partitions,
     error_of,
+    explained,
     farewell,
     heartbeat,
     judge,
@@ -427,7 +428,7 @@ class ConsumerMembership:
 
     def _fall_back_or_fail(self, error: KafkaError, now: float) -> None:
         if not self.fall_back(error):
-            self._fail(error, now)
+            self._fail(explained(error, self._group), now)
             return
         self._end_life()
         self._interest.subscribe(None)

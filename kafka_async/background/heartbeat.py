@@ -252,3 +252,13 @@ class PollInterval:
             return NEVER
         warning_at = self._since + WARN_AT * self.limit
         return warning_at if warning_at > now else self._since + self.limit
+
+
+def explained(error: KafkaError, group: str) -> KafkaError:
+    """Return the error with what it is about: UNSUPPORTED_VERSION alone does not say which of our wishes it refuses."""
+    if not isinstance(error, UnsupportedVersionError):
+        return error
+    wanted = "which group_protocol='consumer' and a SubscriptionPattern need"
+    named = UnsupportedVersionError(f"the coordinator of group {group!r} does not offer the consumer protocol (KIP-848), {wanted}")
+    named.__cause__ = error
+    return named

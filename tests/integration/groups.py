@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from confluent_kafka import KafkaError, Producer
 
 from kafka_async import ConsumerRebalanceListener, TopicPartition
-from tests.brokers import KafkaCluster
+from tests.brokers import CURRENT, KafkaCluster, jars
 
 from .tools import PATIENCE, Consumer, Record, all_of, flat, make, offsets, until
 
@@ -31,6 +31,7 @@ both = pytest.mark.parametrize("protocol", PROTOCOLS)
 SESSION_MS: Final = 6_000
 """Session timeout of members, unless a test says otherwise."""
 HEARTBEAT_MS: Final = 300
+_JAVA: Final = "org.apache.kafka.tools.VerifiableConsumer"
 
 
 @frozen(kw_only=True)
@@ -71,13 +72,29 @@ class Group:
         return {partition.partition: offset.offset for partition, offset in found.items() if offset is not None}
 
 
-def new_group(cluster: KafkaCluster, protocol: str, *, session_ms: int = SESSION_MS) -> Group:
-    """Return a group that no other test uses."""
+def new_group(cluster: KafkaCluster, protocol: str, *, session_ms: int = SESSION_MS, place: int | None = None) -> Group:
+    """Return a group that no other test uses. ``place``: the partition of ``__consumer_offsets`` that is to keep it."""
     name = f"g-{uuid.uuid4().hex[:12]}"
+    while place is not None and _place(name) != place:
+        name = f"g-{uuid.uuid4().hex[:12]}"
     if protocol == "consumer":
         settings = {"consumer.session.timeout.ms": str(session_ms), "consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
         cluster.alter_config("group", name, settings)
     return Group(cluster=cluster, protocol=protocol, name=name, session_ms=session_ms)
+
+
+def group_of_each_protocol(cluster: KafkaCluster, *, session_ms: int = SESSION_MS) -> list[Group]:
+    """Return two groups with the same coordinator, one in each protocol: what happens to it happens to both."""
+    return [new_group(cluster, protocol, session_ms=session_ms, place=0) for protocol in PROTOCOLS]
+
+
+def _place(name: str) -> int:
+    """Return the partition of ``__consumer_offsets`` that keeps a group: Java's hash of its name, over four of them."""
+    value = 0
+    for letter in name:
+        value = (31 * value + ord(letter)) & 0xFFFFFFFF
+    value -= (value & 0x80000000) << 1
+    return (0 if value == -0x80000000 else abs(value)) % 4
 
 
 @define(eq=False)
@@ -218,16 +235,18 @@ class Watch:
     owner: dict[int, "Process"] = field(factory=dict)
     breaches: list[str] = field(factory=list)
     refused: list[str] = field(factory=list)
-    """Errors of commits that failed."""
+    """Commits that failed: of which member, and why."""
 
     @property
     def count(self) -> int:
         """Records consumed, each as often as it was."""
         return sum(map(len, self.consumed.values()))
 
-    def read_exactly(self, produced: Mapping[int, list[int]]) -> bool:
-        """Whether every record was read once, and in order."""
-        return all(self.consumed[partition] == numbers for partition, numbers in produced.items())
+    def repeated(self) -> dict[int, list[int]]:
+        """Return the offsets that were consumed more than once, by partition. Order is checked as each member reports."""
+        counts = {partition: Counter(numbers) for partition, numbers in self.consumed.items()}
+        found = {partition: [number for number, times in count.items() if times > 1] for partition, count in counts.items()}
+        return {partition: numbers for partition, numbers in found.items() if numbers}
 
     def read_all(self, produced: Mapping[int, list[int]]) -> bool:
         """Whether every record was read, some perhaps again."""
@@ -281,7 +300,7 @@ class Process:
                 for entry in event["offsets"]:
                     self._committed(entry["partition"], entry["offset"])
             case "offsets_committed":
-                self.watch.refused.append(event["error"])
+                self.watch.refused.append(f"{self.name}: {event['error']}")
 
     def _assigned(self, partitions: set[int]) -> None:
         self.rebalances += bool(partitions)
@@ -348,16 +367,20 @@ class Processes:
     watch: Watch = field(factory=Watch)
     members: list[Process] = field(factory=list)
 
-    async def start(self, *arguments: str) -> Process:
-        """Start one more member."""
+    async def start(self, *arguments: str, java: str | None = None) -> Process:
+        """Start one more member; ``java``: a class path, to start Kafka's own VerifiableConsumer instead of ours."""
         options = ["--bootstrap-server", self.group.cluster.bootstrap_servers, "--topic", self.topic]
         options += ["--group-id", self.group.name, "--group-protocol", self.group.protocol]
         if self.group.protocol == "classic":
             options += ["--session-timeout", str(self.group.session_ms)]
+        program = [sys.executable, "-m", "tests.verifiable_consumer"]
+        if java is not None:
+            program = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", java, _JAVA]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.verifiable_consumer", *options, *self.arguments, *arguments, stdout=subprocess.PIPE
+            *program, *options, *self.arguments, *arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if java else None
         )
-        member = Process(f"{self.group.protocol} member {len(self.members)}", self.watch, process)
+        name = f"{self.group.protocol} member {len(self.members)}" + (" (Java)" if java else "")
+        member = Process(name, self.watch, process)
         member.task = asyncio.create_task(member.listen())
         self.members.append(member)
         return member
@@ -397,6 +420,14 @@ class Processes:
                 member.kill()
 
 
+def java_tools() -> str:
+    """Return the class path of Kafka's tools; skip the test where the broker's jars come without them."""
+    directory = jars(CURRENT)
+    if not (directory / f"kafka-tools-{CURRENT}.jar").is_file():
+        pytest.skip("Kafka's own consumer tools (org.apache.kafka:kafka-tools) are not among the broker's jars")
+    return f"{directory}/*"
+
+
 @asynccontextmanager
 async def processes(group: Group, topic: str, count: int, *arguments: str) -> AsyncIterator[Processes]:
     """Start ``count`` members as processes; end them at the end of the block."""
@@ -411,7 +442,10 @@ async def processes(group: Group, topic: str, count: int, *arguments: str) -> As
 
 @define(eq=False)
 class Load:
-    """Records written all the time, from a thread. ``offsets`` is what was acknowledged, by partition, in order."""
+    """Records written all the time, ``rate`` a second, in turn to every partition.
+
+    ``offsets``: what was acknowledged, by partition, in order.
+    """
 
     cluster: KafkaCluster
     topic: str
@@ -419,9 +453,9 @@ class Load:
     rate: int
     offsets: dict[int, list[int]] = field(factory=lambda: defaultdict(list))
     _enough: threading.Event = field(factory=threading.Event)
+    _task: "asyncio.Task[None] | None" = None
 
-    def run(self) -> None:
-        """Write ``rate`` records a second, in turn to every partition, until ``stop``; then wait for what is under way."""
+    def _run(self) -> None:
         settings = {"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         producer = Producer(settings)
         index = 0
@@ -436,18 +470,23 @@ class Load:
         assert error is None, error
         self.offsets[message.partition()].append(message.offset())
 
-    def stop(self) -> None:
-        """Write no more."""
+    def start(self) -> None:
+        """Write from now on."""
+        self._task = asyncio.create_task(asyncio.to_thread(self._run))
+
+    async def stop(self) -> None:
+        """Write no more, and wait until everything is acknowledged."""
         self._enough.set()
+        if self._task is not None:
+            await self._task
 
 
 @asynccontextmanager
 async def load(cluster: KafkaCluster, topic: str, partitions: int, rate: int = 300) -> AsyncIterator[Load]:
     """Write records in the background; at the end of the block all of them are acknowledged."""
     writing = Load(cluster, topic, partitions, rate)
-    thread = asyncio.create_task(asyncio.to_thread(writing.run))
+    writing.start()
     try:
         yield writing
     finally:
-        writing.stop()
-        await thread
+        await writing.stop()

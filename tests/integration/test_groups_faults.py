@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -10,125 +13,136 @@ from kafka_async import ConsumerState, TopicPartition
 from kafka_async.errors import KafkaError, KafkaTimeoutError
 from tests.brokers import KafkaCluster
 
-from .groups import both, exactly, new_group, reading, shared
-from .tools import eventually, make, new_topic, offsets, read, until
+from .groups import Group, Reading, both, exactly, group_of_each_protocol, new_group, several, shared
+from .tools import Consumer, eventually, make, new_topic, offsets, read, until
 
 pytestmark = pytest.mark.integration
 
 
-@both
-async def test_a_coordinator_that_is_killed_costs_no_record_and_no_place(kafka_cluster3: KafkaCluster, protocol: str) -> None:
+@asynccontextmanager
+async def _two_members_each(groups: list[Group], topic: str, **options: Any) -> AsyncIterator[list[list[Reading]]]:
+    """Start two members of each group, which have read everything."""
+    produced = groups[0].cluster.produce(topic, 40, partitions=4).offsets
+    async with AsyncExitStack() as stack:
+        found = [await stack.enter_async_context(several(group, 2, topic, **options)) for group in groups]
+        for members in found:
+            await shared(members, 4)
+            await exactly(members, produced)
+        yield found
+
+
+def _coordinator(groups: list[Group]) -> int:
+    (number,) = {group.cluster.coordinator(group.name) for group in groups}
+    return number
+
+
+async def test_a_coordinator_that_is_killed_costs_no_record_no_place_and_no_commit(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 4)
-    group = new_group(kafka_cluster3, protocol, session_ms=20_000)
-    first = kafka_cluster3.produce(topic, 40, partitions=4).offsets
-    async with reading(group, topic) as one, reading(group, topic) as two:
-        await shared([one, two], 4)
-        await exactly([one, two], first)
-        noted = [list(one.journal.entries), list(two.journal.entries)]
-        kafka_cluster3.kill(kafka_cluster3.coordinator(group.name))
-        expected = await asyncio.to_thread(kafka_cluster3.produce, topic, 40, partitions=4)
-        await exactly([one, two], {partition: first[partition] + expected.offsets[partition] for partition in first})
-        await one.consumer.commit()  # waits for the next coordinator
-        await until(lambda: one.consumer.state is ConsumerState.STEADY)
-        assert [one.journal.entries, two.journal.entries] == noted
-        assert not one.errors + two.errors
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=20_000)
+    async with _two_members_each(groups, topic) as found:
+        noted = [list(member.journal.entries) for members in found for member in members]
+        victim = _coordinator(groups)
+        commits = [asyncio.create_task(member.consumer.commit()) for members in found for member in members]
+        await asyncio.sleep(0)  # they are on their way
+        kafka_cluster3.kill(victim)
+        await asyncio.to_thread(kafka_cluster3.produce, topic, 40, partitions=4)
+        await asyncio.wait_for(asyncio.gather(*commits), 50)
+        for members in found:
+            await exactly(members, {partition: list(range(20)) for partition in range(4)})
+            await members[0].consumer.commit()
+            await until(lambda: all(member.consumer.state is ConsumerState.STEADY for member in members))  # noqa: B023  # awaited here
+            assert not [error for member in members for error in member.errors]
+        assert [list(member.journal.entries) for members in found for member in members] == noted
         await asyncio.to_thread(kafka_cluster3.heal)
-    assert await group.commits(topic, 4) == dict.fromkeys(range(4), 20)
+    for group in groups:
+        assert await group.commits(topic, 4) == dict.fromkeys(range(4), 20)
 
 
-@both
-async def test_a_coordinator_that_freezes_past_the_session_costs_no_record(kafka_cluster3: KafkaCluster, protocol: str) -> None:
+async def test_a_coordinator_that_freezes_past_the_session_costs_no_record(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 4)
-    group = new_group(kafka_cluster3, protocol, session_ms=3_000)
-    first = kafka_cluster3.produce(topic, 40, partitions=4).offsets
-    async with reading(group, topic, request_timeout_ms=3_000) as one, reading(group, topic, request_timeout_ms=3_000) as two:
-        await shared([one, two], 4)
-        await exactly([one, two], first)
-        coordinator = kafka_cluster3.coordinator(group.name)
-        kafka_cluster3.pause(coordinator)
-        commit = asyncio.create_task(one.consumer.commit())  # under way when the coordinator freezes
-        await until(lambda: ConsumerState.COORDINATOR_LOST in (one.consumer.state, two.consumer.state))
-        more = await asyncio.to_thread(kafka_cluster3.produce, topic, 40, partitions=4)
-        kafka_cluster3.unpause(coordinator)
-        with contextlib.suppress(KafkaError):  # refused when the group went on without us; hanging would be a fault
-            await asyncio.wait_for(commit, 70)
-        await shared([one, two], 4)
-        wanted = {partition: first[partition] + more.offsets[partition] for partition in first}
-        await until(lambda: {p: sorted({*one.offsets.get(p, ()), *two.offsets.get(p, ())}) for p in wanted} == wanted)
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=3_000)
+    async with _two_members_each(groups, topic, request_timeout_ms=3_000) as found:
+        frozen = _coordinator(groups)
+        kafka_cluster3.pause(frozen)
+        commits = [asyncio.create_task(members[0].consumer.commit()) for members in found]  # under way meanwhile
+        await until(lambda: frozen not in {_place_of(member) for members in found for member in members})
+        await asyncio.to_thread(kafka_cluster3.produce, topic, 40, partitions=4)
+        kafka_cluster3.unpause(frozen)
+        for commit in commits:
+            with contextlib.suppress(KafkaError):  # refused when the group went on without us; hanging would be a fault
+                await asyncio.wait_for(commit, 70)
+        for members in found:
+            await shared(members, 4)
+            await until(lambda: all(_read(members, partition) == set(range(20)) for partition in range(4)))  # noqa: B023
         await asyncio.to_thread(kafka_cluster3.heal)
-    assert await group.commits(topic, 4) == dict.fromkeys(range(4), 20)
+    for group in groups:
+        assert await group.commits(topic, 4) == dict.fromkeys(range(4), 20)
 
 
-@both
+def _place_of(member: Reading) -> int | None:
+    """Return the number of the member's coordinator; a frozen one stays until it is known to be lost."""
+    coordinator = member.consumer.statistics().coordinator
+    return coordinator.id if coordinator is not None else None
+
+
+def _read(members: list[Reading], partition: int) -> set[int]:
+    return {offset for member in members for offset in member.offsets.get(partition, ())}
+
+
 @pytest.mark.parametrize("how", ["dead", "frozen"])
-async def test_stop_is_bounded_while_the_coordinator_does_not_answer(kafka_cluster3: KafkaCluster, protocol: str, how: str) -> None:
+async def test_stop_is_bounded_while_the_coordinator_does_not_answer(kafka_cluster3: KafkaCluster, how: str) -> None:
     topic = new_topic(kafka_cluster3)
     kafka_cluster3.produce(topic, 10)
-    group = new_group(kafka_cluster3, protocol)
-    consumer = group.member(topic, auto_commit_interval_ms=3_600_000)
-    async with consumer:
-        await read(consumer, 10)
-        coordinator = kafka_cluster3.coordinator(group.name)
-        if how == "dead":
-            for broker in range(3):
-                kafka_cluster3.kill(broker)
-        else:
-            kafka_cluster3.pause(coordinator)
-        started = time.monotonic()
-        await consumer.stop(timeout_ms=2_000)
-        assert time.monotonic() - started < 3.5
+    groups = group_of_each_protocol(kafka_cluster3)
+    async with AsyncExitStack() as stack:
+        consumers = [await stack.enter_async_context(group.member(topic, auto_commit_interval_ms=3_600_000)) for group in groups]
+        for consumer in consumers:
+            await read(consumer, 10)
+        coordinator = _coordinator(groups)
+        kafka_cluster3.kill(coordinator) if how == "dead" else kafka_cluster3.pause(coordinator)
+        for consumer in consumers:
+            started = time.monotonic()
+            await consumer.stop(timeout_ms=1_500)
+            assert time.monotonic() - started < 3
     await asyncio.to_thread(kafka_cluster3.heal)
 
 
-@both
-async def test_a_commit_under_way_when_the_coordinator_dies_is_made_or_refused_in_time(
-    kafka_cluster3: KafkaCluster, protocol: str
-) -> None:
+async def test_a_commit_whose_time_is_over_is_not_made_later(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3)
     partition = TopicPartition(topic, 0)
     kafka_cluster3.produce(topic, 10)
-    group = new_group(kafka_cluster3, protocol, session_ms=20_000)
-    async with group.member(topic, enable_auto_commit=False) as consumer:
-        await read(consumer, 10)
-        commits = [asyncio.create_task(consumer.commit({partition: offset})) for offset in range(1, 11)]
-        await asyncio.sleep(0)
-        kafka_cluster3.kill(kafka_cluster3.coordinator(group.name))
-        await asyncio.wait_for(asyncio.gather(*commits), 50)
-        assert await consumer.committed(partition) == 10
-        await asyncio.to_thread(kafka_cluster3.heal)
-
-
-@both
-async def test_a_commit_whose_time_is_over_is_not_made_later(kafka_cluster3: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka_cluster3)
-    partition = TopicPartition(topic, 0)
-    kafka_cluster3.produce(topic, 10)
-    group = new_group(kafka_cluster3, protocol, session_ms=30_000)
-    async with group.member(topic, enable_auto_commit=False, default_api_timeout_ms=1_000) as consumer:
-        await read(consumer, 10)
-        await consumer.commit({partition: 1})
-        coordinator = kafka_cluster3.coordinator(group.name)
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=30_000)
+    options = {"enable_auto_commit": False, "default_api_timeout_ms": 1_000}
+    async with AsyncExitStack() as stack:
+        consumers = [await stack.enter_async_context(group.member(topic, **options)) for group in groups]
+        for consumer in consumers:
+            await read(consumer, 10)
+            await consumer.commit({partition: 1})
+        coordinator = _coordinator(groups)
         kafka_cluster3.kill(coordinator)
-        kafka_cluster3.kill((coordinator + 1) % 3)  # no majority: nobody takes the group over
-        started = time.monotonic()
-        with pytest.raises(KafkaTimeoutError):
-            await consumer.commit({partition: 2})
-        assert time.monotonic() - started < 3
-        cancelled = asyncio.create_task(consumer.commit({partition: 3}))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
+        kafka_cluster3.kill((coordinator + 1) % 3)  # no majority: nobody takes the groups over
+        for consumer in consumers:
+            started = time.monotonic()
+            with pytest.raises(KafkaTimeoutError):
+                await consumer.commit({partition: 2})
+            assert time.monotonic() - started < 3
+            cancelled = asyncio.create_task(consumer.commit({partition: 3}))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
         await asyncio.to_thread(kafka_cluster3.heal)
+        for consumer in consumers:
+            await eventually(lambda: _answers(consumer, partition))  # noqa: B023  # awaited here
+            assert await consumer.committed(partition) == 1
+    for group in groups:
+        assert await group.commits(topic) == {0: 1}
 
-        async def answers() -> bool:
-            with contextlib.suppress(KafkaTimeoutError):
-                return await consumer.committed(partition) is not None
-            return False
 
-        await eventually(answers)
-        assert await consumer.committed(partition) == 1
-    assert await group.commits(topic) == {0: 1}
+async def _answers(consumer: Consumer, partition: TopicPartition) -> bool:
+    with contextlib.suppress(KafkaTimeoutError):
+        return await consumer.committed(partition) is not None
+    return False
 
 
 @both
@@ -161,6 +175,6 @@ async def test_without_a_protocol_asked_for_the_newest_that_the_broker_has_is_sp
 
 async def test_the_consumer_protocol_demanded_of_a_broker_without_it_is_a_plain_error(kafka39: KafkaCluster) -> None:
     topic = new_topic(kafka39)
-    with pytest.raises(KafkaError, match="consumer"):
+    with pytest.raises(KafkaError, match="group_protocol"):
         async with make(kafka39, topic, group_id="any", group_protocol="consumer", request_timeout_ms=10_000):
             pytest.fail("it started")

@@ -40,17 +40,18 @@ async def _group_of_each_protocol(
 async def _without_a_rebalance(groups: list[tuple[Processes, Load]]) -> AsyncIterator[None]:
     """Write while the block runs; then nothing was rebalanced, lost or read twice, and everything is committed."""
     before = [members.rebalances for members, _ in groups]
-    writers = [asyncio.create_task(asyncio.to_thread(writing.run)) for _, writing in groups]
+    for _, writing in groups:
+        writing.start()
     try:
         yield
     finally:
         for _, writing in groups:
-            writing.stop()
-        await asyncio.gather(*writers)
+            await writing.stop()
     for members, writing in groups:
         await until(lambda: members.watch.committed_all(writing.offsets))  # noqa: B023  # awaited here
         assert not members.watch.breaches
-        assert members.watch.read_exactly(writing.offsets)
+        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.repeated()
     assert [members.rebalances for members, _ in groups] == before
 
 
@@ -85,7 +86,8 @@ async def test_members_that_are_bounced_cleanly_leave_no_gap_and_read_nothing_tw
                 await members.start()
                 await members.settled(PARTITIONS)
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_exactly(writing.offsets)
+        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.repeated()
     assert not members.watch.breaches
     assert {member.process.returncode for member in members.members} == {0}
 
@@ -124,7 +126,7 @@ async def test_static_members_are_bounced_without_a_rebalance_of_the_others(kafk
             bounced = await members.start("--group-instance-id", "bounced")
             await until(lambda member=bounced: member.owned == owned)  # type: ignore[misc]  # bound at once, used at once
         assert stays.rebalances == before
-        writing.stop()
+        await writing.stop()
         await until(lambda: members.watch.committed_all(writing.offsets))
         assert members.watch.read_all(writing.offsets)
     assert not members.watch.breaches
@@ -145,7 +147,8 @@ async def test_of_two_static_members_with_one_name_one_survives(kafka_cluster3: 
         expected = kafka_cluster3.produce(topic, 60, partitions=PARTITIONS).offsets
         await until(lambda: members.watch.committed_all(expected))
         assert members.alive == [alive]
-        assert members.watch.read_exactly(expected)
+        assert members.watch.read_all(expected)
+        assert not members.watch.repeated()
     assert not members.watch.breaches
 
 
@@ -164,9 +167,10 @@ async def test_a_group_that_grows_and_shrinks_has_a_valid_assignment_after_every
             await member.stop()
             await members.settled(PARTITIONS)
             await _goes_on(members)
-        writing.stop()
+        await writing.stop()
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_exactly(writing.offsets)
+        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.repeated()
     assert not members.watch.breaches
 
 
