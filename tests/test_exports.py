@@ -1,6 +1,7 @@
 """The public names: what the package exports is what the README and the docstrings explain."""
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,17 @@ def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:
     classes = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)]
     for cls in classes:
         assert cls.__name__ in tree or cls in errors.BY_CODE.values(), f"{cls.__name__} is not drawn in the tree"
+
+
+def test_every_file_that_the_readme_names_exists() -> None:
+    root = Path(__file__).parent.parent
+    rows = [line for line in README.splitlines() if line.startswith("| ")]
+    named = {path for row in rows for path in re.findall(r"`([\w./]+\.py)`", row)}
+    places = [root / "kafka_async", root / "kafka_async" / "background", root / "kafka_async" / "records", root / "tests", root]
+    assert named
+    assert not [path for path in sorted(named) if not any((place / path).exists() for place in places)]
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    command = next(line for line in README.splitlines() if line.startswith("python3 -m venv") and "pytest" in line)
+    assert command in (Path(__file__).parent.parent / ".ci" / "run").read_text()

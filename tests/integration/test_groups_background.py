@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafka_async import TopicPartition
+from kafka_async import ConsumerState, TopicPartition
 from kafka_async import sync as blocking
 from kafka_async.trace import Fault, TraceEvent
 from tests.brokers import KafkaCluster
 
-from .groups import Group, Journal, both, exactly, new_group, reading, shared
-from .tools import flat, new_topic, offsets
+from .groups import Group, Journal, both, exactly, new_group, reading, several, shared
+from .tools import flat, make, new_topic, nothing_more, offsets, until
 
 pytestmark = pytest.mark.integration
 
@@ -110,3 +110,17 @@ async def test_two_blocking_members_in_threads_share_the_partitions(kafka_cluste
     async with asyncio.timeout(60):
         await asyncio.gather(asyncio.to_thread(consume), asyncio.to_thread(consume))
     assert {partition: sorted(numbers) for partition, numbers in found.items()} == expected
+
+
+@both
+async def test_idle_members_rest_with_and_without_partitions(kafka_cluster3: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka_cluster3)
+    group = new_group(kafka_cluster3, protocol)
+    async with several(group, 2, topic, fetch_max_wait_ms=500) as members:
+        await until(lambda: all(member.consumer.state is ConsumerState.STEADY for member in members))
+        await until(lambda: sorted(len(member.owned) for member in members) == [0, 1])
+        before = [member.consumer.statistics().wake_ups for member in members]
+        async with make(kafka_cluster3, topic) as other:
+            await nothing_more(other)
+        turns = [member.consumer.statistics().wake_ups - count for member, count in zip(members, before, strict=True)]
+        assert max(turns) < 50, f"turns of the background loops in about half a second: {turns}"
