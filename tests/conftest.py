@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,12 @@ from kafka_async.records import IMPLEMENTATION
 
 def pytest_report_header() -> str:
     return f"kafka_async decoder: {IMPLEMENTATION}"
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works in the programs that tests start, even where the tests run as a background job, for which shells turn it off."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart() -> None:
