@@ -55,12 +55,16 @@ async def _without_a_rebalance(groups: list[tuple[Processes, Load]]) -> AsyncIte
     assert [members.rebalances for members, _ in groups] == before
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_brokers_that_are_restarted_one_by_one_cause_no_rebalance(kafka_cluster3: KafkaCluster) -> None:
     async with _group_of_each_protocol(kafka_cluster3, 2, 20_000) as groups, _without_a_rebalance(groups):
         for broker in range(3):
             await asyncio.to_thread(kafka_cluster3.restart, broker)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_broker_that_dies_causes_no_rebalance(kafka_cluster3: KafkaCluster) -> None:
     async with _group_of_each_protocol(kafka_cluster3, 2, 20_000) as groups:
         async with _without_a_rebalance(groups):
