@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -47,13 +48,16 @@ START_TIMEOUT: Final = 90.0
 STOP_TIMEOUT: Final = 30.0
 """Seconds that a broker has for an orderly stop before it is killed."""
 
+# kafka-tools: Java's VerifiableConsumer, for mixed groups. The artifacts bring no logging backend for slf4j; slf4j-simple writes to
+# stderr, which becomes the log file.
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>kafka-async</groupId><artifactId>test-broker</artifactId><version>1</version>
 <dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
-"""  # The artifact brings no logging backend for slf4j; slf4j-simple writes to stderr, which becomes the log file.
+"""
 
 
 class BrokerStartError(RuntimeError):
@@ -79,7 +83,7 @@ def jars(version: str) -> Path:
     """
     cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
     cache.mkdir(parents=True, exist_ok=True)
-    target = cache / version
+    target = cache / f"{version}-{zlib.crc32(_POM.encode()):08x}"  # another list of jars is another directory
     with (cache / f"{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
