@@ -186,18 +186,19 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         self._check_running()
         return RecordIterator(self._iterate)
 
-    async def _iterate(self) -> AsyncGenerator[ConsumerRecord[K, V], None]:
-        # The iterator over the batch is shared with the reader, which can end it (a seek, another read). Nothing here runs
-        # per record but the step of this generator.
+    async def _iterate(self, iterator: "RecordIterator[ConsumerRecord[K, V]]") -> AsyncGenerator[ConsumerRecord[K, V], None]:
+        # The iterator over the batch is shared with the reader, which can end it: a seek, another read.
         reader = self._reader
-        while True:
-            for record in reader.iterator:
-                yield record
-            try:
+        try:
+            while True:
+                for record in reader.iterator:
+                    yield record
                 self._check_running()
                 await reader.fill()
-            except ConsumerStoppedError:
-                return
+        except ConsumerStoppedError:
+            return
+        finally:
+            iterator.ended = True
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         try:

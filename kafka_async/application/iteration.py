@@ -15,20 +15,29 @@ T = TypeVar("T")
 
 
 class RecordIterator(AsyncIterator[T], Generic[T]):
-    """Steps through what ``generate`` yields, over as many generators as it takes."""
+    """Steps through what ``generate`` yields, over as many generators as it takes. ``generate`` says when one has ended."""
 
-    def __init__(self, generate: Callable[[], AsyncGenerator[T, None]]) -> None:
+    __slots__ = ("_generate", "_generator", "_step", "ended")
+
+    def __init__(self, generate: "Callable[[RecordIterator[T]], AsyncGenerator[T, None]]") -> None:
         self._generate = generate
-        self._generator = generate()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.ended = False
+        self._generator = self._generate(self)
+        self._step = self._generator.__anext__
 
     def __aiter__(self) -> Self:
         return self
 
     def __anext__(self) -> Awaitable[T]:
-        if getattr(self._generator, "ag_frame", None) is None:
-            self._generator = self._generate()
-        return self._generator.__anext__()
+        # The only line of ours that runs for each record.
+        if self.ended:
+            self._begin()
+        return self._step()
 
     async def aclose(self) -> None:
         """End the generator under way, as ``contextlib.aclosing`` does. The next read goes on behind the last record."""
         await self._generator.aclose()
+        self.ended = True

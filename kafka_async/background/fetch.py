@@ -116,6 +116,7 @@ class FetchManager:
                 requests.append(self._request(broker, size, now))
             else:
                 hungry = True
+        self.buffer.announce()  # the application's turn comes when this one of the loop, which sends the requests, is over
         self.buffer.hungry = hungry or bool(self._full)
         if self.buffer.hungry and not was_hungry:
             self.buffer.on_parcel()  # whoever waits for a partition that finds no room can give back what others hold

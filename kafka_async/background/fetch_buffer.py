@@ -10,7 +10,7 @@ data that came before it.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -67,6 +67,10 @@ class Watermarks:
 Parcel: TypeAlias = FetchedData | Repositioned | PartitionFailed
 
 
+LARGE: Final = 64 * 1024
+"""Bytes from which on it is worth asking for more before the application starts to work through a parcel."""
+
+
 @define(eq=False)
 class Account:
     """Bytes of one partition: put by the background, released by the application. Unread is the difference."""
@@ -92,18 +96,32 @@ class FetchBuffer:
     watermarks: dict[TopicPartition, Watermarks] = field(factory=dict, repr=False)
     total: Account = field(factory=Account)
     accounts: dict[TopicPartition, Account] = field(factory=dict, repr=False)
+    _unannounced: bool = field(default=False, init=False)
     hungry: bool = False
     """The background would fetch if there were room, or is looking for room right now. Written by it alone."""
 
     # --- the background's side -------------------------------------------------------------------------------------------------
 
     def put(self, parcel: Parcel) -> None:
-        """Hand a parcel over. Wakes the application."""
+        """Hand a parcel over. Wakes the application; for a large one only with ``announce``.
+
+        The sequence that costs a third of the throughput: the application is woken first, works through a megabyte without letting
+        go of the event loop, and only then the broker is asked for more. A small parcel goes first: there latency counts.
+        """
         if isinstance(parcel, FetchedData):
             self.total.put += parcel.size
             self.account(parcel.partition).put += parcel.size
         self.parcels.append(parcel)
-        self.on_parcel()
+        if isinstance(parcel, FetchedData) and parcel.size >= LARGE:
+            self._unannounced = True
+        else:
+            self.on_parcel()
+
+    def announce(self) -> None:
+        """Wake the application for large parcels: the next requests are on their way."""
+        if self._unannounced:
+            self._unannounced = False
+            self.on_parcel()
 
     def account(self, partition: TopicPartition) -> Account:
         account = self.accounts.get(partition)
