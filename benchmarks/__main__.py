@@ -125,6 +125,7 @@ def throughput(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
             topic=topic,
             partitions=shape.partitions,
             records=shape.records,
+            size=shape.size,
             max_records=plan.max_records,
         )
         warm_up(plan, job)
@@ -170,6 +171,7 @@ def memory(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
             topic=topic,
             partitions=shape.partitions,
             records=shape.records,
+            size=shape.size,
             max_records=plan.max_records,
         )
         slow = evolve(fast, mode="slow", pause=0.2, seconds=plan.seconds, warm_up=0.0)

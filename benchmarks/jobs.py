@@ -33,7 +33,8 @@ class Job:
 
     ``reset``: where reading begins. ``at_once``: records per call of clients that wait for a full batch (confluent's ``consume``)
     and records per step of the clients that iterate. ``max_records``: limit of a read call of the others; ``None``: their default.
-    ``seconds``: how long to measure where time ends the run; ``pause``: seconds that a slow reader sleeps after each read.
+    ``size``: bytes of a value, for clients that are not asked to look. ``seconds``: how long to measure where time ends the run;
+    ``pause``: seconds that a slow reader sleeps after each read.
     """
 
     mode: Mode
@@ -41,6 +42,7 @@ class Job:
     topic: str
     partitions: int
     records: int = 0
+    size: int = 0
     reset: Literal["earliest", "latest"] = "earliest"
     at_once: int = 1000
     max_records: int | None = None
