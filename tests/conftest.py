@@ -8,8 +8,15 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kafka_async.records import IMPLEMENTATION
+
+# A shared machine is slow at times, which says nothing about an example; and CI runs the same examples each time.
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=os.environ.get("CI") == "true"
+)
+settings.load_profile("tests")
 
 
 def pytest_report_header() -> str:
