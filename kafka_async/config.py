@@ -26,6 +26,7 @@ Deserializer = Callable[..., Any]
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _LEAST_BACKOFF_MS: Final = 10
+_CLASSIC_ONLY: Final = frozenset(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
 
 # Options of aiokafka that have no meaning here. A program that moves over by changing its import must still start.
 _IGNORED: Final = {
@@ -229,10 +230,9 @@ class ConsumerConfig:
                 raise ValueError("enable_auto_commit=True needs a group_id")
             if self.group_instance_id is not None:
                 raise ValueError(f"group_instance_id={self.group_instance_id!r} needs a group_id")
-        classic_only = {"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"} & self.given
-        if self.group_protocol == "consumer" and classic_only:
+        if self.group_protocol == "consumer" and self.classic_options:
             raise ValueError(
-                f"{', '.join(sorted(classic_only))}: only for group_protocol='classic'; the broker decides with 'consumer'"
+                f"{', '.join(sorted(self.classic_options))}: only for group_protocol='classic'; the broker decides with 'consumer'"
             )
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:
             raise ValueError("group_remote_assignor: only for group_protocol='consumer'")
@@ -272,6 +272,15 @@ class ConsumerConfig:
     def retry_backoff_max(self) -> float:
         """Seconds to wait after many failures."""
         return max(self.retry_backoff_max_ms / 1000, self.retry_backoff)
+
+    def retry_delay(self, failures: int) -> float:
+        """Seconds to wait after so many earlier failures, without jitter: for what one consumer repeats by itself."""
+        return min(self.retry_backoff * 2.0 ** min(failures, 10), self.retry_backoff_max)
+
+    @property
+    def classic_options(self) -> frozenset[str]:
+        """The options that only the classic group protocol has, as far as the caller set them."""
+        return _CLASSIC_ONLY & self.given
 
     @property
     def reset_duration(self) -> datetime.timedelta | None:

@@ -288,8 +288,7 @@ class Unread:
             if records:
                 self.before[entry.partition] = OffsetAndMetadata(records[0].offset if position is None else position, "", epoch)
                 taken[entry.partition] = records
-                entry.consumed_records += len(records)
-                self.consumed_records += len(records)
+                self._count(entry, len(records))
                 max_records -= len(records)
             self._settle_turn(entry)
         return taken
@@ -303,8 +302,7 @@ class Unread:
                 self.before[entry.partition] = OffsetAndMetadata(position, "", entry.leader_epoch)
             if entry.records:
                 copied = self._copy_columns(entry, max_records - rows, into)
-                entry.consumed_records += copied
-                self.consumed_records += copied
+                self._count(entry, copied)
                 rows += copied
             while rows < max_records and (reader := self._open(entry)) is not None:
                 try:
@@ -315,11 +313,14 @@ class Unread:
                 if count == 0 and not reader.exhausted:
                     return rows  # the columns are as large as they can get
                 rows += count
-                entry.consumed_records += count
-                self.consumed_records += count
+                self._count(entry, count)
                 self._advance(entry, reader)
             self._settle_turn(entry)
         return rows
+
+    def _count(self, entry: PartitionUnread, records: int) -> None:
+        entry.consumed_records += records
+        self.consumed_records += records
 
     def _turns(self, only: Collection[TopicPartition]) -> Iterator[PartitionUnread]:
         for partition in tuple(self._ready):
@@ -443,8 +444,7 @@ class Unread:
                 entry.behind = held.position
             entry.records.extendleft(reversed(records))
             entry.position = records[0].offset
-            entry.consumed_records -= len(records)
-            self.consumed_records -= len(records)
+            self._count(entry, -len(records))
             self._ready[partition] = None
 
     def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

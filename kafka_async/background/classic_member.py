@@ -20,9 +20,8 @@ from .assignment import NO_GENERATION, Assignor, RebalanceProtocol
 from .assignors import common_protocol
 from .classic_leader import GroupMetadata, Leadership
 from .classic_states import HEARTBEATING, TRANSITIONS, ClassicInput, ClassicState, Verdict
-from .find_coordinator import backoff_of
 from .membership import CommitFailure, Identity, MembershipHost, Subscription
-from .request_manager import RequestState
+from .request_manager import RequestState, backoff_of
 
 _S, _I = ClassicState, ClassicInput
 _PROPOSING: Final = frozenset((_S.ASSIGNING, _S.OVERTAKEN, _S.LOSING, _S.FATAL))

@@ -28,7 +28,6 @@ from ..model import ConsumerState, Node, TopicPartition
 from ..network import Lane, UnsentRequest
 from ..trace import Fault, Listener, Notice, StateChanged
 from ..wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from .find_coordinator import backoff_of
 from .heartbeat import (
     FIRST_INTERVAL,
     JOIN_EPOCH,
@@ -48,7 +47,7 @@ from .heartbeat import (
 from .member_state import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, TRANSITIONS, MemberInput, MemberState
 from .membership import CommitFailure, Identity, MembershipHost, Subscription
 from .reconciliation import Metadata, Reconciliation
-from .request_manager import NEVER, Backoff, Poll
+from .request_manager import NEVER, Backoff, Poll, backoff_of
 
 
 @define(eq=False)

@@ -38,7 +38,7 @@ from .fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Watermarks
 from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Wanted
 from .metadata import Leader, MetadataManager
 from .positions import PositionsManager
-from .request_manager import NEVER, Backoff, Poll
+from .request_manager import NEVER, Backoff, Poll, backoff_of
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 
 _SESSION_ERRORS: Final = (FetchSessionIdNotFound.errno, InvalidFetchSessionEpoch.errno, FetchSessionTopicIdError.errno)
@@ -208,7 +208,7 @@ class FetchManager:
     def _broker(self, node_id: int) -> _Broker:
         broker = self._brokers.get(node_id)
         if broker is None:
-            backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random)
+            backoff = backoff_of(self.config, self.random)
             broker = self._brokers[node_id] = _Broker(node_id, backoff)
         return broker
 
@@ -365,7 +365,7 @@ class FetchManager:
         elif isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError)):
             self._broker_refuses(entry, named, now)  # UnknownError: a broker with a bad moment; Java goes on as well
         else:
-            backoff = min(self.config.retry_backoff * 2.0 ** min(entry.failures, 10), self.config.retry_backoff_max)
+            backoff = self.config.retry_delay(entry.failures)
             self.subscription.delay(entry, now + backoff)
             if error.invalid_metadata:
                 self.metadata.request_update(now)

@@ -25,12 +25,7 @@ from ..model import Node
 from ..network import UnsentRequest
 from ..trace import Fault, Listener, Notice
 from ..wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from .request_manager import NEVER, Backoff, Poll
-
-
-def backoff_of(config: ConsumerConfig, random: Callable[[], float]) -> Backoff:
-    """Return the backoff that ``retry_backoff_ms`` and ``retry_backoff_max_ms`` describe."""
-    return Backoff(config.retry_backoff, config.retry_backoff_max, random)
+from .request_manager import NEVER, Backoff, Poll, backoff_of
 
 
 class SearchState(Enum):

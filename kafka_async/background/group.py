@@ -37,8 +37,6 @@ from .offset_fetch import OffsetFetchManager
 from .request_manager import Poll
 from .subscription import SubscriptionState
 
-_CLASSIC_OPTIONS = frozenset(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
-
 
 @define(eq=False)
 class _Host:
@@ -198,7 +196,7 @@ class Group:
 
     def _choose(self, subscription: Subscription, now: float) -> None:
         protocol = self.config.group_protocol
-        if protocol == "auto" and _CLASSIC_OPTIONS & self.config.given:
+        if protocol == "auto" and self.config.classic_options:
             protocol = "classic"
         if protocol == "auto":
             offered = self.offers_consumer_protocol()

@@ -33,7 +33,7 @@ from ..wire.messages import (
     ListOffsetsTopic,
 )
 from .metadata import Leader, MetadataManager
-from .request_manager import NEVER, Backoff, Poll
+from .request_manager import NEVER, Backoff, Poll, backoff_of
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -90,7 +90,7 @@ class ListOffsetsManager:
         wanted: Callable[[], bool],
     ) -> None:
         """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no."""
-        backoff = Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random)
+        backoff = backoff_of(self.config, self.random)
         self._asked += 1
         self._lookups[self._asked] = _Lookup(self._asked, partition, timestamp, on_answer, wanted, backoff)
 

@@ -29,7 +29,7 @@ from ..model import Node, TopicPartition
 from ..network import UnsentRequest
 from ..trace import Fault, Listener, Notice
 from ..wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from .request_manager import Backoff, Poll, RequestState
+from .request_manager import Poll, RequestState, backoff_of
 
 _ERROR: Final = {
     "unauthorized": TopicAuthorizationFailedError.errno,
@@ -100,7 +100,7 @@ class MetadataManager:
     _last_error: KafkaError | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._request = RequestState(Backoff(self.config.retry_backoff, self.config.retry_backoff_max, self.random))
+        self._request = RequestState(backoff_of(self.config, self.random))
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 
@@ -185,10 +185,9 @@ class MetadataManager:
         """Look-ups are asked at once, an update that is needed again soon waits a backoff, and every picture grows old."""
         if self._updated_at is None or self._has_new_topics or any(not lookup.asked for lookup in self._lookups):
             return now
-        backoff, age = self.config.retry_backoff, self.config.metadata_max_age_ms / 1000
         if self._needed:  # again and again, as while a partition has no leader: less and less often
-            return self._updated_at + min(backoff * 2.0 ** min(self._repeats, 10), self.config.retry_backoff_max)
-        return self._updated_at + max(backoff, age)
+            return self._updated_at + self.config.retry_delay(self._repeats)
+        return self._updated_at + max(self.config.retry_backoff, self.config.metadata_max_age_ms / 1000)
 
     def _names(self) -> frozenset[str] | None:
         names = self.wanted()

@@ -42,10 +42,9 @@ from ..model import OffsetAndMetadata, TopicPartition
 from ..network import Lane, UnsentRequest
 from ..trace import Fault, Listener
 from ..wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
-from .find_coordinator import backoff_of
 from .group_access import MEMBER_EPOCH, REFUSED, GroupAccess, named
 from .membership import Identity
-from .request_manager import NEVER, Poll, RequestState
+from .request_manager import NEVER, Poll, RequestState, backoff_of
 
 _DENIED: Final = TopicAuthorizationFailedError.errno
 

@@ -34,10 +34,9 @@ from ..wire.messages import (
     OffsetFetchResponsePartitions,
 )
 from .fetch_buffer import Parcel, Repositioned
-from .find_coordinator import backoff_of
 from .group_access import REFUSED, GroupAccess, named
 from .membership import Identity
-from .request_manager import Backoff, Poll, RequestState
+from .request_manager import Backoff, Poll, RequestState, backoff_of
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 
 Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]

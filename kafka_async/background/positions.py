@@ -109,7 +109,7 @@ class PositionsManager:
                 Notice(now=now, text=f"offset {offset} of {name} is outside the log; reset to {self.config.auto_offset_reset}")
             )
             # At once the first time; a log that moves away again and again, or a broker that is wrong, is asked less and less.
-            delay = min(self.config.retry_backoff * 2.0 ** min(entry.resets, 10), self.config.retry_backoff_max)
+            delay = self.config.retry_delay(entry.resets)
             self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
             entry.resets += 1
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
+from ..config import ConsumerConfig
 from ..network import ExponentialBackoff, UnsentRequest
 
 NEVER = inf
@@ -60,6 +61,11 @@ class Backoff:
 
     def ready(self, now: float) -> bool:
         return now >= self.retry_at
+
+
+def backoff_of(config: ConsumerConfig, random: Callable[[], float]) -> Backoff:
+    """Return the backoff that ``retry_backoff_ms`` and ``retry_backoff_max_ms`` describe."""
+    return Backoff(config.retry_backoff, config.retry_backoff_max, random)
 
 
 @define(eq=False)
