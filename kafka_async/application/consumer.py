@@ -11,7 +11,7 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from typing_extensions import TypeVar
@@ -46,7 +46,7 @@ from ..records import ColumnBuilder
 from .arguments import commit_offsets, one_partition, partition_set, seek_target, subscribed_pattern, subscribed_topics, timestamps
 from .callbacks import ConsumerRebalanceListener
 from .core import ConsumerCore
-from .iteration import RecordIterator
+from .iteration import ITERATOR
 from .observing import statistics
 from .runtime import Runtime
 
@@ -184,21 +184,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Iterate over records until the consumer is stopped. Leaving the iteration loses none: the next read goes on behind it."""
         self._check_running()
-        return RecordIterator(self._iterate)
-
-    async def _iterate(self, iterator: "RecordIterator[ConsumerRecord[K, V]]") -> AsyncGenerator[ConsumerRecord[K, V], None]:
-        # The iterator over the batch is shared with the reader, which can end it: a seek, another read.
-        reader = self._reader
-        try:
-            while True:
-                for record in reader.iterator:
-                    yield record
-                self._check_running()
-                await reader.fill()
-        except ConsumerStoppedError:
-            return
-        finally:
-            iterator.ended = True
+        return ITERATOR(self._reader.handout, self.__anext__)
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         try:

@@ -6,9 +6,8 @@ it takes nothing, and none can come between it and the return (promise 2). Deser
 were working on is put back when they are cancelled.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from math import inf
-from operator import length_hint
 from typing import Any, Final, TypeVar
 
 from attrs import define, field
@@ -18,6 +17,7 @@ from ..errors import DeserializationError
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder
 from .callbacks import Batch, Deserializers, settled
+from .iteration import HANDOUT, HandOut
 from .runtime import Runtime
 from .unread import Hold, Unread
 
@@ -42,10 +42,8 @@ def _checked(batch: Any, interceptor: Any) -> Batch:
 
 @define(eq=False)
 class _Iteration:
-    """A batch that is handed out record by record. ``records`` is emptied to stop whoever iterates over it."""
+    """Where the records that are handed out one by one come from."""
 
-    records: list[Record] = field(factory=list)
-    iterator: Iterator[Record] = field(factory=lambda: iter(()))
     taken: Mapping[TopicPartition, list[Record]] = field(factory=dict)
     """The batch before deserializers and interceptors saw it."""
     holds: Mapping[TopicPartition, Hold] = field(factory=dict)
@@ -75,6 +73,8 @@ class Reader:
     """Whether nothing may be handed out, because the partitions may be somebody else's by now."""
     handler: EventHandler
     max_poll_records: int
+    handout: HandOut[Record] = field(factory=lambda: HANDOUT(), init=False)
+    """What iterations hand out, record by record."""
     _iteration: _Iteration = field(factory=_Iteration, init=False)
     _turn_ends: float = field(default=0.0, init=False)
     _pace: int = field(default=8, init=False)
@@ -223,15 +223,9 @@ class Reader:
                 batch = await self.batch(only, 3600.0, 1)
                 for records in batch.values():
                     return records[0]
-        while True:
-            for record in self._iteration.iterator:
-                return record
+        while not self.handout.left:
             await self.fill()
-
-    @property
-    def iterator(self) -> Iterator[Record]:
-        """The records of the current iteration that were not handed out; ends when they are, or when they are given back."""
-        return self._iteration.iterator
+        return self.handout.take()
 
     async def fill(self) -> None:
         """Wait for records to iterate over: as many as the application worked off in about ``PACE`` before.
@@ -242,36 +236,29 @@ class Reader:
         took = now - self._filled_at
         self._pace = min(self.max_poll_records, self._pace * 2) if took < PACE else max(1, int(self._pace * PACE / took))
         batch, taken = await self._read((), 3600.0, self._pace)
-        if length_hint(self._iteration.iterator):  # another task was faster; its records come before these
+        if self.handout.left:  # another task was faster; its records come before these
             self.unread.put_back(taken, self.unread.holds(taken))
             return
         lists = list(batch.values())
-        records = lists[0] if len(lists) == 1 else [record for part in lists for record in part]
-        self._iteration = _Iteration(records, iter(records), taken, self.unread.holds(taken))
+        self.handout.load(lists[0] if len(lists) == 1 else [record for part in lists for record in part])
+        self._iteration = _Iteration(taken, self.unread.holds(taken))
         self._filled_at = self.runtime.clock()
 
     def progress(self) -> int:
         """Return a number that changes while the application works through a batch record by record."""
-        return length_hint(self._iteration.iterator)
+        return self.handout.left
 
     @property
     def current(self) -> Record | None:
         """The record that an iteration handed out last, while it is the last thing that was handed out."""
-        records = self._iteration.records
-        left = length_hint(self._iteration.iterator)
-        return records[len(records) - left - 1] if len(records) > left else None
+        return self.handout.last
 
     def give_back(self) -> None:
         """Put back what an iteration took and did not hand out yet, so that positions and other reads are exact."""
-        iteration = self._iteration
-        left = length_hint(iteration.iterator)
-        self._iteration = _Iteration()
-        if not left:
-            return
+        iteration, self._iteration = self._iteration, _Iteration()
         first: dict[TopicPartition, int] = {}
-        for record in iteration.records[len(iteration.records) - left :]:
+        for record in self.handout.drain():
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-        # Before the list is emptied: without call-backs it is the very list that was taken.
         rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
-        iteration.records.clear()
-        self.unread.put_back(rest, iteration.holds)
+        if rest:
+            self.unread.put_back(rest, iteration.holds)

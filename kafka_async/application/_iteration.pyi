@@ -1,0 +1,2 @@
+from .iteration import HandOut as HandOut
+from .iteration import RecordIterator as RecordIterator
