@@ -268,9 +268,15 @@ class Process:
     name: str
     watch: Watch
     process: asyncio.subprocess.Process
+    ousts: str | None = None
+    """Its ``group_instance_id`` in the classic protocol, where a newcomer ousts the older bearer of its name."""
     task: "asyncio.Task[None] | None" = None
     positions: dict[int, int] = field(factory=dict)
+    starts: dict[int, int] = field(factory=dict)
+    """First offset that was read of each partition since it was assigned."""
     owned: set[int] = field(factory=set)
+    ousted: set[int] = field(factory=set)
+    """Partitions that a newcomer of the same name has by now. Only the answer to its next request tells a member so."""
     left: set[int] = field(factory=set)
     """Partitions that it owned when it ended."""
     rebalances: int = 0
@@ -308,9 +314,13 @@ class Process:
         for partition in partitions:
             other = self.watch.owner.get(partition)
             if other is not None and other is not self and other.process.returncode is None:
-                self.watch.breach(self, f"partition {partition} is assigned and {other.name} has it")
+                if self.ousts is not None and self.ousts == other.ousts:
+                    other.ousted.add(partition)
+                else:
+                    self.watch.breach(self, f"partition {partition} is assigned and {other.name} has it")
             self.watch.owner[partition] = self
             self.positions.pop(partition, None)
+            self.starts.pop(partition, None)
 
     def _revoked(self, partitions: set[int]) -> None:
         self.rebalances += bool(partitions)
@@ -326,8 +336,9 @@ class Process:
             self.watch.breach(self, f"{count} records in {first}..{last} of partition {partition}")
         if self.positions.get(partition, first) != first:
             self.watch.breach(self, f"partition {partition} jumped from {self.positions[partition]} to {first}")
-        if first < self.watch.committed.get(partition, 0):
+        if partition not in self.ousted and first < self.watch.committed.get(partition, 0):
             self.watch.breach(self, f"partition {partition} read from {first}, behind the commit {self.watch.committed[partition]}")
+        self.starts.setdefault(partition, first)
         self.positions[partition] = last + 1
         self.watch.consumed[partition].extend(range(first, last + 1))
 
@@ -336,7 +347,11 @@ class Process:
             self.watch.breach(self, f"a commit of partition {partition}, which is not assigned")
         if offset > self.positions.get(partition, offset):
             self.watch.breach(self, f"partition {partition}: commit {offset} ahead of position {self.positions[partition]}")
-        self.watch.committed[partition] = offset
+        if partition not in self.ousted:
+            self.watch.committed[partition] = offset
+        elif offset > (start := self.watch.owner[partition].starts.get(partition, offset)):
+            # The report may be late, the commit may not: whoever came after began at the last one.
+            self.watch.breach(self, f"partition {partition}: commit {offset} after it was ousted by one that began at {start}")
 
     def kill(self) -> None:
         """Crash (SIGKILL)."""
@@ -380,7 +395,8 @@ class Processes:
             *program, *options, *self.arguments, *arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if java else None
         )
         name = f"{self.group.protocol} member {len(self.members)}" + (" (Java)" if java else "")
-        member = Process(name, self.watch, process)
+        names = self.group.protocol == "classic" and "--group-instance-id" in arguments
+        member = Process(name, self.watch, process, ousts=arguments[arguments.index("--group-instance-id") + 1] if names else None)
         member.task = asyncio.create_task(member.listen())
         self.members.append(member)
         return member
