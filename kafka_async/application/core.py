@@ -460,6 +460,8 @@ class ConsumerCore:
             await self._handle_events()
             if not self._rebalancing.assigned_once:
                 await self._runtime.signal.wait(ticket, deadline - self._runtime.clock())
+        # The background has then heard that the assignment is taken over, and ``state`` says so.
+        await self._ask(lambda call: TakeSnapshot(call=call))
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
         wanted = frozenset(partitions)

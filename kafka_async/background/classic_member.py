@@ -15,6 +15,7 @@ from ..config import ConsumerConfig
 from ..errors import FencedInstanceIdError, IllegalStateError, KafkaError
 from ..events import Call
 from ..model import ConsumerState, Node, TopicPartition
+from ..network import Lane
 from ..trace import Listener, StateChanged
 from .assignment import NO_GENERATION, Assignor, RebalanceProtocol
 from .assignors import common_protocol
@@ -139,6 +140,11 @@ class ClassicMember:
     @property
     def identity(self) -> Identity:
         return self._identity
+
+    @property
+    def lane(self) -> Lane:
+        """``GROUP``, but while a JoinGroup or SyncGroup waits there for the other members."""
+        return Lane.MAIN if self._state in (_S.JOINING, _S.SYNCING) and self._exchange.in_flight else Lane.GROUP
 
     @property
     def state(self) -> ConsumerState:

@@ -11,7 +11,8 @@ The state is ``classic_states.TRANSITIONS``. What holds in every state:
 - Partitions are lost only when the coordinator says so, or when we leave because the application does not read. While the
   coordinator is away, member id and generation are kept and used again: without them the group would wait for our ghost.
 - Whether subscription and topics are still those of the generation is compared, not remembered, once the member is stable.
-- While a JoinGroup waits, the coordinator reads nothing else from its connection; a member that leaves then says so on another one.
+- While a JoinGroup waits, for the slowest member if need be, the coordinator reads nothing else from its connection. Commits,
+  offset fetches and the farewell take another one then (``lane``).
 
 Sources: KIP-62, 345, 394, 429, 559, 792, 800, 814; Java's ``AbstractCoordinator`` and ``ConsumerCoordinator``.
 """
@@ -95,7 +96,7 @@ class ClassicMembership(ClassicMember):
         timeout = now + self.config.request_timeout_ms / 1000
         until = timeout if call is None else min(timeout, call.deadline)
         self._parting = self._identity
-        self._parting_lane = self._free_lane()
+        self._parting_lane = self.lane
         self._leadership = None
         self._become(Identity(instance_id=self.config.group_instance_id))
         self._reason = "the consumer unsubscribed from all topics"
@@ -122,7 +123,7 @@ class ClassicMembership(ClassicMember):
         node = self.coordinator.coordinator or self.coordinator.latest
         if node is None or not says_goodbye(who) or (leaving and self._exchange.in_flight):
             return Poll()
-        lane = self._parting_lane if leaving else self._free_lane()
+        lane = self._parting_lane if leaving else self.lane
         self._parting = Identity(instance_id=self.config.group_instance_id)
         self._become(self._parting)
         return Poll((leave(self.config, who, "the consumer is being closed", node, now, lane=lane, on_done=_ignored),))
@@ -397,10 +398,6 @@ class ClassicMembership(ClassicMember):
                 self.trace(Fault(now=now, text=text, error=error))
             case Verdict.REBALANCING | Verdict.NAMED:
                 pass
-
-    def _free_lane(self) -> Lane:
-        """Return a connection to the coordinator on which no request of ours waits."""
-        return Lane.MAIN if self._state in (_S.JOINING, _S.SYNCING) and self._exchange.in_flight else Lane.GROUP
 
 
 def _ignored(outcome: object, now: float) -> None:

@@ -90,6 +90,7 @@ class ConsumerMembership:
     fall_back: Callable[[KafkaError], bool] = field(default=lambda error: False, repr=False)
     """Asked when the group cannot be joined in this protocol. True: somebody else takes the subscription over from here."""
 
+    lane: Lane = field(default=Lane.GROUP, init=False)
     member_state: MemberState = field(default=MemberState.UNSUBSCRIBED, init=False)
     _group: str = field(init=False)
     _member_id: str = field(init=False)
@@ -303,7 +304,7 @@ class ConsumerMembership:
         return UnsentRequest(
             message=message,
             node_id=sent.node_id,
-            lane=Lane.GROUP,
+            lane=self.lane,
             on_done=lambda outcome, at: self._answered(sent, outcome, at),
             expires_at=now + self.config.request_timeout_ms / 1000,
             last_word=sent.fields is None,

@@ -147,6 +147,7 @@ class Group:
             self._membership.revoked(event.number, now)
         else:
             self._membership.assigned(event.number, now)
+        self._publish()  # before whatever the application asks next is answered: it may ask for its state
 
     # --- one turn --------------------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from ..errors import (
     UnknownMemberIdError,
 )
 from ..model import TopicPartition
+from ..network import Lane
 from .find_coordinator import FindCoordinatorManager
 from .membership import CommitFailure, Identity, Membership
 from .metadata import MetadataManager
@@ -70,6 +71,11 @@ class GroupAccess:
     def identity(self) -> Identity:
         """Who we are at this moment."""
         return self.membership.identity if self.membership is not None else Identity()
+
+    @property
+    def lane(self) -> Lane:
+        """The connection to the coordinator that is free for commits and offset fetches."""
+        return self.membership.lane if self.membership is not None else Lane.GROUP
 
     def awaits_epoch(self, stale: Identity | None) -> bool:
         """Whether we were refused as ``stale`` and the heartbeat that may bring the new epoch is under way or due."""

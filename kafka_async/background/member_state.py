@@ -118,7 +118,7 @@ SHOWN: Mapping[MemberState, ConsumerState] = {
     _S.JOINING: ConsumerState.JOINING,
     _S.RECONCILING: ConsumerState.REBALANCING,
     _S.ASSIGNING: ConsumerState.REBALANCING,
-    _S.ACKNOWLEDGING: ConsumerState.REBALANCING,
+    _S.ACKNOWLEDGING: ConsumerState.STEADY,  # the application has what it is to have
     _S.STABLE: ConsumerState.STEADY,
     _S.FENCED: ConsumerState.REBALANCING,
     _S.STALE: ConsumerState.REBALANCING,

@@ -15,6 +15,7 @@ from attrs import frozen
 from ..errors import KafkaError
 from ..events import Call
 from ..model import ConsumerState, TopicPartition
+from ..network import Lane
 from .request_manager import RequestManager
 
 
@@ -85,6 +86,11 @@ class Membership(RequestManager, Protocol):
 
     @property
     def identity(self) -> Identity: ...
+
+    @property
+    def lane(self) -> Lane:
+        """The connection to the coordinator on which commits and offset fetches need not wait for anything of ours."""
+        ...
 
     @property
     def state(self) -> ConsumerState:

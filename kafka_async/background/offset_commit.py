@@ -39,7 +39,7 @@ from ..errors import (
 )
 from ..events import Call
 from ..model import OffsetAndMetadata, TopicPartition
-from ..network import Lane, UnsentRequest
+from ..network import UnsentRequest
 from ..trace import Fault, Listener
 from ..wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
 from .group_access import MEMBER_EPOCH, REFUSED, GroupAccess, named
@@ -197,7 +197,7 @@ class OffsetCommitManager:
         return UnsentRequest(
             message=message,
             node_id=node_id,
-            lane=Lane.GROUP,
+            lane=self.group.lane,
             on_done=partial(self._answered, commit, identity, self.group.topics_by_id(topics), node_id),
             expires_at=now + self.config.request_timeout_ms / 1000,
             withdrawn=lambda: commit.call.done,

@@ -23,7 +23,7 @@ from ..config import ConsumerConfig
 from ..errors import KafkaError, MalformedResponseError, StaleMemberEpochError, TopicAuthorizationFailedError, for_code
 from ..events import Call
 from ..model import OffsetAndMetadata, TopicPartition
-from ..network import Lane, UnsentRequest
+from ..network import UnsentRequest
 from ..trace import Fault, Listener
 from ..wire.messages import (
     OffsetFetchRequest,
@@ -182,7 +182,7 @@ class OffsetFetchManager:
                 UnsentRequest(
                     message=self._message(partitions, identity),
                     node_id=node_id,
-                    lane=Lane.GROUP,
+                    lane=self.group.lane,
                     on_done=partial(self._answered, asked),
                     expires_at=now + self.config.request_timeout_ms / 1000,
                 ),

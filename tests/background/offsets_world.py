@@ -13,7 +13,7 @@ from kafka_async.background.request_manager import Poll
 from kafka_async.config import ConsumerConfig
 from kafka_async.events import Call, TopicDescription
 from kafka_async.model import ConsumerState, Node, TopicPartition
-from kafka_async.network import UnsentRequest
+from kafka_async.network import Lane, UnsentRequest
 from kafka_async.trace import TraceEvent
 from kafka_async.wire.messages import Coordinator, FindCoordinatorResponse, MetadataResponse, MetadataResponseBroker
 
@@ -37,6 +37,7 @@ class FakeMembership:
 
     identity: Identity = MEMBER
     awaits_epoch: bool = False
+    lane: Lane = Lane.GROUP
     state: ConsumerState = ConsumerState.STEADY
     wanted_topics: frozenset[str] | None = frozenset()
     session_deadline: float = 45.0

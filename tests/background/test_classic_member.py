@@ -6,9 +6,9 @@ import pytest
 
 from kafka_async.background.classic_states import HEARTBEATING, TRANSITIONS, ClassicInput, ClassicState
 from kafka_async.background.membership import CommitFailure, Subscription
-from kafka_async.errors import FencedInstanceIdError
+from kafka_async.errors import FencedInstanceIdError, KafkaConnectionError
 from kafka_async.model import ConsumerState
-from tests.background.classic_world import A0, A1, ME, World, beaten, cooperative, identity, joined, said, synced
+from tests.background.classic_world import A0, A1, GROUP, MAIN, ME, World, beaten, cooperative, identity, joined, said, synced
 
 S = ClassicState
 
@@ -170,6 +170,16 @@ def test_the_state_that_a_person_sees(state: ClassicState) -> None:
         S.FATAL: ConsumerState.FATAL,
     }
     assert reach(state).member.state is seen.get(state, ConsumerState.REBALANCING)
+
+
+@every_state
+def test_commits_take_another_connection_only_while_one_waits_for_the_other_members(state: ClassicState) -> None:
+    waits = state in (S.JOINING, S.SYNCING)
+    w = reach(state)
+    assert w.member.lane is (MAIN if waits else GROUP)
+    if waits:
+        w.reply(KafkaConnectionError("cut"), 1.5)
+        assert w.member.lane is GROUP
 
 
 @every_state

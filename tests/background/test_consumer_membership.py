@@ -232,7 +232,7 @@ def test_the_same_assignment_again_after_another_one_is_acknowledged_again() -> 
     world.exchange(answer(epoch=3), 10.0)
     assert world.host.assignments[-1] == (2, OWNED)
     world.carry_out(11.0)
-    assert world.state is S.ACKNOWLEDGING
+    assert (world.state, world.member.state) == (S.ACKNOWLEDGING, ConsumerState.STEADY)
 
 
 def test_names_that_are_missing_are_asked_for_and_waited_for() -> None:

@@ -8,6 +8,7 @@ from kafka_async.background.group_access import REFUSED, named
 from kafka_async.background.membership import CommitFailure, Identity
 from kafka_async.errors import BY_CODE, KafkaConnectionError, KafkaError, KafkaTimeoutError, MalformedResponseError, for_code
 from kafka_async.model import TopicPartition
+from kafka_async.network import Lane
 from tests.background.offsets_world import CLASSIC, MEMBER, NEXT, ONE, A, B, World
 
 LOST = {7, 15, 16}
@@ -28,6 +29,12 @@ def test_a_consumer_without_a_membership_is_nobody() -> None:
 def test_a_member_is_who_its_membership_says(world: World) -> None:
     world.join(CLASSIC)
     assert world.group.identity == CLASSIC
+
+
+def test_offsets_go_where_the_membership_has_nothing_waiting(world: World) -> None:
+    lanes = [world.group.lane]
+    world.join().lane = Lane.MAIN
+    assert [*lanes, world.group.lane] == [Lane.GROUP, Lane.MAIN]
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))

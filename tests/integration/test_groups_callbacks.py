@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Collection
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from attrs import define, field
 
-from kafka_async import ConsumerRebalanceListener, TopicPartition
+from kafka_async import ConsumerRebalanceListener, ConsumerState, TopicPartition
 from tests.brokers import KafkaCluster
 
 from .groups import Journal, both, exactly, new_group, reading, shared
@@ -72,6 +74,42 @@ async def test_the_old_owner_lets_go_before_the_new_one_takes_over(kafka_cluster
             assert order == ["old owner lets go", "old owner has let go", "new owner takes over"]
             more = kafka_cluster3.produce(topic, 40, partitions=4).offsets
             await exactly([old, new], {partition: list(range(10)) + more[partition] for partition in more})
+
+
+@both
+async def test_a_slow_listener_of_another_member_delays_no_commit_and_no_look_up(
+    kafka_cluster3: KafkaCluster, protocol: str
+) -> None:
+    """In the classic protocol the coordinator holds the JoinGroup of whoever is quick until all have joined (KIP-429)."""
+    topic = new_topic(kafka_cluster3, 2)
+    options: dict[str, Any] = {"partition_assignment_strategy": ("cooperative-sticky",)} if protocol == "classic" else {}
+    group = new_group(kafka_cluster3, protocol)
+    entered, enough = asyncio.Event(), asyncio.Event()
+
+    class Slow(Journal):
+        async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:  # type: ignore[override]  # either
+            Journal.on_partitions_assigned(self, assigned)
+            if assigned:
+                entered.set()
+                await enough.wait()
+
+    async with reading(group, topic, **options) as quick, AsyncExitStack() as stack:
+        await shared([quick], 2)
+        starting = asyncio.create_task(stack.enter_async_context(reading(group, topic, journal=Slow(), **options)))
+        try:
+            await asyncio.wait_for(entered.wait(), 30)
+            quick.consumer.enforce_rebalance()
+            if protocol == "classic":
+                await until(lambda: quick.consumer.state is ConsumerState.REBALANCING)
+            (kept,) = quick.consumer.assignment()
+            async with asyncio.timeout(1):
+                for offset in range(5):
+                    await quick.consumer.commit({kept: offset})
+                    assert await quick.consumer.committed(kept) == offset
+        finally:
+            enough.set()
+            slow = await starting
+        await shared([quick, slow], 2)
 
 
 @both

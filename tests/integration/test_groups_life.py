@@ -21,12 +21,13 @@ async def test_a_member_goes_on_where_the_last_one_stopped(kafka_cluster3: Kafka
     kafka_cluster3.produce(topic, 30, partitions=3)
     group = new_group(kafka_cluster3, protocol)
     async with group.member(topic) as first:
-        await until(lambda: first.state is ConsumerState.STEADY)
+        assert first.state is ConsumerState.STEADY
         assert first.assignment() == set(all_of(topic, 3))
         assert len(await read(first, 30)) == 30
     assert group.committed() == {0: 10, 1: 10, 2: 10}
     produced = kafka_cluster3.produce(topic, 6, partitions=3)
-    async with group.member(topic) as second:
+    async with group.member(topic, background="thread") as second:
+        assert second.state is ConsumerState.STEADY
         assert offsets(await read(second, 6)) == produced.offsets
         await nothing_more(second)
 
