@@ -21,7 +21,9 @@ from typing import Any, Final, get_args
 from attrs import evolve, frozen
 
 from benchmarks.data import CHUNK, Topics
-from benchmarks.jobs import Codec, Job, Shape
+from benchmarks.jobs import Codec, Job, Protocol, Shape
+from benchmarks.members import HEARTBEAT_MS, MEMBERS
+from benchmarks.rebalance import settle
 from benchmarks.report import Group, Run, judge, save, table
 from benchmarks.workers import CLIENTS
 
@@ -30,6 +32,9 @@ ITERATING: Final = ("kafka_async.iterate", "aiokafka.iterate")
 
 FEW, MANY = 10, 1000
 """Partitions that ``partitions`` compares."""
+
+SHARED: Final = 6
+"""Partitions of the group that ``rebalance`` watches."""
 
 SUITE: Final = (
     Shape(),
@@ -194,7 +199,28 @@ def idle(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
         yield Group(command="idle", title=title, shape=Shape(partitions=count, records=0), runs=runs)
 
 
-COMMANDS: Final = {"throughput": throughput, "latency": latency, "partitions": partitions, "memory": memory, "idle": idle}
+def rebalance(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """Time until a first and a second member of a group are steady, and what the first one keeps meanwhile, in both protocols."""
+    clients = [client for client in plan.clients if client in MEMBERS]
+    topic = plan.topics.empty("rebalance", SHARED)
+    for protocol in get_args(Protocol):
+        job = Job(mode="member", bootstrap=plan.bootstrap, topic=topic, partitions=SHARED, protocol=protocol)
+        with traffic(plan, topic, SHARED, 1200):
+            with contextlib.suppress(RuntimeError):
+                settle(clients[-1], job)  # so that the broker's code is warm for the first client that counts
+            runs = rotate(plan, clients, lambda client, job=job: settle(client, job))  # type: ignore[misc]  # as above
+        title = f"rebalance: {protocol} protocol, {SHARED} partitions, 1200 records/s, heartbeats each {HEARTBEAT_MS} ms"
+        yield Group(command="rebalance", title=title, shape=Shape(partitions=SHARED, records=0), runs=runs)
+
+
+COMMANDS: Final = {
+    "throughput": throughput,
+    "latency": latency,
+    "partitions": partitions,
+    "memory": memory,
+    "idle": idle,
+    "rebalance": rebalance,
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -239,7 +265,7 @@ def _positive(text: str) -> int:
 
 def shapes_of(options: argparse.Namespace) -> list[Shape]:
     """Return the shapes that the options name, every combination of them."""
-    if options.command in ("latency", "partitions"):
+    if options.command in ("latency", "partitions", "rebalance"):
         return []
     if getattr(options, "suite", False):
         shapes = list(SUITE)

@@ -5,7 +5,8 @@ from typing import Final, Literal
 
 from attrs import asdict, frozen
 
-Mode = Literal["throughput", "latency", "paced", "slow", "idle"]
+Mode = Literal["throughput", "latency", "paced", "slow", "idle", "member"]
+Protocol = Literal["classic", "consumer"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 CODECS: Final[tuple[Codec, ...]] = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -34,7 +35,8 @@ class Job:
     ``reset``: where reading begins. ``at_once``: records per call of clients that wait for a full batch (confluent's ``consume``)
     and records per step of the clients that iterate. ``max_records``: limit of a read call of the others; ``None``: their default.
     ``size``: bytes of a value, for clients that are not asked to look. ``seconds``: how long to measure where time ends the run;
-    ``pause``: seconds that a slow reader sleeps after each read.
+    ``pause``: seconds that a slow reader sleeps after each read. ``group``, ``protocol``: of a member; its
+    ``partitions`` are those that it is to get.
     """
 
     mode: Mode
@@ -49,6 +51,8 @@ class Job:
     seconds: float = 0.0
     warm_up: float = 2.0
     pause: float = 0.0
+    group: str = ""
+    protocol: Protocol = "consumer"
 
     def to_json(self) -> str:
         """Return the job as one line of JSON."""

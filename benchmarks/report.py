@@ -83,6 +83,13 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
         Metric("switches_per_s", "voluntary switches/s", ".1f"),
         Metric("wake_ups_per_s", "loop wake-ups/s", ".1f"),
     ),
+    "rebalance": (
+        Metric("first_ms", "first member ms", ".0f"),
+        Metric("second_ms", "second member ms", ".0f"),
+        Metric("kept_gap_ms", "longest gap kept ms", ".0f"),
+        Metric("calm_gap_ms", "the same in calm ms", ".0f"),
+        Metric("moved_gap_ms", "longest gap moved ms", ".0f"),
+    ),
 }
 
 

@@ -56,4 +56,7 @@ TARGETS: Final = (
     Target("memory", GETMANY, "reading_mib", 100),
     Target("memory", GETMANY, "slow_mib", 100),
     Target("idle", GETMANY, "cpu_percent", 1),
+    Target("rebalance", GETMANY, "first_ms", 1, ("confluent.consume",)),
+    Target("rebalance", GETMANY, "second_ms", 1, ("confluent.consume",)),
+    Target("rebalance", GETMANY, "kept_gap_ms", 1, ("confluent.consume",)),
 )

@@ -35,11 +35,12 @@ from ..network import Lane, UnsentRequest
 from ..trace import Fault, Notice
 from ..wire import HeartbeatResponse, JoinGroupResponse, SyncGroupResponse
 from ..wire.messages import SyncGroupRequestAssignment
+from .assignment import RebalanceProtocol
 from .classic_leader import Leadership, read_assignment
 from .classic_member import ClassicMember
 from .classic_requests import PROTOCOL_TYPE, heartbeat, join, leave, offers, says_goodbye, sync
 from .classic_states import HEARTBEATING, ClassicInput, ClassicState, Verdict, judge
-from .heartbeat import PollInterval
+from .heartbeat import PollInterval, next_heartbeat
 from .membership import Identity, Subscription
 from .request_manager import NEVER, Poll, RequestState
 
@@ -55,6 +56,8 @@ class ClassicMembership(ClassicMember):
     """The leader's work, to be sent with the SyncGroup."""
     _beat_at: float = field(default=0.0, init=False)
     """When the next heartbeat is due."""
+    _synced_at: float = field(default=-NEVER, init=False)
+    """When a cooperative generation began, of which the next one may follow at once."""
     _parting: Identity = field(default=Identity(), init=False)
     """LEAVING: who leaves."""
     _parting_lane: Lane = field(default=Lane.GROUP, init=False)
@@ -291,8 +294,10 @@ class ClassicMembership(ClassicMember):
         except Exception as error:  # another client's leader, and the boundary to the user's code
             self._stumbled(f"the assignment of {self._assignor.name!r} cannot be used", error, now)
             return
-        self._heard_at = self._beat_at = now
-        self._beat_at += self.config.heartbeat_interval_ms / 1000
+        self._heard_at = now
+        # In a cooperative group the members that give something up join again at once, and the others have to follow (KIP-429).
+        self._synced_at = now if self._protocol is RebalanceProtocol.COOPERATIVE else -NEVER
+        self._beat_at = self._next_beat(now)
         if self._topics() != self._joined_topics:
             self._reason = "the subscription has changed"
             self._move(_I.REJOIN, now)
@@ -309,7 +314,7 @@ class ClassicMembership(ClassicMember):
         if node is None:
             return None, NEVER
         beat.sent()
-        self._beat_at = now + self.config.heartbeat_interval_ms / 1000
+        self._beat_at = self._next_beat(now)
         request = heartbeat(
             self.config,
             self._identity,
@@ -319,6 +324,9 @@ class ClassicMembership(ClassicMember):
             withdrawn=lambda: beat is not self._heartbeat,
         )
         return request, NEVER
+
+    def _next_beat(self, now: float) -> float:
+        return next_heartbeat(now, self.config.heartbeat_interval_ms / 1000, self._synced_at)
 
     def _beaten(self, beat: RequestState, node: Node, outcome: HeartbeatResponse | KafkaError, now: float) -> None:
         if beat is not self._heartbeat:

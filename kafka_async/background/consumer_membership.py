@@ -30,7 +30,6 @@ from ..trace import Fault, Listener, Notice, StateChanged
 from ..wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from .heartbeat import (
     FIRST_INTERVAL,
-    JOIN_EPOCH,
     SESSION_TIMEOUT,
     Coordinator,
     HeartbeatFields,
@@ -43,36 +42,12 @@ from .heartbeat import (
     farewell,
     heartbeat,
     judge,
+    next_heartbeat,
 )
 from .member_state import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, TRANSITIONS, MemberInput, MemberState
 from .membership import CommitFailure, Identity, MembershipHost, Subscription
-from .reconciliation import Metadata, Reconciliation
+from .reconciliation import Incarnation, Metadata, Reconciliation, Sent
 from .request_manager import NEVER, Backoff, Poll, backoff_of
-
-
-@define(eq=False)
-class _Incarnation:
-    """One membership from joining to the end; whatever belongs to it ends with it."""
-
-    assignments: Reconciliation
-    epoch: int = JOIN_EPOCH
-    told: HeartbeatFields | None = None
-    """What the coordinator surely knows of us; ``None``: nothing."""
-    heard_at: float | None = None
-    """When the last heartbeat was sent that was answered well."""
-    due_at: float = 0.0
-    """When the interval asks for the next heartbeat."""
-    coordinator_seen_at: float | None = None
-
-
-@define(eq=False)
-class _Sent:
-    """One heartbeat on its way; ``fields`` is ``None`` for a farewell."""
-
-    incarnation: _Incarnation
-    node_id: int
-    at: float
-    fields: HeartbeatFields | None
 
 
 @define(eq=False)
@@ -94,11 +69,11 @@ class ConsumerMembership:
     member_state: MemberState = field(default=MemberState.UNSUBSCRIBED, init=False)
     _group: str = field(init=False)
     _member_id: str = field(init=False)
-    _life: _Incarnation = field(init=False)
+    _life: Incarnation = field(init=False)
     _backoff: Backoff = field(init=False)
     _reading: PollInterval = field(init=False)
     _interval: float = field(default=FIRST_INTERVAL, init=False)
-    _flying: list[_Sent] = field(factory=list, init=False)
+    _flying: list[Sent] = field(factory=list, init=False)
     _interest: Interest = field(init=False)
     _number: int = field(default=0, init=False)
     _asked: int = field(default=0, init=False)
@@ -117,8 +92,8 @@ class ConsumerMembership:
         self._interest = Interest(self.config.exclude_internal_topics)
         self._life = self._new_life()
 
-    def _new_life(self) -> _Incarnation:
-        return _Incarnation(Reconciliation(self.metadata, backoff_of(self.config, self.random)))
+    def _new_life(self) -> Incarnation:
+        return Incarnation(Reconciliation(self.metadata, backoff_of(self.config, self.random)))
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 
@@ -293,13 +268,13 @@ class ConsumerMembership:
         if self.member_state is MemberState.ACKNOWLEDGING:
             self._move(MemberInput.ACKNOWLEDGED, now)
             self._follow_target(now)
-        return self._request(message, _Sent(self._life, node.id, now, fields), now)
+        return self._request(message, Sent(self._life, node.id, now, fields), now)
 
     def _farewell(self, node: Node, now: float) -> UnsentRequest:
         message = farewell(self._group, self._member_id, self.config.group_instance_id)
-        return self._request(message, _Sent(self._life, node.id, now, None), now)
+        return self._request(message, Sent(self._life, node.id, now, None), now)
 
-    def _request(self, message: ConsumerGroupHeartbeatRequest, sent: _Sent, now: float) -> UnsentRequest:
+    def _request(self, message: ConsumerGroupHeartbeatRequest, sent: Sent, now: float) -> UnsentRequest:
         self._flying.append(sent)
         return UnsentRequest(
             message=message,
@@ -312,7 +287,7 @@ class ConsumerMembership:
 
     # --- what is answered ------------------------------------------------------------------------------------------------------
 
-    def _answered(self, sent: _Sent, outcome: object, now: float) -> None:
+    def _answered(self, sent: Sent, outcome: object, now: float) -> None:
         self._flying.remove(sent)
         error = error_of(outcome)
         verdict = judge(error) if error is not None else None
@@ -341,13 +316,16 @@ class ConsumerMembership:
         self._life.heard_at = sent_at
         if response.heartbeat_interval_ms > 0:
             self._interval = response.heartbeat_interval_ms / 1000
-        self._life.due_at = sent_at + self._interval
         self._backoff.succeeded()
         if self.member_state is MemberState.JOINING:
+            self._life.joined_at = sent_at
             self._move(MemberInput.JOINED, now)
         if partitions is not None:
             self._life.assignments.receive(partitions)
             self._follow_target(now)
+        # What we are to get may still be somebody else's, who gives it up soon; nobody tells us when but the next heartbeat.
+        waits_since = -NEVER if self._life.assignments.target.partitions else self._life.joined_at
+        self._life.due_at = next_heartbeat(sent_at, self._interval, waits_since)
 
     def _refused(self, error: KafkaError, verdict: Verdict, now: float) -> None:
         """Do what the verdict on an error in place of an answer asks for."""

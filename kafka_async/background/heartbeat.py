@@ -45,6 +45,9 @@ SESSION_TIMEOUT: Final = 45.0
 FIRST_INTERVAL: Final = 5.0
 """Seconds between heartbeats until the first answer says: the default of ``group.consumer.heartbeat.interval.ms``."""
 
+EAGER: Final = 5
+"""Heartbeats in an interval while others are about to make room for us, or to ask us for some."""
+
 WARN_AT: Final = 0.8
 """Share of ``max_poll_interval_ms`` after which a silent application is warned about."""
 
@@ -214,6 +217,15 @@ def assigned_partitions(response: ConsumerGroupHeartbeatResponse) -> PartitionId
             raise MalformedResponseError(f"an assignment names partitions {topic.partitions} of topic id {topic.topic_id}")
         partitions.update((topic.topic_id, partition) for partition in topic.partitions)
     return frozenset(partitions)
+
+
+def next_heartbeat(sent_at: float, interval: float, waits_since: float) -> float:
+    """Return when the heartbeat after the one of ``sent_at`` is due: sooner while something is likely to have changed.
+
+    A rebalance takes two steps in both protocols, and a member learns of the second one by its heartbeat alone. So whoever waits
+    for it, from ``waits_since`` on, asks more often for as long as the others need at most: their interval.
+    """
+    return sent_at + (interval / EAGER if sent_at < waits_since + interval else interval)
 
 
 @define(eq=False)

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from ..events import TopicDescription
 from ..model import TopicPartition
-from .heartbeat import PartitionIds
+from .heartbeat import JOIN_EPOCH, HeartbeatFields, PartitionIds
 from .request_manager import NEVER, Backoff
 
 
@@ -101,3 +101,29 @@ class Reconciliation:
     def carried_out(self) -> None:
         """The application has what was proposed."""
         self.current = self._proposal
+
+
+@define(eq=False)
+class Incarnation:
+    """One membership from joining to the end; whatever belongs to it ends with it."""
+
+    assignments: Reconciliation
+    epoch: int = JOIN_EPOCH
+    told: HeartbeatFields | None = None
+    """What the coordinator surely knows of us; ``None``: nothing."""
+    heard_at: float | None = None
+    """When the last heartbeat was sent that was answered well."""
+    joined_at: float = -NEVER
+    due_at: float = 0.0
+    """When the interval asks for the next heartbeat."""
+    coordinator_seen_at: float | None = None
+
+
+@define(eq=False)
+class Sent:
+    """One heartbeat on its way; ``fields`` is ``None`` for a farewell."""
+
+    incarnation: Incarnation
+    node_id: int
+    at: float
+    fields: HeartbeatFields | None

@@ -533,6 +533,16 @@ def test_one_heartbeat_per_interval_and_one_in_flight() -> None:
     assert w.sent(7.1) == ["Heartbeat"]
 
 
+def test_a_cooperative_generation_is_asked_soon_whether_another_one_follows() -> None:
+    w = cooperative().settle(0.0, A0)
+    due = [w.turn(0.0).wake_at]
+    while due[-1] < 5.0:
+        assert w.sent(due[-1]) == ["Heartbeat"]
+        w.reply(beaten(), due[-1])
+        due.append(w.turn(due[-1]).wake_at)
+    assert due == pytest.approx([0.6, 1.2, 1.8, 2.4, 3.0, 6.0])
+
+
 def test_an_answer_moves_the_session_deadline() -> None:
     w = world().settle(0.0, A0)
     assert w.member.session_deadline == 9.0

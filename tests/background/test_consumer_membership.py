@@ -113,8 +113,10 @@ def test_one_join_is_in_flight_and_its_answer_brings_id_epoch_and_interval() -> 
     world = reach(S.JOINING)
     assert world.member.identity == Identity(member_id="m", generation=-1, consumer_protocol=True)
     assert world.turn(1.0).requests == ()
-    world.reply(answer(epoch=4, interval=2.0, member_id="given"), 1.0)
+    world.reply(answer({LATE: (0,)}, epoch=4, interval=2.0, member_id="given"), 1.0)
     assert world.member.identity == Identity(member_id="given", generation=4, consumer_protocol=True)
+    world.metadata.names[LATE] = "late"
+    world.turn(1.0)
     assert world.turn(1.9).wake_at == 2.0  # counted from when the heartbeat was sent
 
 
@@ -127,9 +129,29 @@ def test_a_heartbeat_without_news_follows_after_the_interval() -> None:
 
 
 def test_an_answer_without_an_interval_keeps_the_one_that_is_known() -> None:
+    world = at_rest()
+    world.exchange(answer(interval=0.0), 15.0)
+    assert world.turn(15.0).wake_at == 15.0 + INTERVAL
+
+
+def test_who_has_come_and_got_nothing_yet_asks_again_soon_for_as_long_as_the_others_may_take_to_hear_of_it() -> None:
     world = reach(S.JOINING)
-    world.reply(answer(interval=0.0), 0.0)
-    assert world.turn(0.0).wake_at == INTERVAL
+    world.reply(answer(), 0.0)
+    due = [world.turn(0.0).wake_at]
+    while due[-1] < 2 * INTERVAL:
+        world.exchange(answer(), due[-1])
+        due.append(world.turn(due[-1]).wake_at)
+    assert due == [1.0, 2.0, 3.0, 4.0, 5.0, 10.0]
+
+
+def test_who_got_something_asks_no_more_often_than_it_is_told_to() -> None:
+    world = reach(S.JOINING)
+    world.reply(answer(), 0.0)
+    world.exchange(answer({A: (0, 1)}), 1.0)
+    world.turn(1.0)
+    world.carry_out(1.0)
+    world.exchange(answer(), 1.0)
+    assert world.turn(1.0).wake_at == 1.0 + INTERVAL
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
