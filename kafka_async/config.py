@@ -14,6 +14,7 @@ import re
 import ssl
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final
 
 from attrs import Attribute, Factory, field, fields_dict, frozen
@@ -27,6 +28,43 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _LEAST_BACKOFF_MS: Final = 10
 _CLASSIC_ONLY: Final = frozenset(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+_TLS: Final = (
+    "ssl_context",
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_password",
+    "ssl_crlfile",
+    "ssl_ciphers",
+    "ssl_check_hostname",
+    "ssl_truststore_certificates",
+    "ssl_keystore_certificate_chain",
+    "ssl_keystore_key",
+)
+_EITHER: Final = (
+    ("ssl_cafile", "ssl_truststore_certificates"),
+    ("ssl_certfile", "ssl_keystore_certificate_chain"),
+    ("ssl_keyfile", "ssl_keystore_key"),
+)
+_TOGETHER: Final = (
+    ("ssl_keyfile", ("ssl_certfile",)),
+    ("ssl_keystore_key", ("ssl_keystore_certificate_chain",)),
+    ("ssl_keystore_certificate_chain", ("ssl_keystore_key",)),
+    ("ssl_password", ("ssl_certfile", "ssl_keystore_key")),
+    ("ssl_crlfile", ("ssl_cafile", "ssl_truststore_certificates")),
+)
+_PASSWORD: Final = ("sasl_plain_username", "sasl_plain_password")
+_OAUTH: Final = (
+    "sasl_oauth_token_provider",
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+    "sasl_oauthbearer_scope",
+)
+_SASL: Final = (*_PASSWORD, *_OAUTH, "sasl_kerberos_domain_name")
 
 # Options of aiokafka that have no meaning here. A program that moves over by changing its import must still start.
 _IGNORED: Final = {
@@ -137,6 +175,30 @@ def _ssl_context(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
         raise ValueError(f"{attribute.name}={value!r}: expected an ssl.SSLContext or None")
 
 
+def _optional_secret(_: Any, attribute: "Attribute[str | None]", value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ValueError(f"{attribute.name}: expected a string that is not empty, or None; the value is not shown")
+
+
+def _optional_credential(instance: Any, attribute: "Attribute[str | None]", value: Any) -> None:
+    _optional_secret(instance, attribute, value)
+    if value is not None and any(character == "\0" or "\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError(f"{attribute.name}: expected text without NUL and lone surrogates; the value is not shown")
+
+
+def _optional_pem(_: Any, attribute: "Attribute[str | None]", value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or "-----BEGIN " not in value):
+        raise ValueError(f"{attribute.name}: expected PEM text ('-----BEGIN ...'), or None; the value is not shown")
+
+
+def _path(value: Any) -> Any:
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def _or_gssapi(value: Any) -> Any:
+    return "GSSAPI" if value is None else value
+
+
 def _or_empty(value: Any) -> Any:
     return "" if value is None else value
 
@@ -212,9 +274,34 @@ class ConsumerConfig:
     metadata_recovery_strategy: str = field(default="rebootstrap", validator=_one_of("rebootstrap", "none"))
     metadata_recovery_rebootstrap_trigger_ms: int = field(default=300_000, validator=_number(0))
 
-    # Security.
-    security_protocol: str = field(default="PLAINTEXT", validator=_one_of("PLAINTEXT", "SSL"))
+    # Security. Files are read when a consumer is made, by network/tls.py.
+    security_protocol: str = field(default="PLAINTEXT", validator=_one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
     ssl_context: ssl.SSLContext | None = field(default=None, validator=_ssl_context, repr=False)
+    ssl_cafile: str | None = field(default=None, converter=_path, validator=_optional_text)
+    ssl_certfile: str | None = field(default=None, converter=_path, validator=_optional_text)
+    ssl_keyfile: str | None = field(default=None, converter=_path, validator=_optional_text)
+    ssl_password: str | None = field(default=None, validator=_optional_secret, repr=False)  # of the private key
+    ssl_crlfile: str | None = field(default=None, converter=_path, validator=_optional_text)
+    ssl_ciphers: str | None = field(default=None, validator=_optional_text)  # up to TLS 1.2, in OpenSSL's words
+    ssl_check_hostname: bool = field(default=True, validator=_flag)  # Java: ssl.endpoint.identification.algorithm
+    ssl_truststore_certificates: str | None = field(default=None, validator=_optional_pem, repr=False)  # KIP-651: PEM text
+    ssl_keystore_certificate_chain: str | None = field(default=None, validator=_optional_pem, repr=False)
+    ssl_keystore_key: str | None = field(default=None, validator=_optional_pem, repr=False)
+    sasl_mechanism: str = field(default="GSSAPI", converter=_or_gssapi, validator=_one_of(*MECHANISMS))
+    sasl_plain_username: str | None = field(default=None, validator=_optional_credential)  # SCRAM uses the two as well
+    sasl_plain_password: str | None = field(default=None, validator=_optional_credential, repr=False)
+    sasl_kerberos_service_name: str = field(default="kafka", validator=_text)
+    sasl_kerberos_domain_name: str | None = field(default=None, validator=_optional_text)  # None: the broker's host name
+    sasl_oauth_token_provider: Any = field(default=None, repr=False)
+    sasl_oauthbearer_token_endpoint_url: str | None = field(default=None, validator=_optional_text)  # KIP-768
+    sasl_oauthbearer_client_credentials_client_id: str | None = field(default=None, validator=_optional_text)
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, validator=_optional_secret, repr=False)
+    sasl_oauthbearer_scope: str | None = field(default=None, validator=_optional_text)
+    sasl_oauthbearer_header_urlencode: bool = field(default=False, validator=_flag)
+    sasl_login_connect_timeout_ms: int = field(default=10_000, validator=_number(1))  # Java: none
+    sasl_login_read_timeout_ms: int = field(default=10_000, validator=_number(1))  # Java: none
+    sasl_login_retry_backoff_ms: int = field(default=100, validator=_number(1))
+    sasl_login_retry_backoff_max_ms: int = field(default=10_000, validator=_number(1))
 
     # Ours.
     background: str = field(default="task", validator=_one_of("task", "thread"))
@@ -241,8 +328,49 @@ class ConsumerConfig:
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms}: expected less than session_timeout_ms, "
                 f"which is {self.session_timeout_ms}"
             )
-        if self.security_protocol == "PLAINTEXT" and self.ssl_context is not None:
-            raise ValueError("ssl_context is set but security_protocol is 'PLAINTEXT'; set security_protocol='SSL'")
+        self._check_tls()
+        self._check_sasl()
+
+    def _check_tls(self) -> None:
+        if not self.uses_tls:
+            self._refuse_with(_TLS, f"security_protocol={self.security_protocol!r}", "it needs 'SSL' or 'SASL_SSL'")
+        if self.ssl_context is not None:
+            self._refuse_with(_TLS[1:], "ssl_context", "the context decides")
+        for first, second in _EITHER:
+            if getattr(self, first) is not None:
+                self._refuse_with((second,), first, "one of them is enough")
+        for option, needed in _TOGETHER:
+            if getattr(self, option) is not None and all(getattr(self, name) is None for name in needed):
+                raise ValueError(f"{option} is set without {' or '.join(needed)}; set both")
+
+    def _check_sasl(self) -> None:
+        if not self.uses_sasl:
+            self._refuse_with(_SASL, f"security_protocol={self.security_protocol!r}", "it needs 'SASL_SSL' or 'SASL_PLAINTEXT'")
+            return
+        if self.sasl_mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            for name in _PASSWORD:
+                if getattr(self, name) is None:
+                    raise ValueError(f"sasl_mechanism={self.sasl_mechanism!r} needs {name}")
+        else:
+            self._refuse_with(_PASSWORD, f"sasl_mechanism={self.sasl_mechanism!r}", "it is for PLAIN and SCRAM")
+        if self.sasl_mechanism == "OAUTHBEARER":
+            self._check_oauth()
+        else:
+            self._refuse_with(_OAUTH, f"sasl_mechanism={self.sasl_mechanism!r}", "it is for OAUTHBEARER")
+
+    def _check_oauth(self) -> None:
+        provider, url, *rest = _OAUTH
+        if self.sasl_oauth_token_provider is not None:
+            self._refuse_with((url, *rest), provider, "one source of tokens is enough")
+        elif self.sasl_oauthbearer_token_endpoint_url is None:
+            raise ValueError(f"sasl_mechanism='OAUTHBEARER' needs {provider} or {url}")
+
+    def _refuse_with(self, names: Iterable[str], other: str, why: str) -> None:
+        """Raise for the first option of ``names`` that is set: it makes no sense with ``other``."""
+        defaults = fields_dict(type(self))
+        for name in names:
+            if getattr(self, name) != defaults[name].default:
+                raise ValueError(f"{name} is set together with {other}: {why}")
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> "ConsumerConfig":
@@ -262,6 +390,16 @@ class ConsumerConfig:
                 near = difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.5)
                 raise TypeError(f"unknown option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return cls(given=frozenset(kept), **kept)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Connections authenticate with ``sasl_mechanism``."""
+        return self.security_protocol.startswith("SASL")
 
     @property
     def retry_backoff(self) -> float:

@@ -9,8 +9,30 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kafka_async"
 LADDER = ("adapters", "application", "background", "network", "records", "wire")
 LEAVES = ("config", "errors", "events", "model", "trace")
-IMPURE = {"asyncio", "anyio", "trio", "socket", "ssl", "select", "selectors", "threading", "time", "random", "logging", "os"}
-SHELLS = {"network/connection.py", "network/transport.py", "network/waiting.py", "background/loop.py", "records/implementation.py"}
+IMPURE = {
+    "asyncio",
+    "anyio",
+    "trio",
+    "socket",
+    "ssl",
+    "select",
+    "selectors",
+    "threading",
+    "time",
+    "random",
+    "logging",
+    "os",
+    "secrets",
+}
+SHELLS = {
+    "network/connection.py",
+    "network/sasl/factory.py",
+    "network/tls.py",
+    "network/transport.py",
+    "network/waiting.py",
+    "background/loop.py",
+    "records/implementation.py",
+}
 """The files of the pure packages that touch the world; ``implementation`` reads one environment variable, once."""
 LONGEST = 500
 LONGER = {"errors.py": "a table: one small class for each error code"}

@@ -26,6 +26,7 @@ from ..network import (
     TcpConnector,
     TransportFactory,
     UnsentRequest,
+    authenticators,
     bootstrap_nodes,
 )
 from ..network.waiting import LoopSignal, running_loop
@@ -50,7 +51,9 @@ class Client:
     _nodes: dict[int, Node] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._delegate = NetworkClientDelegate(self.config, random=random.random, trace=self.trace)
+        self._delegate = NetworkClientDelegate(
+            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config)
+        )
 
     @classmethod
     @asynccontextmanager

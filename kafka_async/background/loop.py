@@ -24,6 +24,7 @@ from ..network import (
     NetworkClientDelegate,
     TcpConnector,
     TransportFactory,
+    authenticators,
     bootstrap_nodes,
 )
 from ..network.waiting import LoopSignal
@@ -55,7 +56,9 @@ class BackgroundLoop:
     _signal: LoopSignal = field(factory=LoopSignal, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._delegate = NetworkClientDelegate(self.config, random=random.random, trace=self.trace)
+        self._delegate = NetworkClientDelegate(
+            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config)
+        )
         self.background = Background(
             config=self.config,
             handler=self.handler,

@@ -6,13 +6,14 @@
     frames.py      bytes cut into frames in a buffer that is used again
     request.py     what the layer above hands in
     auth.py        the seam for SASL mechanisms
+    sasl/          the mechanisms, and which one the options ask for
     backoff.py     exponential backoff with jitter
     settings.py    the options in seconds
     connection.py  the shell: performs plans, one task for each connection
     transport.py   sockets, TLS, names; the only place that sees their errors
     waiting.py     how a task is woken again and again
 
-All but the last three are pure: no event loop, socket, thread, clock or randomness.
+All but the last three and ``sasl/factory.py`` are pure: no event loop, socket, thread, clock or randomness.
 """
 
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
@@ -21,6 +22,7 @@ from .connection import ConnectionRunner
 from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
 from .request import Lane, UnsentRequest
+from .sasl import authenticators
 from .transport import PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 
 __all__ = [
@@ -46,5 +48,6 @@ __all__ = [
     "UnsentRequest",
     "Work",
     "Write",
+    "authenticators",
     "bootstrap_nodes",
 ]

@@ -42,7 +42,8 @@ class Authenticator(Protocol):
     def receive(self, response: Any) -> "Step":
         """Take the answer of the last request, or the result of the last work, and return the next one, or the end.
 
-        Raises ``AuthenticationFailedError`` where the broker refused us or we refuse the broker.
+        Raises ``AuthenticationFailedError`` where the broker refused us or we refuse the broker, and another ``KafkaError`` where
+        the next attempt may do better.
         """
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from attrs import define
 
-from ..errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, KafkaProtocolError, for_code
+from ..errors import KafkaConnectionError, KafkaError, KafkaProtocolError, for_code
 from ..model import Node
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
@@ -332,7 +332,7 @@ class Link:
     def _say(self, step: Callable[[], Step], now: float) -> None:
         try:
             answer = step()
-        except AuthenticationFailedError as error:
+        except KafkaError as error:
             self.fail(error, now)
             return
         if isinstance(answer, Authenticated):

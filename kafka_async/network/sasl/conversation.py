@@ -1,0 +1,131 @@
+"""One SASL conversation on one connection: SaslHandshake, then SaslAuthenticate until the mechanism is satisfied.
+
+Decides: what each error code means, when a broker has talked for too long. Owns: the mechanism of one conversation. Must never
+show a secret, and never pass on text of a broker without bounds. Sources: KIP-43, KIP-152, KIP-368 (session lifetime);
+``SaslClientAuthenticator``.
+"""
+
+from typing import Any, Final, Protocol, TypeAlias
+
+from ...errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IllegalSaslStateError,
+    KafkaError,
+    KafkaProtocolError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
+from ...wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
+from ..auth import Authenticated, Step, Work
+
+LONGEST_CHALLENGE: Final = 512 * 1024
+"""Bytes that a broker may say at once; Kafka's own bound for what a client says (``sasl.server.max.receive.size``)."""
+
+MOST_TURNS: Final = 16
+"""Challenges in one conversation. SCRAM needs two, GSSAPI three or four; a broker that goes on is not authenticating."""
+
+LONGEST_TEXT: Final = 300
+"""Characters of a broker's text that an error repeats."""
+
+_MOST_NAMES: Final = 16
+
+Turn: TypeAlias = bytes | Work | None
+"""What a mechanism does next: say bytes, wait for work, or nothing more because it is satisfied."""
+
+
+class Mechanism(Protocol):
+    """One conversation of one mechanism, on our side."""
+
+    @property
+    def name(self) -> str:
+        """The name in SaslHandshake, such as ``SCRAM-SHA-256``."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown where a broker repeats it, as far as it is known yet."""
+
+    def start(self) -> bytes | Work:
+        """Return the first bytes to say, or the work to do before them."""
+
+    def receive(self, incoming: Any) -> Turn:
+        """Take the broker's bytes, or the result of the work last handed out, and return what comes next.
+
+        Raises ``AuthenticationFailedError`` where we refuse the broker.
+        """
+
+
+class SaslConversation:
+    """An ``Authenticator`` that speaks ``mechanism`` with ``peer``, which is what errors call the broker."""
+
+    def __init__(self, mechanism: Mechanism, peer: str) -> None:
+        self._mechanism = mechanism
+        self._peer = peer
+        self._turns = 0
+        self._lifetime: float | None = None
+
+    def start(self) -> Step:
+        """See ``Authenticator``."""
+        return SaslHandshakeRequest(mechanism=self._mechanism.name)
+
+    def receive(self, response: Any) -> Step:
+        """See ``Authenticator``."""
+        try:
+            return self._receive(response)
+        except AuthenticationFailedError as error:
+            error.args = (f"{self._peer}: {self._mechanism.name}: {error}",)
+            raise
+
+    def _receive(self, response: Any) -> Step:
+        if isinstance(response, SaslHandshakeResponse):
+            self._check_handshake(response)
+            return self._step(self._mechanism.start())
+        if isinstance(response, SaslAuthenticateResponse):
+            self._check(response)
+            self._lifetime = response.session_lifetime_ms / 1000 if response.session_lifetime_ms > 0 else None
+            return self._step(self._mechanism.receive(response.auth_bytes))
+        return self._step(self._mechanism.receive(response))
+
+    def _step(self, turn: Turn) -> Step:
+        if turn is None:
+            return Authenticated(session_lifetime=self._lifetime)
+        return turn if isinstance(turn, Work) else SaslAuthenticateRequest(auth_bytes=turn)
+
+    def _check_handshake(self, response: SaslHandshakeResponse) -> None:
+        if response.error_code == UnsupportedSaslMechanismError.errno:
+            offered = ", ".join(shown(name) for name in response.mechanisms[:_MOST_NAMES]) or "nothing"
+            text = f"the broker does not offer this sasl_mechanism; it offers {offered}"
+            raise AuthenticationMethodNotSupported(text) from for_code(response.error_code)
+        if response.error_code:
+            raise self._refusal(response.error_code, "")
+
+    def _check(self, response: SaslAuthenticateResponse) -> None:
+        if response.error_code:
+            raise self._refusal(response.error_code, shown(response.error_message or "", self._mechanism.secrets))
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            raise KafkaProtocolError(f"{self._peer}: no end of the authentication after {MOST_TURNS} answers")
+        size = len(response.auth_bytes)
+        if size > LONGEST_CHALLENGE:
+            raise KafkaProtocolError(f"{self._peer}: {size} bytes of authentication: expected {LONGEST_CHALLENGE} at most")
+
+    def _refusal(self, code: int, said: str) -> KafkaError:
+        cause = for_code(code, said)
+        if code == SaslAuthenticationFailed.errno:
+            text = "the broker refused the credentials"
+        elif code == IllegalSaslStateError.errno:
+            text = "the broker does not expect SASL now; does this port demand it? (security_protocol)"
+        else:
+            return cause
+        error = AuthenticationFailedError(f"{text}: {said}" if said else text)
+        error.__cause__ = cause
+        return error
+
+
+def shown(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """Return a broker's ``text`` fit for an error or a log: on one line, bounded, without ``secrets``."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    line = "".join(character if character.isprintable() else " " for character in text[:LONGEST_TEXT])
+    return line + "..." if len(text) > LONGEST_TEXT else line
