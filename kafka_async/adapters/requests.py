@@ -52,7 +52,7 @@ class Client:
 
     def __attrs_post_init__(self) -> None:
         self._delegate = NetworkClientDelegate(
-            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config)
+            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config, self.trace)
         )
 
     @classmethod

@@ -57,7 +57,7 @@ class BackgroundLoop:
 
     def __attrs_post_init__(self) -> None:
         self._delegate = NetworkClientDelegate(
-            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config)
+            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config, self.trace)
         )
         self.background = Background(
             config=self.config,

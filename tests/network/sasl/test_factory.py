@@ -1,0 +1,107 @@
+"""Which conversation the options lead to, and where keys are derived."""
+
+import base64
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async.config import ConsumerConfig
+from kafka_async.model import Node
+from kafka_async.network.auth import Work
+from kafka_async.network.sasl import authenticators
+from kafka_async.network.sasl import factory as factory_module
+from kafka_async.network.sasl.factory import SaltedPasswords
+from kafka_async.network.sasl.scram import salted_password
+from kafka_async.trace import Fault, TraceEvent
+from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
+
+NODE = Node(1, "one", 9092)
+LOGIN = {"sasl_plain_username": "user", "sasl_plain_password": "pencil"}
+SALT = b"salt" * 4
+
+
+def config(**options: Any) -> ConsumerConfig:
+    return ConsumerConfig.from_options({"security_protocol": "SASL_SSL", **options})
+
+
+def test_without_sasl_there_is_no_conversation() -> None:
+    seen: list[TraceEvent] = []
+    assert authenticators(ConsumerConfig.from_options({"security_protocol": "SSL"}), seen.append) is None
+    assert not seen
+
+
+def test_plain_says_name_and_password() -> None:
+    seen: list[TraceEvent] = []
+    make = authenticators(config(sasl_mechanism="PLAIN", **LOGIN), seen.append)
+    assert make is not None
+    conversation = make(NODE)
+    assert conversation.start() == SaslHandshakeRequest(mechanism="PLAIN")
+    assert conversation.receive(SaslHandshakeResponse()) == SaslAuthenticateRequest(auth_bytes=b"\0user\0pencil")
+    assert not seen
+
+
+def test_plain_without_tls_is_a_fault_once() -> None:
+    seen: list[TraceEvent] = []
+    make = authenticators(config(sasl_mechanism="PLAIN", security_protocol="SASL_PLAINTEXT", **LOGIN), seen.append)
+    assert make is not None
+    make(NODE)
+    make(NODE)
+    (fault,) = seen
+    assert isinstance(fault, Fault)
+    assert "SASL_SSL" in fault.text
+    assert "pencil" not in repr(fault)
+
+
+def first_words(conversation: Any) -> str:
+    conversation.start()
+    said: bytes = conversation.receive(SaslHandshakeResponse()).auth_bytes
+    return said.decode()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_each_conversation_of_scram_has_a_nonce_of_its_own(mechanism: str) -> None:
+    seen: list[TraceEvent] = []
+    make = authenticators(config(sasl_mechanism=mechanism, security_protocol="SASL_PLAINTEXT", **LOGIN), seen.append)
+    assert make is not None
+    said = {first_words(make(NODE)) for _ in range(100)}
+    assert len(said) == 100
+    assert all(words.startswith("n,,n=user,r=") and len(words) == 44 for words in said)
+    assert not seen, "SCRAM shows no password"
+
+
+async def test_a_key_is_derived_on_a_thread_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def derive(*arguments: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return salted_password(*arguments)
+
+    monkeypatch.setattr(factory_module, "salted_password", derive)
+    make = authenticators(config(sasl_mechanism="SCRAM-SHA-256", **LOGIN), lambda event: None)
+    assert make is not None
+    said: list[Any] = []
+
+    async def converse() -> None:
+        conversation = make(NODE)
+        nonce = first_words(conversation).split("r=")[1]
+        demands = f"r={nonce}more,s={base64.b64encode(SALT).decode()},i=4096"
+        work = conversation.receive(SaslAuthenticateResponse(auth_bytes=demands.encode()))
+        assert isinstance(work, Work)
+        said.append(conversation.receive(await work.run()))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(converse)
+    assert len(said) == 3
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+async def test_keys_that_are_kept_are_few() -> None:
+    keys = SaltedPasswords("SCRAM-SHA-256", "pencil")
+    for number in range(20):
+        salt = bytes([number + 1])
+        assert await keys.derive(salt, 4096) == salted_password("SCRAM-SHA-256", "pencil", salt, 4096)
+    assert "pencil" not in repr(keys)

@@ -1,0 +1,178 @@
+"""Options of TLS and SASL: what belongs together, what contradicts what, and that no secret shows."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_async.config import ConsumerConfig
+
+SECRET = "hunter2-is-not-shown"
+PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
+LOGIN: dict[str, Any] = {"sasl_plain_username": "user", "sasl_plain_password": SECRET}
+
+
+def config(**options: Any) -> ConsumerConfig:
+    return ConsumerConfig.from_options(options)
+
+
+def refusal(**options: Any) -> str:
+    with pytest.raises(ValueError, match=r"(ssl|sasl)_") as caught:
+        config(**options)
+    assert SECRET not in f"{caught.value!r} {caught.value}"
+    return str(caught.value)
+
+
+def test_defaults_are_javas() -> None:
+    plain = config()
+    assert (plain.security_protocol, plain.sasl_mechanism, plain.ssl_check_hostname) == ("PLAINTEXT", "GSSAPI", True)
+    assert not plain.uses_tls
+    assert not plain.uses_sasl
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls", "sasl"),
+    [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
+)
+def test_the_four_protocols(protocol: str, tls: bool, sasl: bool) -> None:
+    options = {"sasl_mechanism": "SCRAM-SHA-512", **LOGIN} if sasl else {}
+    made = config(security_protocol=protocol, **options)
+    assert (made.uses_tls, made.uses_sasl) == (tls, sasl)
+
+
+def test_paths_may_be_path_objects() -> None:
+    assert config(security_protocol="SSL", ssl_cafile=Path("/ca.pem")).ssl_cafile == "/ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("ssl_context", ssl.create_default_context()),
+        ("ssl_cafile", "ca.pem"),
+        ("ssl_certfile", "cert.pem"),
+        ("ssl_crlfile", "crl.pem"),
+        ("ssl_ciphers", "ECDHE+AESGCM"),
+        ("ssl_check_hostname", False),
+        ("ssl_truststore_certificates", PEM),
+        ("ssl_keystore_key", PEM),
+        ("ssl_password", SECRET),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+def test_an_option_of_tls_without_tls_names_both(option: str, value: Any, protocol: str) -> None:
+    login = {"sasl_mechanism": "SCRAM-SHA-256", **LOGIN} if protocol == "SASL_PLAINTEXT" else {}
+    text = refusal(security_protocol=protocol, **{option: value}, **login)
+    assert option in text
+    assert "security_protocol" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"ssl_context": ssl.create_default_context(), "ssl_cafile": "ca.pem"}, ("ssl_context", "ssl_cafile")),
+        ({"ssl_context": ssl.create_default_context(), "ssl_check_hostname": False}, ("ssl_context", "ssl_check_hostname")),
+        ({"ssl_cafile": "ca.pem", "ssl_truststore_certificates": PEM}, ("ssl_cafile", "ssl_truststore_certificates")),
+        (
+            {"ssl_certfile": "c.pem", "ssl_keystore_certificate_chain": PEM, "ssl_keystore_key": PEM},
+            ("ssl_certfile", "ssl_keystore_certificate_chain"),
+        ),
+        ({"ssl_keyfile": "key.pem"}, ("ssl_keyfile", "ssl_certfile")),
+        ({"ssl_keystore_key": PEM}, ("ssl_keystore_key", "ssl_keystore_certificate_chain")),
+        ({"ssl_keystore_certificate_chain": PEM}, ("ssl_keystore_certificate_chain", "ssl_keystore_key")),
+        ({"ssl_password": SECRET}, ("ssl_password", "ssl_certfile")),
+        ({"ssl_crlfile": "crl.pem"}, ("ssl_crlfile", "ssl_cafile")),
+    ],
+)
+def test_options_of_tls_that_do_not_fit_are_both_named(options: dict[str, Any], named: tuple[str, ...]) -> None:
+    text = refusal(security_protocol="SSL", **options)
+    assert all(name in text for name in named)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("missing", ["sasl_plain_username", "sasl_plain_password"])
+def test_a_password_mechanism_needs_both_parts(mechanism: str, missing: str) -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism=mechanism, **{**LOGIN, missing: None})
+    assert text == f"sasl_mechanism={mechanism!r} needs {missing}"
+
+
+def test_credentials_without_sasl_would_be_left_out_silently_so_they_are_refused() -> None:
+    text = refusal(security_protocol="SSL", sasl_mechanism="PLAIN", **LOGIN)
+    assert "sasl_plain_username" in text
+    assert "security_protocol='SSL'" in text
+
+
+def test_a_password_that_the_mechanism_has_no_use_for_is_refused() -> None:
+    text = refusal(security_protocol="SASL_SSL", **LOGIN)
+    assert "sasl_plain_username" in text
+    assert "sasl_mechanism='GSSAPI'" in text
+
+
+def test_oauth_needs_one_source_of_tokens() -> None:
+    assert "sasl_oauth_token_provider" in refusal(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER")
+    text = refusal(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=lambda: "token",
+        sasl_oauthbearer_token_endpoint_url="https://idp/token",
+    )
+    assert "sasl_oauthbearer_token_endpoint_url" in text
+    assert "sasl_oauth_token_provider" in text
+
+
+def test_options_of_oauth_need_oauth() -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_oauthbearer_scope="kafka", **LOGIN)
+    assert "sasl_oauthbearer_scope" in text
+    assert "sasl_mechanism='PLAIN'" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("sasl_plain_password", f"{SECRET}\0"),
+        ("sasl_plain_password", f"{SECRET}\ud800"),
+        ("sasl_plain_password", SECRET.encode()),
+        ("sasl_plain_password", ""),
+        ("ssl_password", SECRET.encode()),
+        ("ssl_keystore_key", SECRET),
+        ("ssl_keystore_key", PEM.encode()),
+        ("sasl_oauthbearer_client_credentials_client_secret", 7),
+    ],
+)
+def test_a_bad_secret_is_named_and_not_shown(option: str, value: Any) -> None:
+    text = refusal(**{option: value})
+    assert option in text
+    assert "not shown" in text
+
+
+def test_secrets_do_not_show_in_the_configuration() -> None:
+    shown = repr(
+        config(
+            security_protocol="SASL_SSL",
+            sasl_mechanism="PLAIN",
+            ssl_keystore_certificate_chain=PEM,
+            ssl_keystore_key=PEM,
+            ssl_truststore_certificates=PEM,
+            ssl_password=SECRET,
+            **LOGIN,
+        )
+    )
+    assert "user" in shown
+    assert SECRET not in shown
+    token = config(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url="https://idp/token",
+        sasl_oauthbearer_client_credentials_client_id="client",
+        sasl_oauthbearer_client_credentials_client_secret=SECRET,
+    )
+    assert SECRET not in repr(token)
+
+
+def test_nothing_is_taken_from_the_environment_or_from_placeholders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CVE-2024-31141: Java's configuration providers read files and variables that a value names."""
+    monkeypatch.setenv("KAFKA_PASSWORD", SECRET)
+    made = config(
+        security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_plain_username="u", sasl_plain_password="${env:KAFKA_PASSWORD}"
+    )
+    assert made.sasl_plain_password == "${env:KAFKA_PASSWORD}"
