@@ -19,7 +19,8 @@ Names are aiokafka's where aiokafka has one, so that ``except`` clauses move ove
         │   ├── FrameSizeError          a frame length that is negative or above the limit
         │   └── MalformedResponseError  bytes that are not the message they should be
         ├── AuthenticationFailedError   credentials or certificates were refused; fatal for the connection
-        │   └── AuthenticationMethodNotSupported
+        │   ├── AuthenticationMethodNotSupported
+        │   └── SslAuthenticationError  a certificate was refused, or the port speaks TLS and we do not
         ├── KafkaConfigurationError     options that contradict each other or the broker
         ├── IllegalStateError           the call does not fit the consumer's state
         ├── IllegalArgumentError        an argument that no consumer could accept
@@ -103,6 +104,10 @@ class AuthenticationFailedError(KafkaError):
 
 class AuthenticationMethodNotSupported(AuthenticationFailedError):
     """The broker does not offer the SASL mechanism that was configured."""
+
+
+class SslAuthenticationError(AuthenticationFailedError):
+    """We refused the broker's certificate, it refused ours, or it speaks TLS and this client was told not to."""
 
 
 class KafkaConfigurationError(KafkaError):

@@ -52,10 +52,12 @@ class BackgroundLoop:
     failure: BaseException | None = field(default=None, init=False)
     ended: bool = field(default=False, init=False)
     background: Background = field(init=False)
+    _factory: TransportFactory = field(init=False)
     _delegate: NetworkClientDelegate = field(init=False)
     _signal: LoopSignal = field(factory=LoopSignal, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._factory = self.transport_factory or TcpConnector.from_config(self.config)
         self._delegate = NetworkClientDelegate(
             self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config, self.trace)
         )
@@ -82,8 +84,7 @@ class BackgroundLoop:
         try:
             self._delegate.set_bootstrap(await bootstrap_nodes(self.config))
             async with anyio.create_task_group() as connections:
-                factory = self.transport_factory or TcpConnector.from_config(self.config)
-                runner = ConnectionRunner(self._delegate, connections, factory, self.clock, self.wake)
+                runner = ConnectionRunner(self._delegate, connections, self._factory, self.clock, self.wake)
                 await self._turn_until_stopped(runner)
                 await self._say_last_words(runner)
                 connections.cancel_scope.cancel()

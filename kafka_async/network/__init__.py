@@ -10,10 +10,11 @@
     backoff.py     exponential backoff with jitter
     settings.py    the options in seconds
     connection.py  the shell: performs plans, one task for each connection
+    tls.py         from options to a TLS context; what OpenSSL's errors mean
     transport.py   sockets, TLS, names; the only place that sees their errors
     waiting.py     how a task is woken again and again
 
-All but the last three and ``sasl/factory.py`` are pure: no event loop, socket, thread, clock or randomness.
+All but the last four and ``sasl/factory.py`` are pure: no event loop, socket, thread, clock or randomness.
 """
 
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work

@@ -10,19 +10,22 @@ more in page faults than everything else together. So a frame is valid only unti
 
 from typing import Final
 
-from ..errors import FrameSizeError
+from ..errors import FrameSizeError, SslAuthenticationError
 
 PREFIX: Final = 4
 SMALLEST_CAPACITY: Final = 64 * 1024
 LARGEST_READ: Final = 1024 * 1024  # one read of the socket; bounds how long the event loop is held by one copy
 _TIGHT: Final = 4096  # less room than this is not worth a system call
 
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
+_TLS_PORT: Final = "this is a TLS port, set security_protocol='SSL' or 'SASL_SSL'"
+
 # The first bytes of protocols that answer on ports that people mistake for Kafka's.
 _PEERS: Final = (
     (b"HTTP", "the server answered with HTTP; this is not a Kafka port"),
     (b"SSH-", "the server answered with SSH; this is not a Kafka port"),
-    (b"\x15\x03", "the server answered with a TLS alert; is this a TLS port? (security_protocol='SSL')"),
-    (b"\x16\x03", "the server answered with a TLS handshake; is this a TLS port? (security_protocol='SSL')"),
+    (b"\x15\x03", f"the server answered with a TLS alert; {_TLS_PORT}"),
+    (b"\x16\x03", f"the server answered with a TLS handshake; {_TLS_PORT}"),
     (b"220 ", "the server answered like SMTP or FTP; this is not a Kafka port"),
     (b"<htm", "the server answered with HTML; this is not a Kafka port"),
     (b"<!DO", "the server answered with HTML; this is not a Kafka port"),
@@ -73,7 +76,8 @@ class FrameBuffer:
     def next_frame(self) -> memoryview | None:
         """Return the next complete frame without its prefix, or ``None``.
 
-        Raises ``FrameSizeError`` for a length that is negative or above ``limit``; the connection is then useless.
+        Raises ``FrameSizeError`` for a length that is negative or above ``limit``, and ``SslAuthenticationError`` where the peer
+        begins with TLS; the connection is then useless.
         """
         size = self._announced()
         if size is None:
@@ -82,6 +86,8 @@ class FrameBuffer:
             head = bytes(self._view[self._start : min(self._end, self._start + 16)])
             expected = f"frame length {size}: expected 0 to {self.limit}"
             peer = describe_peer(head)
+            if peer and self._recent == 0 and head.startswith(_TLS_RECORDS):  # the first words; later they are but bytes gone wrong
+                raise SslAuthenticationError(peer)
             raise FrameSizeError(f"{peer} ({expected})" if peer else expected)
         begin = self._start + PREFIX
         if self._end - begin < size:

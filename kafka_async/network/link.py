@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from attrs import define
 
-from ..errors import KafkaConnectionError, KafkaError, KafkaProtocolError, for_code
+from ..errors import KafkaConnectionError, KafkaError, KafkaProtocolError, SslAuthenticationError, for_code
 from ..model import Node
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
@@ -234,7 +234,7 @@ class Link:
         while self._protocol is protocol:  # a handshake answer can end the attempt
             try:
                 answer = protocol.next_answer(now)
-            except KafkaProtocolError as error:
+            except (KafkaProtocolError, SslAuthenticationError) as error:
                 self.fail(error, now)
                 break
             if answer is None:

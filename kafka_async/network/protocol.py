@@ -127,8 +127,8 @@ class Protocol:
     def next_answer(self, now: float) -> Answer | None:
         """Return the next complete answer, or ``None`` when more bytes are needed.
 
-        Raises ``FrameSizeError``, ``CorrelationIdError`` or ``MalformedResponseError``; the connection has to be closed then,
-        and the requests in flight, the one concerned among them, are ended by ``fail``.
+        Raises ``FrameSizeError``, ``SslAuthenticationError``, ``CorrelationIdError`` or ``MalformedResponseError``; the
+        connection has to be closed then, and the requests in flight, the one concerned among them, are ended by ``fail``.
         """
         frame = self.frames.next_frame()
         return None if frame is None else self._answer(frame, now)

@@ -2,7 +2,7 @@
 
 Decides: how a byte stream to ``host:port`` is made. Owns: nothing but one socket. Must never know Kafka's protocol or retry by
 itself beyond the addresses of one name. This is the only place that sees errors of sockets, TLS and name resolution; they leave as
-``KafkaConnectionError`` or, where a certificate or a TLS credential was refused, ``AuthenticationFailedError``.
+``KafkaConnectionError`` or, where a certificate was refused, ``SslAuthenticationError`` (``tls.py`` knows which).
 
 On asyncio the event loop pushes: it reads the socket straight into the connection's receive buffer and calls with what arrived, so
 that a round trip wakes no task (``PushTransport``). Elsewhere a task pulls from anyio's streams (``StreamTransport``).
@@ -24,18 +24,15 @@ from anyio.streams.tls import TLSStream
 from attrs import define, field, frozen
 
 from ..config import ConsumerConfig
-from ..errors import AuthenticationFailedError, KafkaConnectionError
+from ..errors import KafkaConnectionError
 from ..model import Node
 from .frames import describe_peer
+from .tls import tls_context, tls_error
 from .waiting import pause, running_loop
 
 _Address = tuple[socket.AddressFamily, str, int]
 
-# Alerts by which a TLS peer refuses our certificate, or the lack of one (RFC 8446 section 6.2). Others, such as a version or a
-# cipher that does not fit, or plain bytes where TLS was expected, may be gone at the next attempt or the next address.
-_REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "UNKNOWN_PSK_IDENTITY", "DECRYPT_ERROR", "HANDSHAKE_FAILURE")
-
-
+_CLOSED_EARLY: Final = "closed in the TLS handshake; does the port speak TLS? (security_protocol)"
 _STREAM_READ: Final = 65_536  # a stream allocates for the size asked, and TLS hands out 16 KiB at a time whatever is asked
 _UNWANTED: Final = 4096  # the event loop insists on a buffer even for bytes that nobody wants
 _RELEASE_TURNS: Final = 16  # asyncio closes a socket in the turn after the order; other loops may take a few
@@ -102,7 +99,9 @@ class PushTransport(asyncio.BufferedProtocol):
             # it can be aborted when the handshake is cancelled before it began.
             tls = await loop.start_tls(raw, self, context, server_hostname=host, ssl_handshake_timeout=timeout + _BACKSTOP)
         except ConnectionError as error:
-            raise KafkaConnectionError(f"{self._peer}: closed in the TLS handshake; does the port speak TLS?") from error
+            raise KafkaConnectionError(
+                f"{self._peer}: closed in the TLS handshake; does the port speak TLS? (security_protocol)"
+            ) from error
         if tls is None:  # it broke in the very turn in which the handshake ended
             raise KafkaConnectionError(f"{self._peer}: closed right after the TLS handshake")
         self._transport = tls
@@ -228,11 +227,8 @@ class TcpConnector:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> "TcpConnector":
-        """Return the connector that ``config`` asks for. TLS verifies certificate and host name unless a context says otherwise."""
-        context = config.ssl_context
-        if context is None and config.security_protocol.endswith("SSL"):
-            context = ssl.create_default_context()
-        return cls(context, config.receive_buffer_bytes, config.send_buffer_bytes)
+        """Return the connector that ``config`` asks for. Raises ``ValueError`` for files of TLS that cannot be used."""
+        return cls(tls_context(config), config.receive_buffer_bytes, config.send_buffer_bytes)
 
     async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | PushTransport:
         """See ``TransportFactory``."""
@@ -290,7 +286,9 @@ class TcpConnector:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
             if isinstance(error, anyio.EndOfStream):
-                raise KafkaConnectionError(f"{where}: closed in the TLS handshake; does the port speak TLS?") from error
+                raise KafkaConnectionError(
+                    f"{where}: closed in the TLS handshake; does the port speak TLS? (security_protocol)"
+                ) from error
             raise
         return StreamTransport(stream, where)
 
@@ -369,10 +367,8 @@ def _translated(peer: str) -> Iterator[None]:
     """Turn what sockets, TLS and the resolver raise into our errors."""
     try:
         yield
-    except ssl.SSLCertVerificationError as error:
-        raise AuthenticationFailedError(f"{peer}: the broker's certificate was refused: {error.verify_message}") from error
     except ssl.SSLError as error:
-        raise _tls_error(peer, error) from error
+        raise tls_error(peer, error) from error
     except socket.gaierror as error:
         raise KafkaConnectionError(f"{peer}: the name cannot be resolved: {error.strerror}") from error
     except TimeoutError as error:
@@ -383,12 +379,3 @@ def _translated(peer: str) -> Iterator[None]:
         raise KafkaConnectionError(f"{peer}: not a usable address: {error}") from error
     except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
         raise KafkaConnectionError(f"{peer}: the connection broke: {error.__cause__ or type(error).__name__}") from error
-
-
-def _tls_error(peer: str, error: ssl.SSLError) -> AuthenticationFailedError | KafkaConnectionError:
-    reason = error.reason or str(error)
-    if "ALERT" in reason and any(word in reason for word in _REFUSALS):
-        return AuthenticationFailedError(f"{peer}: the broker refused our TLS credentials: {reason}")
-    if reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
-        return KafkaConnectionError(f"{peer}: TLS failed ({reason}); does the port speak TLS?")
-    return KafkaConnectionError(f"{peer}: TLS failed: {reason}")

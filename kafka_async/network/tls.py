@@ -1,0 +1,169 @@
+"""TLS: from options to a context, and from OpenSSL's words to an error that says what to do.
+
+Decides: what is secure enough. Certificate and host name are verified and nothing below TLS 1.2 is spoken unless the caller brings
+a context of its own. Owns nothing. Must never read a file that no option names, ask a terminal for a password, or leave a private
+key behind on a disk. KIP-651 (PEM text in options), RFC 8446 section 6.2 (alerts).
+"""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from ..config import ConsumerConfig
+from ..errors import AuthenticationFailedError, KafkaConnectionError, SslAuthenticationError
+
+# Alerts by which a TLS peer refuses our certificate, or the lack of one. Others, such as a version or a cipher that does not fit,
+# or plain bytes where TLS was expected, may be gone at the next attempt or the next address.
+_REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "UNKNOWN_PSK_IDENTITY", "DECRYPT_ERROR", "HANDSHAKE_FAILURE")
+
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE")
+
+_TRUST: Final = "trust the authority that signed it with ssl_cafile, or is this another server?"
+_NAME: Final = "connect by a name that the certificate has, or have the broker's advertised.listeners and certificate agree"
+_CLOCK: Final = "the broker needs a new certificate, or is this machine's clock right?"
+
+# OpenSSL's X509_V_ERR codes: what a person can do about them.
+_ADVICE: Final = {
+    3: "ssl_crlfile has no list of the authority that signed it",
+    9: _CLOCK,  # not yet valid
+    10: _CLOCK,  # expired
+    12: "ssl_crlfile is out of date",
+    18: _TRUST,  # self-signed
+    19: _TRUST,  # self-signed in the chain
+    20: _TRUST,  # unknown issuer
+    21: _TRUST,
+    23: "it was revoked",
+    62: _NAME,
+    64: _NAME,  # an address
+}
+
+
+def tls_context(config: ConsumerConfig) -> ssl.SSLContext | None:
+    """Return the context that ``config`` asks for; ``None`` without TLS.
+
+    Reads the files that options name. Raises ``ValueError`` that names the option whose file cannot be read or used.
+    """
+    if not config.uses_tls or config.ssl_context is not None:
+        return config.ssl_context
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.ssl_check_hostname
+    _trust(context, config)
+    _identify(context, config)
+    if config.ssl_ciphers is not None:
+        with _named(f"ssl_ciphers={config.ssl_ciphers!r}"):
+            context.set_ciphers(config.ssl_ciphers)
+    return context
+
+
+def _trust(context: ssl.SSLContext, config: ConsumerConfig) -> None:
+    if config.ssl_cafile is not None:
+        with _named(f"ssl_cafile={config.ssl_cafile!r}"):
+            context.load_verify_locations(cafile=config.ssl_cafile)
+    elif config.ssl_truststore_certificates is not None:
+        with _named("ssl_truststore_certificates"):
+            context.load_verify_locations(cadata=config.ssl_truststore_certificates)
+    else:
+        context.load_default_certs()
+    if config.ssl_crlfile is not None:
+        with _named(f"ssl_crlfile={config.ssl_crlfile!r}"):
+            context.load_verify_locations(cafile=config.ssl_crlfile)
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def _identify(context: ssl.SSLContext, config: ConsumerConfig) -> None:
+    """Load our own certificate, for brokers that ask for one."""
+    if config.ssl_certfile is not None:
+        key = f", ssl_keyfile={config.ssl_keyfile!r}" if config.ssl_keyfile is not None else ""
+        with _named(f"ssl_certfile={config.ssl_certfile!r}{key}"):
+            for path in filter(None, (config.ssl_certfile, config.ssl_keyfile)):
+                _check_readable(path)
+            context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, _password(config.ssl_password))
+    elif config.ssl_keystore_certificate_chain is not None:
+        pem = f"{config.ssl_keystore_certificate_chain}\n{config.ssl_keystore_key}\n"
+        with _named("ssl_keystore_certificate_chain, ssl_keystore_key"), _as_file(pem.encode()) as path:
+            context.load_cert_chain(path, None, _password(config.ssl_password))
+
+
+def _check_readable(path: str) -> None:
+    """OpenSSL does not say which of two files it could not read; the system does."""
+    with open(path, "rb"):
+        return
+
+
+def _password(password: str | None) -> Callable[[], str]:
+    """Return a call-back: without one OpenSSL would ask the terminal and wait."""
+
+    def give() -> str:
+        if password is None:
+            raise ValueError("the private key is encrypted; set ssl_password")
+        return password
+
+    return give
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """Yield a path under which ``data`` can be read for a moment: the ``ssl`` module takes keys only from files.
+
+    In memory where the system can do that, else in a file of this user alone.
+    """
+    with suppress(AttributeError, OSError):
+        descriptor = os.memfd_create("kafka_async")
+        try:
+            os.write(descriptor, data)
+            path = f"/proc/self/fd/{descriptor}"
+            if os.path.exists(path):
+                yield path
+                return
+        finally:
+            os.close(descriptor)
+    with tempfile.TemporaryDirectory(prefix="kafka_async") as directory:  # mode 0700
+        path = os.path.join(directory, "key.pem")
+        with open(path, "wb") as file:
+            file.write(data)
+        yield path
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Turn what OpenSSL and the system raise into a ``ValueError`` that names ``option``."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        words = error.reason or str(error)
+        raise ValueError(f"{option}: {next((ours for theirs, ours in _REASONS.items() if theirs in words), words)}") from None
+    except OSError as error:
+        where = f" {error.filename!r}" if error.filename else ""
+        raise ValueError(f"{option}: cannot read the file{where}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+
+
+_REASONS: Final = {
+    "NO_CERTIFICATE_OR_CRL_FOUND": "expected PEM with a certificate, found none",
+    "NO_START_LINE": "expected PEM with a certificate, found none",
+    "PEM lib": "expected PEM with a certificate and its private key",
+    "KEY_VALUES_MISMATCH": "the private key does not belong to the certificate",
+    "BAD_DECRYPT": "ssl_password does not open the private key",
+    "NO_CIPHER_MATCH": "expected ciphers in OpenSSL's notation, found none that is known",
+}
+
+
+def tls_error(peer: str, error: ssl.SSLError) -> AuthenticationFailedError | KafkaConnectionError:
+    """Return what ``error`` means: a refused certificate, on either side, or a connection that may work next time."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = _ADVICE.get(error.verify_code)
+        text = f"{peer}: the broker's certificate was refused: {error.verify_message}"
+        return SslAuthenticationError(f"{text}; {advice}" if advice else text)
+    reason = error.reason or str(error)
+    if "ALERT" in reason and any(word in reason for word in _REFUSALS):
+        return SslAuthenticationError(
+            f"{peer}: the broker refused our TLS credentials: {reason}; does it ask for a certificate? (ssl_certfile, ssl_keyfile)"
+        )
+    if reason in _NOT_TLS:
+        return KafkaConnectionError(f"{peer}: TLS failed ({reason}); does the port speak TLS? (security_protocol)")
+    return KafkaConnectionError(f"{peer}: TLS failed: {reason}")
