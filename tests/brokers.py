@@ -133,6 +133,7 @@ class _Node:
     port: int
     controller_port: int
     directory: Path
+    listener_ports: dict[str, int]
     directory_id: str = field(factory=_kafka_uuid)
     process: "subprocess.Popen[bytes] | None" = None
     guard: "subprocess.Popen[bytes] | None" = None
@@ -191,13 +192,16 @@ class Produced:
         return sum(map(len, self.offsets.values()))
 
 
-def _properties(node: _Node, nodes: Sequence[_Node], extra: Mapping[str, str]) -> str:
+def _properties(node: _Node, nodes: Sequence[_Node], protocols: Mapping[str, str], extra: Mapping[str, str]) -> str:
     replicas = str(min(3, len(nodes)))
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | dict(protocols)
+    addresses = [f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": node.port, **node.listener_ports}.items()]
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node.id),
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
+        "listeners": ",".join([*addresses, f"CONTROLLER://127.0.0.1:{node.controller_port}"]),
+        "advertised.listeners": ",".join(addresses),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{n.controller_port}" for n in nodes),
@@ -228,7 +232,9 @@ class KafkaCluster:
     """A Kafka cluster of this process, as a context manager. Brokers are numbered from 0, which is also their ``node.id``.
 
     ``version``: Kafka's version. ``brokers``: how many. ``properties``: broker properties over those for tests. ``features``:
-    feature levels to format with, such as ``{"group.version": 0}``. ``heap_mb``: Java heap of each broker.
+    feature levels to format with, such as ``{"group.version": 0}``. ``heap_mb``: Java heap of each broker. ``listeners``: further
+    listeners by name, each with its security protocol, such as ``{"TLS": "SSL"}``. ``scram``: credentials to format with, as
+    ``StorageTool`` takes them.
 
     Ports and data stay over ``stop`` and ``start``. Methods block. Everything ends with the ``with`` block, at interpreter exit, or
     when this process is killed, whichever is first.
@@ -242,11 +248,15 @@ class KafkaCluster:
         properties: Mapping[str, str] | None = None,
         features: Mapping[str, int] | None = None,
         heap_mb: int = 384,
+        listeners: Mapping[str, str] | None = None,
+        scram: Sequence[str] = (),
     ) -> None:
         self.version = version
         self._extra = dict(properties or {})
         self._features = dict(features or {})
         self._heap_mb = heap_mb
+        self._listeners = dict(listeners or {})
+        self._scram = tuple(scram)
         self._directory: Path | None = None
         self._nodes: list[_Node] = []
         self._brokers = brokers
@@ -293,6 +303,10 @@ class KafkaCluster:
     def address(self, broker: int) -> str:
         """``host:port`` of one broker."""
         return f"127.0.0.1:{self._nodes[broker].port}"
+
+    def listener(self, name: str) -> str:
+        """``host:port`` of all brokers on one of the further ``listeners``, separated by commas."""
+        return ",".join(f"127.0.0.1:{node.listener_ports[name]}" for node in self._nodes)
 
     def pid(self, broker: int) -> int | None:
         """Process id of a running broker."""
@@ -483,19 +497,20 @@ class KafkaCluster:
 
     def _prepare(self, libs: Path) -> None:
         assert self._directory is not None
-        ports = _free_ports(2 * self._brokers)
+        ports = iter(_free_ports((2 + len(self._listeners)) * self._brokers))
         for i in range(self._brokers):
             directory = self._directory / str(i)
             directory.mkdir()
-            self._nodes.append(_Node(i, ports[2 * i], ports[2 * i + 1], directory))
+            self._nodes.append(_Node(i, next(ports), next(ports), directory, dict(zip(self._listeners, ports, strict=False))))
         self._classpath = f"{libs}/*"
         voters = ",".join(f"{n.id}@127.0.0.1:{n.controller_port}:{n.directory_id}" for n in self._nodes)
         cluster_id = _kafka_uuid()
         features = [f"--feature={name}={level}" for name, level in self._features.items()]
+        features += [f"--add-scram={credential}" for credential in self._scram]
         formats: list[tuple[_Node, subprocess.Popen[bytes]]] = []
         for node in self._nodes:
             path = node.directory / "server.properties"
-            path.write_text(_properties(node, self._nodes, self._extra))
+            path.write_text(_properties(node, self._nodes, self._listeners, self._extra))
             command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(path))
             command += ["--initial-controllers", voters, *features]
             with node.log.open("ab") as out:

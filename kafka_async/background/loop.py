@@ -168,11 +168,14 @@ class BackgroundLoop:
         return versions.offers_consumer_protocol if versions is not None else None
 
     def _connection_error(self) -> KafkaError | None:
-        """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for."""
+        """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for.
+
+        Of several failures the one that will not pass.
+        """
         states = self._delegate.connection_states()
-        for state in states:
-            if state.last_error is not None:
-                return state.last_error
+        errors = [state.last_error for state in states if state.last_error is not None]
+        if errors:
+            return next((error for error in errors if not error.retriable), errors[0])
         for state in states:
             if state.state is not ConnectionState.READY:
                 return KafkaConnectionError(f"{state.node} has not answered: {state.state.value}")

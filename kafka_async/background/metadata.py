@@ -7,6 +7,7 @@ leaders moved and ``on_recreated`` which topics are not the same any more.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from ..config import ConsumerConfig
 from ..errors import (
+    AuthenticationFailedError,
     InvalidTopicError,
     KafkaError,
     LeaderNotAvailableError,
@@ -216,10 +218,18 @@ class MetadataManager:
             return
         for lookup in self._lookups:
             if lookup.fail_fast:
-                servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
-                error = NoBrokersAvailable(f"Unable to bootstrap from {servers}: {self.connection_error()}")
-                error.__cause__ = self.connection_error()
-                lookup.call.fail(error)
+                lookup.call.fail(self._unable_to_bootstrap())
+
+    def _unable_to_bootstrap(self) -> KafkaError:
+        cause = self.connection_error()
+        if isinstance(cause, AuthenticationFailedError):  # the same as a request would get that waits for a server
+            error: KafkaError = copy(cause)
+            error.__cause__ = cause.__cause__
+            return error
+        servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
+        error = NoBrokersAvailable(f"Unable to bootstrap from {servers}: {cause}")
+        error.__cause__ = cause
+        return error
 
     def _rebootstrap(self, now: float, why: str) -> None:
         self.nodes = {}

@@ -9,7 +9,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from ..config import ConsumerConfig
@@ -111,21 +111,30 @@ def _as_file(data: bytes) -> Iterator[str]:
 
     In memory where the system can do that, else in a file of this user alone.
     """
-    with suppress(AttributeError, OSError):
-        descriptor = os.memfd_create("kafka_async")
-        try:
-            os.write(descriptor, data)
-            path = f"/proc/self/fd/{descriptor}"
-            if os.path.exists(path):
-                yield path
-                return
-        finally:
-            os.close(descriptor)
+    descriptor = _memory_file()
+    if descriptor is not None:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
     with tempfile.TemporaryDirectory(prefix="kafka_async") as directory:  # mode 0700
         path = os.path.join(directory, "key.pem")
         with open(path, "wb") as file:
             file.write(data)
         yield path
+
+
+def _memory_file() -> int | None:
+    """Return a file without a name, where the system has such files."""
+    try:
+        descriptor = os.memfd_create("kafka_async")
+    except (AttributeError, OSError):
+        return None
+    if os.path.exists(f"/proc/self/fd/{descriptor}"):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 @contextmanager
@@ -134,7 +143,7 @@ def _named(option: str) -> Iterator[None]:
     try:
         yield
     except ssl.SSLError as error:
-        words = error.reason or str(error)
+        words = _words(error)
         raise ValueError(f"{option}: {next((ours for theirs, ours in _REASONS.items() if theirs in words), words)}") from None
     except OSError as error:
         where = f" {error.filename!r}" if error.filename else ""
@@ -146,7 +155,7 @@ def _named(option: str) -> Iterator[None]:
 _REASONS: Final = {
     "NO_CERTIFICATE_OR_CRL_FOUND": "expected PEM with a certificate, found none",
     "NO_START_LINE": "expected PEM with a certificate, found none",
-    "PEM lib": "expected PEM with a certificate and its private key",
+    "PEM lib": "expected PEM with a certificate and its private key, and the right ssl_password where the key is encrypted",
     "KEY_VALUES_MISMATCH": "the private key does not belong to the certificate",
     "BAD_DECRYPT": "ssl_password does not open the private key",
     "NO_CIPHER_MATCH": "expected ciphers in OpenSSL's notation, found none that is known",
@@ -159,7 +168,7 @@ def tls_error(peer: str, error: ssl.SSLError) -> AuthenticationFailedError | Kaf
         advice = _ADVICE.get(error.verify_code)
         text = f"{peer}: the broker's certificate was refused: {error.verify_message}"
         return SslAuthenticationError(f"{text}; {advice}" if advice else text)
-    reason = error.reason or str(error)
+    reason = _words(error)
     if "ALERT" in reason and any(word in reason for word in _REFUSALS):
         return SslAuthenticationError(
             f"{peer}: the broker refused our TLS credentials: {reason}; does it ask for a certificate? (ssl_certfile, ssl_keyfile)"
@@ -167,3 +176,8 @@ def tls_error(peer: str, error: ssl.SSLError) -> AuthenticationFailedError | Kaf
     if reason in _NOT_TLS:
         return KafkaConnectionError(f"{peer}: TLS failed ({reason}); does the port speak TLS? (security_protocol)")
     return KafkaConnectionError(f"{peer}: TLS failed: {reason}")
+
+
+def _words(error: ssl.SSLError) -> str:
+    reason: str | None = getattr(error, "reason", None)  # errors that the ssl module makes itself have none
+    return reason or str(error)

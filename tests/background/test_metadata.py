@@ -313,6 +313,17 @@ def test_a_look_up_in_a_hurry_ends_when_every_server_was_tried() -> None:
     assert caught.value.__cause__ is world.connection_error
 
 
+def test_a_look_up_in_a_hurry_ends_with_the_refusal_where_there_was_one() -> None:
+    world = World(bootstrap_servers="one:1,two:2")
+    call = ask(world, frozenset("t"), fail_fast=True)
+    world.poll(0.0)
+    world.usable = False
+    world.connection_error = AuthenticationFailedError("one:1: who are you?")
+    world.poll(0.1)
+    with pytest.raises(AuthenticationFailedError, match="who are you"):
+        call.result()
+
+
 # Hints (KIP-951).
 
 

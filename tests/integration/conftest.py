@@ -12,6 +12,7 @@ import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
 
+from .secure import Secure, secure_broker
 from .tools import set_properties
 
 _SINGLE = {
@@ -64,6 +65,13 @@ def kafka_cluster3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
     """Three brokers, broker n in rack ``rack-n``; whatever a test does to them is healed after it."""
     yield _three_brokers
     _three_brokers.heal()
+
+
+@pytest.fixture(scope="session")
+def kafka_secure(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """One broker with TLS, SASL and an authorizer."""
+    with secure_broker(tmp_path_factory.mktemp("certificates")) as secure:
+        yield secure
 
 
 @pytest.fixture(autouse=True)

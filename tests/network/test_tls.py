@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_option(files: Files) -> No
         ({**both, "ssl_keyfile": files["other.key"]}, ("ssl_keyfile", "does not belong to the certificate")),
         (both, ("ssl_certfile", "private key")),
         ({**both, "ssl_keyfile": files["client.locked"]}, ("ssl_keyfile", "encrypted; set ssl_password")),
-        ({**both, "ssl_keyfile": files["client.locked"], "ssl_password": "wrong"}, ("ssl_password does not open",)),
+        ({**both, "ssl_keyfile": files["client.locked"], "ssl_password": "wrong"}, ("ssl_password",)),
         ({**inline, "ssl_keystore_key": text(files, "other.key")}, ("ssl_keystore_key", "does not belong")),
         ({**inline, "ssl_keystore_key": text(files, "client.locked")}, ("ssl_keystore_key", "set ssl_password")),
         ({"ssl_cafile": files["ca.pem"], "ssl_crlfile": "/nowhere/crl.pem"}, ("ssl_crlfile='/nowhere/crl.pem'", "No such")),
