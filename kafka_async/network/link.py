@@ -15,7 +15,14 @@ from typing import Any, Final
 
 from attrs import define
 
-from ..errors import KafkaConnectionError, KafkaError, KafkaProtocolError, SslAuthenticationError, for_code
+from ..errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    SslAuthenticationError,
+    for_code,
+)
 from ..model import Node
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
@@ -27,6 +34,7 @@ from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, Ne
 
 _REAUTHENTICATE_FROM: Final = 0.85  # Java: SaslClientAuthenticator re-authenticates after 85 to 95 % of the session, at random
 _REAUTHENTICATE_SPREAD: Final = 0.10
+_SHORTEST_SESSION: Final = 0.1  # seconds; a broker that asks again sooner would have us do nothing else
 
 
 class ConnectionState(Enum):
@@ -39,6 +47,8 @@ class ConnectionState(Enum):
     NEGOTIATING = "negotiating"
     """The socket is open and ApiVersions is being asked."""
     AUTHENTICATING = "authenticating"
+    RENEWING = "authenticating again"
+    """The session is about to end and is made anew on the same connection (KIP-368); requests in flight are still answered."""
     READY = "ready"
 
 
@@ -64,18 +74,21 @@ TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionInput], ConnectionSt
     (_S.CONNECTING, _I.OPENED): _S.NEGOTIATING,
     (_S.NEGOTIATING, _I.NEGOTIATED): _S.AUTHENTICATING,
     (_S.AUTHENTICATING, _I.AUTHENTICATED): _S.READY,
-    (_S.READY, _I.SESSION_ENDS): _S.AUTHENTICATING,
+    (_S.READY, _I.SESSION_ENDS): _S.RENEWING,
+    (_S.RENEWING, _I.AUTHENTICATED): _S.READY,
     (_S.CONNECTING, _I.FAILED): _S.WAITING,
     (_S.NEGOTIATING, _I.FAILED): _S.WAITING,
     (_S.AUTHENTICATING, _I.FAILED): _S.WAITING,
+    (_S.RENEWING, _I.FAILED): _S.WAITING,
     (_S.READY, _I.FAILED): _S.WAITING,
     (_S.CONNECTING, _I.SHUT): _S.DISCONNECTED,
     (_S.NEGOTIATING, _I.SHUT): _S.DISCONNECTED,
     (_S.AUTHENTICATING, _I.SHUT): _S.DISCONNECTED,
+    (_S.RENEWING, _I.SHUT): _S.DISCONNECTED,
     (_S.READY, _I.SHUT): _S.DISCONNECTED,
 }
 
-_SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING})
+_SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING, _S.RENEWING})
 _OPEN: Final = _SETTING_UP | {_S.READY}
 
 
@@ -277,6 +290,11 @@ class Link:
     def fail(self, error: KafkaError, now: float) -> int:
         """The attempt failed. Back off, end what is in flight and return how many requests that were."""
         before = self.state
+        if before is ConnectionState.RENEWING and isinstance(error, AuthenticationFailedError):
+            # That the broker does not renew the session says nothing about a new one; if it refuses us there too, that is final.
+            refused = KafkaConnectionError(f"{self.peer}: connection closed, the session was not renewed: {error}")
+            refused.__cause__ = error
+            error = refused
         self._feed(ConnectionInput.FAILED)
         history = self.history
         history.retry_at = now + self._settings.reconnect.delay(history.failures, self._random())
@@ -367,19 +385,24 @@ class Link:
         self._say(lambda: conversation.receive(outcome), now)
 
     def _authenticated(self, result: Authenticated, now: float) -> None:
+        before = self.state
         self._feed(ConnectionInput.AUTHENTICATED)
         self._conversation = None
         self._session_ends_at = inf
         if result.session_lifetime:
             share = _REAUTHENTICATE_FROM + _REAUTHENTICATE_SPREAD * self._random()
-            self._session_ends_at = now + share * result.session_lifetime
+            self._session_ends_at = now + max(share * result.session_lifetime, _SHORTEST_SESSION)
+        if before is ConnectionState.RENEWING:
+            return
         if self._protocol:
             self._protocol.frames.limit = self._settings.frame_limit
         self._trace(ConnectionOpened(now=now, node=self.peer))
 
     def _ask(self, message: Request[Any], number: int, done: Callable[[Any, float], None], now: float) -> None:
-        request = UnsentRequest(message=message, on_done=done, expires_at=now + self._setup_timeout, lane=self.lane)
         if self._protocol:
+            # In a renewal this goes behind what is in flight, such as a long poll or a JoinGroup that waits for others.
+            expires_at = now + self._protocol.longest_wait + self._setup_timeout
+            request = UnsentRequest(message=message, on_done=done, expires_at=expires_at, lane=self.lane)
             self._protocol.ask(request, number, now)
 
     # The end of an attempt.

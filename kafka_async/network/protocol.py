@@ -86,6 +86,11 @@ class Protocol:
         return any(sent.request.last_word for sent in self._in_flight)
 
     @property
+    def longest_wait(self) -> float:
+        """Seconds for which the broker may hold back an answer that is in flight."""
+        return max((sent.request.max_wait for sent in self._in_flight), default=0.0)
+
+    @property
     def silent(self) -> bool:
         """The peer has not sent a single byte."""
         return self._received_at == -inf

@@ -51,7 +51,7 @@ def test_every_state_can_be_reached_and_left() -> None:
     assert set(TRANSITIONS.values()) == set(ConnectionState)
 
 
-@pytest.mark.parametrize("state", [S.CONNECTING, S.NEGOTIATING, S.AUTHENTICATING, S.READY])
+@pytest.mark.parametrize("state", [S.CONNECTING, S.NEGOTIATING, S.AUTHENTICATING, S.RENEWING, S.READY])
 def test_every_open_state_can_fail_and_be_shut(state: ConnectionState) -> None:
     assert following(state, ConnectionInput.FAILED) is S.WAITING
     assert following(state, ConnectionInput.SHUT) is S.DISCONNECTED
@@ -320,6 +320,63 @@ def test_a_session_is_renewed_on_the_same_connection_before_it_ends() -> None:
         world.plan(90.0)
     assert world.outcomes == [HeartbeatResponse()] * 3
     assert world.plan(91.0).wake_at == 180.0
+    opened = [event for event in world.trace if isinstance(event, ConnectionOpened)]
+    assert len(opened) == 1, "it is the same connection"
+
+
+def renewing(**more: Any) -> World:
+    """A connection whose session of 100 s is being renewed, behind a heartbeat that is still in flight."""
+    world = authenticating(lifetime=100.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(0.0)
+        world.reply(response, 0.0)
+    world.add(heartbeat(world.done, expires_at=500.0, **more), now=89.0)
+    world.plan(89.0)
+    world.plan(90.0)
+    assert state_of(world) is S.RENEWING
+    assert [asked.api for asked in world.peer().asked] == [Api.HEARTBEAT, Api.SASL_HANDSHAKE]
+    world.outcomes.clear()
+    return world
+
+
+def test_a_session_that_is_not_renewed_leads_to_a_new_connection() -> None:
+    """A refusal is final on a new connection only: the same credentials may still be good there."""
+    world = renewing()
+    world.reply(HeartbeatResponse(), 90.0)
+    world.add(heartbeat(world.done, expires_at=500.0), now=90.0)
+    world.plan(90.0)
+    world.reply(SaslHandshakeResponse(), 90.0)
+    world.plan(90.0)
+    key = world.key()
+    world.reply(SaslAuthenticateResponse(error_code=58), 90.1)
+    plan = world.plan(90.1)
+    assert shuts(plan) == [key]
+    answered, waiting = world.outcomes
+    assert answered == HeartbeatResponse()
+    assert isinstance(waiting, KafkaConnectionError)
+    assert waiting.retriable
+    assert "was not renewed" in str(waiting)
+    world.add(heartbeat(world.done, expires_at=500.0), now=91.0)
+    assert opens(world.plan(91.0)) == [(1, Lane.MAIN)]
+
+
+def test_a_renewal_waits_as_long_as_what_is_in_flight_may_take() -> None:
+    world = renewing(max_wait=300.0)
+    assert world.plan(150.0).wake_at >= 300.0
+    world.reply(HeartbeatResponse(), 380.0)
+    world.plan(380.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse()):
+        world.reply(response, 380.0)
+        world.plan(380.0)
+    assert state_of(world) is S.READY
+
+
+def test_a_broker_that_wants_a_new_session_all_the_time_does_not_keep_us_busy() -> None:
+    world = authenticating(lifetime=0.001)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(0.0)
+        world.reply(response, 0.0)
+    assert world.plan(0.0).wake_at == pytest.approx(0.1)
 
 
 class Pondering(Conversation):
