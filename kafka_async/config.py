@@ -303,6 +303,9 @@ class ConsumerConfig:
     sasl_login_retry_backoff_ms: int = field(default=100, validator=_number(1))
     sasl_login_retry_backoff_max_ms: int = field(default=10_000, validator=_number(1))
 
+    # Telemetry (KIP-714): metrics for the operators of the cluster, where its brokers ask for them. Needs the extra "otel".
+    enable_metrics_push: bool = field(default=True, validator=_flag)
+
     # Ours.
     background: str = field(default="task", validator=_one_of("task", "thread"))
     trace: Listener | None = field(default=None, validator=_optional_callable)

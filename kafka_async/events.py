@@ -10,6 +10,7 @@ older stamp is about a position that no longer counts.
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
+from uuid import UUID
 
 from attrs import define, field, frozen
 
@@ -286,6 +287,13 @@ class TakeSnapshot:
 
 
 @frozen(kw_only=True)
+class FindClientInstanceId:
+    """Ask for the id by which the cluster's operators know this client (KIP-714)."""
+
+    call: Call[UUID]
+
+
+@frozen(kw_only=True)
 class Stop:
     """End the background: close fetch sessions, leave, close connections. The call is resolved when all is said."""
 
@@ -313,6 +321,7 @@ ApplicationEvent: TypeAlias = (
     | ListOffsets
     | TopicMetadata
     | TakeSnapshot
+    | FindClientInstanceId
     | Stop
 )
 

@@ -6,9 +6,12 @@ A normal event is INFO or DEBUG; a fault is one WARNING, at most one per text an
 """
 
 import logging
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from attrs import field, frozen
+
+MEMBERSHIP: Final = "membership"
+"""Subject of the changes that either group protocol reports."""
 
 
 @frozen(kw_only=True)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
+from uuid import UUID
 
 from typing_extensions import TypeVar
 
@@ -295,6 +296,11 @@ class KafkaConsumer(Generic[K, V]):
         """Go to the committed offsets and return them."""
         return _finish(self._consumer.seek_to_committed(*partitions))
 
+    @_exclusive
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what ``commit()`` would commit now (KIP-1094)."""
+        return self._consumer.next_offsets()
+
     def group_metadata(self) -> GroupMetadata:
         """Return who we are in the group."""
         return self._consumer.group_metadata()
@@ -319,6 +325,11 @@ class KafkaConsumer(Generic[K, V]):
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name."""
         return self._consumer.metrics()
+
+    @_exclusive
+    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """Return the id by which the cluster's operators know this client (KIP-714)."""
+        return _finish(self._consumer.client_instance_id(timeout_ms))
 
     @_exclusive
     def statistics(self) -> Statistics:

@@ -12,10 +12,17 @@ from attrs import define, field
 
 from ..errors import KafkaError
 from ..events import Call
-from ..model import OffsetAndMetadata, TopicPartition
+from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..trace import Fault, Listener
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def position_before(consumed: Offsets, record: ConsumerRecord) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the position before ``record``, which was handed out and not worked off."""
+    partition = TopicPartition(record.topic, record.partition)
+    known = consumed.get(partition)
+    return {partition: known._replace(offset=record.offset)} if known is not None else {}
 
 
 @define(eq=False)

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from uuid import UUID
 
 from typing_extensions import TypeVar
 
@@ -22,6 +23,7 @@ from ..events import (
     ClusterDescription,
     EnforceRebalance,
     FetchCommitted,
+    FindClientInstanceId,
     ListOffsets,
     PausePartitions,
     ResumePartitions,
@@ -47,7 +49,8 @@ from .arguments import commit_offsets, one_partition, partition_set, seek_target
 from .callbacks import ConsumerRebalanceListener
 from .core import ConsumerCore
 from .iteration import ITERATOR
-from .observing import statistics
+from .observing import lag, statistics
+from .reading import record_limit
 from .runtime import Runtime
 
 if TYPE_CHECKING:
@@ -92,7 +95,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         if self._started:
             raise IllegalStateError("the consumer was started already")
         self._started = True
-        self._runtime.launch(self._loop)
+        self._launch()
         try:
             await self._find_topics()
             await self._find_assignment()
@@ -145,7 +148,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         Waits up to ``timeout_ms`` for the first; ``{}`` where none came. Raises as ``getone`` does. Cancelling it loses no record.
         """
         self._check_running()
-        limit = self._max_records(max_records)
+        limit = record_limit(self._config.max_poll_records if max_records is None else max_records)
         return await self._reader.batch(self._only(partitions), timeout_ms / 1000, limit)
 
     async def getarrow(
@@ -164,7 +167,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
         from .arrow import ALL_COLUMNS, record_batch
 
         self._check_running()
-        limit = self._max_records(ARROW_ROWS if max_records is None else max_records)
+        limit = record_limit(ARROW_ROWS if max_records is None else max_records)
         into = ColumnBuilder(ALL_COLUMNS if columns is None else columns)
         await self._reader.columns(self._only(partitions), timeout_ms / 1000, limit, into)
         return record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
@@ -375,7 +378,7 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets lie between the position and the end as of the last fetch; ``None`` where not known."""
         self._reader.give_back()
-        return self._lag(self._entry(partition), self._watermarks(partition))
+        return lag(self._config, self._entry(partition), self._watermarks(partition))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until ``resume``. What was fetched of them is kept."""
@@ -420,6 +423,17 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
             raise CommitFailedError(
                 f"committed all but partitions that are no longer ours: {', '.join(map(one_partition, lost))}", lost
             )
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).
+
+        The offset is past the control records and the gaps behind the last record that was returned, as far as they were fetched,
+        so commits of one's own (a database, a transaction of a producer) lose neither them nor the epoch, which adding 1 to the
+        offset of a record does. Assigned partitions without a position are missing.
+        """
+        self._check_open()
+        self._reader.give_back()
+        return self._positions()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition, ``None`` if there is none. Raises ``IllegalOperation`` without a group."""
@@ -467,20 +481,17 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on)."""
-        # One copy: with the blocking facade another thread may be in a read call that changes the assignment.
-        entries = tuple(self._unread.partitions.items())
-        lags = {partition: self._lag(entry, self._unread.buffer.watermarks.get(partition)) for partition, entry in entries}
-        consumed = {partition: entry.consumed_records for partition, entry in entries}
-        now = self._runtime.clock() if self._started else 0.0
-        return self._metrics.snapshot(
-            now,
-            lags=lags,
-            consumed=consumed,
-            records_consumed=self._unread.consumed_records,
-            bytes_consumed=self._unread.buffer.total.released,
-        )
+        return self._measure(self._runtime.clock() if self._started else 0.0)
+
+    async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it where it was not given yet.
+
+        Raises ``IllegalStateError`` where telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
+        where the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        """
+        return await self._ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 
     def statistics(self) -> Statistics:
         """Return one frozen snapshot of where the consumer and each of its partitions stand."""
         self._reader.give_back()
-        return statistics(self._config, self.state, self._unread, self._snapshot(), self._group, self._coordinator, self._lag)
+        return statistics(self._config, self.state, self._unread, self._snapshot(), self._group, self._coordinator)

@@ -49,21 +49,21 @@ from ..events import (
     TopicMetadata,
 )
 from ..model import (
-    ConsumerRecord,
     ConsumerState,
     GroupMetadata,
-    IsolationLevel,
     Node,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
 )
 from ..network import TransportFactory
-from ..trace import Fault, LoggingListener, TraceEvent
+from ..trace import Fault, LoggingListener, StateChanged, TraceEvent
 from .arguments import one_partition, partition_set
 from .callbacks import Deserializers, settled
-from .committing import AutoCommit
+from .committing import AutoCommit, position_before
 from .metrics import Metrics
+from .observing import measured
+from .otlp import OtlpSource, messages
 from .reading import Reader
 from .rebalancing import Rebalancing
 from .runtime import Runtime, TaskRuntime, ThreadRuntime
@@ -75,15 +75,6 @@ GRACE: Final = 0.5
 """Seconds that a caller waits beyond a call's deadline for the background to say why it was not met."""
 
 _numbers = count(1)
-
-
-def _not_yet(
-    consumed: Mapping[TopicPartition, OffsetAndMetadata], record: ConsumerRecord[Any, Any]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the position before ``record``, which was handed out and not worked off."""
-    partition = TopicPartition(record.topic, record.partition)
-    known = consumed.get(partition)
-    return {partition: known._replace(offset=record.offset)} if known is not None else {}
 
 
 class ConsumerCore:
@@ -103,6 +94,7 @@ class ConsumerCore:
             buffer=buffer,
             trace=self._trace,
             transport_factory=transport_factory,
+            metrics_source=self._telemetry(),
             clock=self._runtime.clock,
             on_end=self._runtime.wake_application,
         )
@@ -114,6 +106,7 @@ class ConsumerCore:
             entered=self._read_entered,
             held=lambda: self._handler.session_deadline < self._runtime.clock(),
             handler=self._handler,
+            idle=self._metrics.idle,
             committed=self._committed,
             commit_due_at=lambda: self._auto_commit.due_at if self._auto_commits else inf,
             commit_due=lambda now: self._auto_commit.look(self._positions, now),
@@ -162,6 +155,30 @@ class ConsumerCore:
             return config
         return ConsumerConfig.from_options({**options, "client_id": f"consumer-{config.group_id or 'none'}-{next(_numbers)}"})
 
+    def _telemetry(self) -> OtlpSource | None:
+        """Return what measures and encodes for the cluster's operators; ``None`` where that is off or cannot be."""
+        proto = messages() if self._config.enable_metrics_push else None
+        if proto is None or isinstance(proto, Exception):
+            return None
+        return OtlpSource(proto=proto, measure=self._measure, resource=self._describe_us)
+
+    def _launch(self) -> None:
+        self._runtime.launch(self._loop)
+        missing = messages() if self._config.enable_metrics_push else None
+        if isinstance(missing, Exception):
+            reason = f"no opentelemetry-proto (extra 'otel'): {missing!r}"
+            off = StateChanged(now=self._runtime.clock(), subject="telemetry", before="OFF", after="OFF", reason=reason)
+            self._trace(off)
+
+    def _measure(self, now: float) -> dict[str, dict[str, float]]:
+        return measured(self._config, self._metrics, self._unread, now)
+
+    def _describe_us(self) -> dict[str, str | None]:
+        """Return what operators tell consumers apart by (KIP-714); the brokers know the rest."""
+        config, member = self._config, self._group.member_id
+        us = {"group_id": config.group_id, "group_instance_id": config.group_instance_id, "group_member_id": member}
+        return {"client_rack": config.client_rack, **us}
+
     # --- checks ----------------------------------------------------------------------------------------------------------------
 
     def _trace(self, event: TraceEvent) -> None:
@@ -194,13 +211,6 @@ class ConsumerCore:
             self._entry(partition)
         return partitions
 
-    def _max_records(self, max_records: int | None) -> int:
-        if max_records is None:
-            return self._config.max_poll_records
-        if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
-            raise ValueError(f"max_records={max_records!r}: expected an integer of at least 1")
-        return max_records
-
     def _entry(self, partition: TopicPartition) -> PartitionUnread:
         entry = self._unread.partitions.get(partition)
         if entry is None:
@@ -218,13 +228,6 @@ class ConsumerCore:
     def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
         self._entry(partition)
         return self._unread.buffer.watermarks.get(partition)
-
-    def _lag(self, entry: PartitionUnread, marks: Watermarks | None) -> int | None:
-        if marks is None or entry.position is None:
-            return None
-        committed_only = self._config.isolation_level is IsolationLevel.READ_COMMITTED
-        end = marks.last_stable_offset if committed_only else marks.high_watermark
-        return max(0, end - entry.position)
 
     # --- events ----------------------------------------------------------------------------------------------------------------
 
@@ -395,7 +398,7 @@ class ConsumerCore:
         consumed: Mapping[TopicPartition, OffsetAndMetadata] = self._positions()
         if not clean:
             # What the last read call handed out may not be worked off: an exception is on its way through the application.
-            consumed = {**consumed, **(self._unread.before if at is None else _not_yet(consumed, at))}
+            consumed = {**consumed, **(self._unread.before if at is None else position_before(consumed, at))}
         self._state = ConsumerState.CLOSED
         if not self._started:
             return

@@ -2,11 +2,12 @@
 
 Decides: what each number means. Owns the counts. Must never read a clock: an event brings its time, and ``snapshot`` is told.
 
-Names and groups are those of Java's ``FetchMetricsRegistry``, ``SelectorMetricsRegistry`` and ``metrics.stats`` (two samples of
-30 seconds). Where a number differs from Java's: a rate divides by the time observed, not by a full sample, while a consumer is
-young; the size of a fetch is that of its response; ``records-lag-max`` is the largest lag now; ``records-per-request-avg`` is
-over the whole life. What trace events cannot tell is left out, such as ``connection-count``: a connection may be closed under
-another name than it was opened with (``Statistics.connections`` has the number).
+Names and groups are those of Java's ``FetchMetricsRegistry``, ``SelectorMetricsRegistry``, ``ConsumerRebalanceMetricsManager``,
+``OffsetCommitMetricsManager``, ``KafkaConsumerMetrics`` and ``metrics.stats`` (two samples of 30 seconds); ``points`` has the names
+of KIP-714. Where a number differs from Java's: a rate, and the idle ratio, divide by the time observed, not by a full sample, while
+a consumer is young; the size of a fetch is that of its response; ``records-lag-max`` is the largest lag now;
+``records-per-request-avg`` is over the whole life. What trace events cannot tell is left out, such as ``connection-count``: a
+connection may be closed under another name than it was opened with (``Statistics.connections`` has the number).
 
 Threads: events are counted by one thread, the background's, while ``snapshot`` may run in another. A meter replaces one tuple by
 another in a single assignment and a reader takes that tuple once, so under the GIL it sees the meter before an event or after it,
@@ -14,14 +15,15 @@ never between; two meters may be one event apart. What was consumed
 is not counted here: the application hands over its own totals.
 """
 
-from collections.abc import Mapping
-from math import inf, nan
+import re
+from collections.abc import Iterator, Mapping
+from math import inf, isnan, nan
 from typing import Final
 
 from attrs import define, field, frozen
 
 from ..model import TopicPartition
-from ..trace import ConnectionClosed, ConnectionOpened, RequestSent, ResponseReceived, TraceEvent
+from ..trace import MEMBERSHIP, ConnectionClosed, ConnectionOpened, RequestSent, ResponseReceived, StateChanged, TraceEvent
 
 SAMPLE_SECONDS: Final = 30.0
 """Kafka's default of ``metrics.sample.window.ms``; the one of ``metrics.num.samples`` is 2."""
@@ -30,6 +32,10 @@ MAX_NODES: Final = 256
 FETCHES: Final = "consumer-fetch-manager-metrics"
 CLIENT: Final = "consumer-metrics"
 NODES: Final = "consumer-node-metrics"
+COORDINATOR: Final = "consumer-coordinator-metrics"
+
+_NO_MEMBER: Final = frozenset(("UNSUBSCRIBED", "LEAVING", "STALE", "AWAY", "FATAL"))
+"""States of a membership in which no rebalance is under way."""
 
 _Sample = tuple[float, int, float, float, float, float]  # when it began; how many; bytes: sum, largest; seconds: sum, largest
 _NO_SAMPLE: Final[_Sample] = (-inf, 0, 0.0, nan, 0.0, nan)
@@ -127,6 +133,31 @@ class Marks:
 
 
 @define(eq=False)
+class Idle:
+    """How long the application has waited for records in its read calls. Several tasks that wait at once count as one."""
+
+    _seconds: float = 0.0
+    _waiting: int = 0
+    _since: float = 0.0
+
+    def enter(self, now: float) -> None:
+        """A read call begins to wait."""
+        if not self._waiting:
+            self._since = now
+        self._waiting += 1
+
+    def leave(self, now: float) -> None:
+        """A read call has waited."""
+        self._waiting -= 1
+        if not self._waiting:
+            self._seconds += now - self._since
+
+    def seconds(self, now: float) -> float:
+        """Return the time waited so far, in seconds."""
+        return self._seconds + (now - self._since if self._waiting else 0.0)
+
+
+@define(eq=False)
 class Traffic:
     """What went to one broker, or to all, and came back."""
 
@@ -157,6 +188,7 @@ class Metrics:
     """Counts trace events; ``snapshot`` gives the numbers: times in milliseconds, sizes in bytes, rates per second."""
 
     client_id: str
+    idle: Idle = field(factory=Idle, init=False)
     _since: float | None = field(default=None, init=False)
     _all: Traffic = field(factory=Traffic, init=False)
     _nodes: dict[str, Traffic] = field(factory=dict, init=False)
@@ -164,6 +196,10 @@ class Metrics:
     _closed: Meter = field(factory=Meter, init=False)
     _fetches: Meter = field(factory=Meter, init=False)
     _throttled: Meter = field(factory=Meter, init=False)
+    _commits: Meter = field(factory=Meter, init=False)
+    _rebalances: Meter = field(factory=Meter, init=False)
+    _rebalance_began: float | None = field(default=None, init=False)
+    _idle_marks: Marks = field(factory=Marks, init=False)
     _record_marks: Marks = field(factory=Marks, init=False)
     _byte_marks: Marks = field(factory=Marks, init=False)
 
@@ -177,6 +213,8 @@ class Metrics:
                     self._fetches.record(event.size, event.latency, event.now)
                     if event.throttle:
                         self._throttled.record(0, event.throttle, event.now)
+                elif event.api == "OffsetCommit":
+                    self._commits.record(event.size, event.latency, event.now)
             case RequestSent():
                 if self._since is None:
                     self._since = event.now
@@ -186,8 +224,22 @@ class Metrics:
                 self._opened.record(0, 0, event.now)
             case ConnectionClosed():
                 self._closed.record(0, 0, event.now)
+            case StateChanged() if event.subject == MEMBERSHIP:
+                self._moved(event)
             case _:
                 pass  # Kafka has no metric for it, or it is not ours to count
+
+    def _moved(self, event: StateChanged) -> None:
+        """Time a rebalance: from the first state of one to STABLE. Joining alone, which the consumer protocol has, is none."""
+        began = self._rebalance_began
+        if event.after == "STABLE":
+            if began is not None and event.before != "JOINING":
+                self._rebalances.record((event.now - began) * 1000, event.now - began, event.now)
+            self._rebalance_began = None
+        elif event.after in _NO_MEMBER:
+            self._rebalance_began = None
+        elif began is None:
+            self._rebalance_began = event.now
 
     def snapshot(
         self,
@@ -210,7 +262,12 @@ class Metrics:
         known = [lag for lag in lags.values() if lag is not None]
         groups = {
             FETCHES: {"records-lag-max": max(known, default=nan), **self._reading(now, since, records, bytes_consumed)},
-            CLIENT: {**self._connections(now, since), **self._all.describe(now, since)},
+            CLIENT: {
+                **self._connections(now, since),
+                **self._all.describe(now, since),
+                "poll-idle-ratio-avg": min(1.0, self._idle_marks.rate(self.idle.seconds(now), now, since)),
+            },
+            COORDINATOR: {"assigned-partitions": len(lags), **self._coordination(now, since)},
         }
         for partition in lags.keys() | consumed.keys():
             lag = lags.get(partition)
@@ -242,6 +299,19 @@ class Metrics:
             numbers["bytes-consumed-rate"] = self._byte_marks.rate(consumed_bytes, now, since)
         return numbers
 
+    def _coordination(self, now: float, since: float) -> dict[str, float]:
+        commits, rebalances = self._commits.read(now, since), self._rebalances.read(now, since)
+        return {
+            "commit-total": commits.count,
+            "commit-rate": commits.rate,
+            "commit-latency-avg": commits.seconds_average * 1000,
+            "commit-latency-max": commits.seconds_max * 1000,
+            "rebalance-total": rebalances.count,
+            "rebalance-latency-avg": rebalances.seconds_average * 1000,
+            "rebalance-latency-max": rebalances.seconds_max * 1000,
+            "rebalance-latency-total": rebalances.total,
+        }
+
     def _connections(self, now: float, since: float) -> dict[str, float]:
         opened, closed = self._opened.read(now, since), self._closed.read(now, since)
         return {
@@ -256,6 +326,47 @@ class Metrics:
         if traffic is None:
             traffic = self._nodes.setdefault(name if len(self._nodes) < MAX_NODES else "other", Traffic())
         return traffic
+
+
+@frozen(kw_only=True)
+class Point:
+    """One number under the name and with the labels that KIP-714 gives it."""
+
+    name: str
+    value: float
+    labels: tuple[tuple[str, str], ...]
+    total: bool
+    """It only grows."""
+
+    @property
+    def detailed(self) -> bool:
+        """There is one of it for each broker or partition."""
+        return bool(self.labels)
+
+
+def points(metrics: Mapping[str, Mapping[str, float]]) -> Iterator[Point]:
+    """Yield what ``Metrics.snapshot`` gave under the names of KIP-714; what has no value yet is left out."""
+    for key, numbers in metrics.items():
+        group, _, of = key.partition(".")  # names of groups have no dots
+        family = "org.apache.kafka." + group.removesuffix("-metrics").replace("-", ".")
+        labels = _labels(group, of)
+        for name, value in numbers.items():
+            if not isnan(value):
+                full = f"{family}.{name.replace('-', '.')}"
+                yield Point(name=full, value=value, labels=labels, total=name.endswith("-total"))
+
+
+_NODE_ID: Final = re.compile(r"\(id (-?\d+)\)$")
+
+
+def _labels(group: str, of: str) -> tuple[tuple[str, str], ...]:
+    if not of:
+        return ()
+    if group == NODES:
+        node = _NODE_ID.search(of)
+        return (("node_id", of if node is None else node[1]),)
+    topic, _, partition = of.rpartition("-")
+    return (("topic", topic), ("partition", partition))
 
 
 def _observed(begin: float, now: float, since: float) -> float:

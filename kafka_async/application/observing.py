@@ -1,15 +1,36 @@
-"""Puts the two halves of the statistics together: what the application's side knows and what the background told.
+"""Puts metrics and statistics together: what the application's side knows and what the background told.
 
 Decides: nothing. Owns nothing. Must never change anything it looks at.
 """
 
-from collections.abc import Callable
-
 from ..background.fetch_buffer import Watermarks
 from ..config import ConsumerConfig
 from ..events import BackgroundSnapshot
-from ..model import ConsumerState, GroupMetadata, Node, PartitionStatistics, Statistics
+from ..model import ConsumerState, GroupMetadata, IsolationLevel, Node, PartitionStatistics, Statistics
+from .metrics import Metrics
 from .unread import PartitionUnread, Unread
+
+
+def lag(config: ConsumerConfig, entry: PartitionUnread, marks: Watermarks | None) -> int | None:
+    """Return how many offsets lie between the position and the end that readers see; ``None`` where not known."""
+    if marks is None or entry.position is None:
+        return None
+    committed_only = config.isolation_level is IsolationLevel.READ_COMMITTED
+    end = marks.last_stable_offset if committed_only else marks.high_watermark
+    return max(0, end - entry.position)
+
+
+def measured(config: ConsumerConfig, metrics: Metrics, unread: Unread, now: float) -> dict[str, dict[str, float]]:
+    """Return the metrics by group and name. From any thread."""
+    # One copy, in one step: another thread may be in a read call that changes the assignment.
+    entries = unread.partitions.copy()
+    return metrics.snapshot(
+        now,
+        lags={partition: lag(config, entry, unread.buffer.watermarks.get(partition)) for partition, entry in entries.items()},
+        consumed={partition: entry.consumed_records for partition, entry in entries.items()},
+        records_consumed=unread.consumed_records,
+        bytes_consumed=unread.buffer.total.released,
+    )
 
 
 def statistics(
@@ -19,7 +40,6 @@ def statistics(
     below: BackgroundSnapshot,
     group: GroupMetadata,
     coordinator: Node | None,
-    lag: Callable[[PartitionUnread, Watermarks | None], int | None],
 ) -> Statistics:
     """Return one frozen snapshot."""
     buffer = unread.buffer
@@ -32,7 +52,7 @@ def statistics(
             high_watermark=marks.high_watermark if marks is not None else None,
             last_stable_offset=marks.last_stable_offset if marks is not None else None,
             log_start_offset=marks.log_start_offset if marks is not None else None,
-            lag=lag(entry, marks),
+            lag=lag(config, entry, marks),
             buffered_bytes=buffer.unread(partition),
             paused=entry.paused,
             state=seen.state if seen is not None else "assigned",

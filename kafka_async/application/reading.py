@@ -18,6 +18,7 @@ from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder
 from .callbacks import Batch, Deserializers, settled
 from .iteration import HANDOUT, HandOut
+from .metrics import Idle
 from .runtime import Runtime
 from .unread import Hold, Unread
 
@@ -31,6 +32,13 @@ TURN: Final = 0.02
 
 PACE: Final = 0.2
 """Seconds that an application should take for one batch of an iteration."""
+
+
+def record_limit(max_records: Any) -> int:
+    """Return how many records a read may return. Raises ``ValueError`` for anything but an integer of at least 1."""
+    if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
+        raise ValueError(f"max_records={max_records!r}: expected an integer of at least 1")
+    return max_records
 
 
 def _checked(batch: Any, interceptor: Any) -> Batch:
@@ -72,6 +80,8 @@ class Reader:
     held: Callable[[], bool]
     """Whether nothing may be handed out, because the partitions may be somebody else's by now."""
     handler: EventHandler
+    idle: Idle
+    """Told when a read call waits."""
     max_poll_records: int
     handout: HandOut[Record] = field(factory=lambda: HANDOUT(), init=False)
     """What iterations hand out, record by record."""
@@ -149,11 +159,13 @@ class Reader:
             if unread.starved:
                 unread.drop_others(only or self._unpaused())
             self.handler.reading += 1
+            self.idle.enter(runtime.clock())
             try:
                 await runtime.signal.wait(ticket, min(remaining, commit_in))
             finally:
                 self.handler.reading -= 1
                 self.handler.polled_at = runtime.clock()
+                self.idle.leave(self.handler.polled_at)
             self._turn_ends = self.handler.polled_at + TURN
 
     async def _tell(self, achieved: Offsets | None) -> None:

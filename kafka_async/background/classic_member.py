@@ -16,7 +16,7 @@ from ..errors import FencedInstanceIdError, IllegalStateError, KafkaError
 from ..events import Call
 from ..model import ConsumerState, Node, TopicPartition
 from ..network import Lane
-from ..trace import Listener, StateChanged
+from ..trace import MEMBERSHIP, Listener, StateChanged
 from .assignment import NO_GENERATION, Assignor, RebalanceProtocol
 from .assignors import common_protocol
 from .classic_leader import GroupMetadata, Leadership
@@ -262,8 +262,7 @@ class ClassicMember:
         if self._state not in _PROPOSING:
             self._proposed = frozenset()
         reason = self._reason if what in _EXPLAINED else what.value
-        subject = f"group {self.config.group_id!r}"
-        self.trace(StateChanged(now=now, subject=subject, before=before.name, after=self._state.name, reason=reason))
+        self.trace(StateChanged(now=now, subject=MEMBERSHIP, before=before.name, after=self._state.name, reason=reason))
 
     def _become(self, identity: Identity) -> None:
         """Be somebody else: what was asked as the old one is not for us any more."""

@@ -26,7 +26,7 @@ from ..errors import FencedInstanceIdError, KafkaError, MalformedResponseError, 
 from ..events import Call
 from ..model import ConsumerState, Node, TopicPartition
 from ..network import Lane, UnsentRequest
-from ..trace import Fault, Listener, Notice, StateChanged
+from ..trace import MEMBERSHIP, Fault, Listener, Notice, StateChanged
 from ..wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from .heartbeat import (
     FIRST_INTERVAL,
@@ -475,4 +475,4 @@ class ConsumerMembership:
         self.member_state = after = TRANSITIONS[before, what]
         if after is not before:
             reason = reason or what.value
-            self.trace(StateChanged(now=now, subject="membership", before=before.name, after=after.name, reason=reason))
+            self.trace(StateChanged(now=now, subject=MEMBERSHIP, before=before.name, after=after.name, reason=reason))

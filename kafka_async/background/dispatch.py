@@ -8,11 +8,12 @@ event's ``Call``.
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, assert_never
+from uuid import UUID
 
 from attrs import define, field
 
 from ..config import ConsumerConfig
-from ..errors import KafkaError, KafkaTimeoutError
+from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ..events import (
     ApplicationEvent,
     AssignFromUser,
@@ -24,6 +25,7 @@ from ..events import (
     CommitOffsets,
     EnforceRebalance,
     FetchCommitted,
+    FindClientInstanceId,
     FindPositions,
     HaltPartition,
     ListOffsets,
@@ -57,6 +59,7 @@ from .metadata import MetadataManager
 from .positions import PositionsManager
 from .request_manager import Poll, RequestManager
 from .subscription import FetchPosition, FetchState, SubscriptionState
+from .telemetry import MetricsSource, TelemetryManager
 
 
 @define(eq=False)
@@ -77,6 +80,10 @@ class Background:
     """Whether the brokers offer the consumer protocol (KIP-848); ``None`` while no broker was heard."""
     new_member_id: Callable[[], str] = field(repr=False)
     """Returns a random member id (KIP-1082)."""
+    offers_telemetry: Callable[[], bool | None] = field(repr=False)
+    """Whether the brokers offer client telemetry (KIP-714); ``None`` while no broker was heard."""
+    metrics_source: MetricsSource | None = field(repr=False)
+    """Who measures for telemetry; ``None``: it is off."""
 
     subscription: SubscriptionState = field(init=False)
     metadata: MetadataManager = field(init=False)
@@ -86,6 +93,8 @@ class Background:
     follower: TopicFollower = field(init=False)
     group: Group | None = field(default=None, init=False)
     """``None`` for a consumer without a ``group_id``."""
+    telemetry: TelemetryManager | None = field(default=None, init=False)
+    """``None`` where telemetry is off."""
     managers: tuple[RequestManager, ...] = field(init=False)
     stopping: Call[None] | None = field(default=None, init=False)
     wake_ups: int = field(default=0, init=False)
@@ -151,6 +160,11 @@ class Background:
                 self.fetch,
                 self.metadata,
             )
+        if self.metrics_source is not None:
+            self.telemetry = TelemetryManager(
+                config=config, source=self.metrics_source, offered=self.offers_telemetry, random=random, trace=trace
+            )
+            self.managers = (*self.managers, self.telemetry)
 
     def _make_group(self) -> Group:
         return Group(
@@ -289,6 +303,8 @@ class Background:
                 self.metadata.look_up(event.call, event.topics, create=event.create, fail_fast=event.fail_fast)
             case TakeSnapshot():
                 event.call.resolve(self.snapshot())
+            case FindClientInstanceId():
+                self._find_client_instance_id(event.call)
             case Stop():
                 self.stopping = event.call
             case _:
@@ -326,6 +342,15 @@ class Background:
                 group.carried_out(event, now)
             case _:
                 assert_never(event)
+
+    def _find_client_instance_id(self, call: Call[UUID]) -> None:
+        telemetry = self.telemetry
+        if telemetry is None:
+            off = "enable_metrics_push=False, or opentelemetry-proto (extra 'otel') cannot be imported"
+            call.fail(IllegalStateError(f"client telemetry is off: {off}"))
+        else:
+            self._track(call, lambda: telemetry.last_error)
+            telemetry.answer_call(call)
 
     def _track(self, call: Call[Any], cause: Callable[[], BaseException | None]) -> None:
         self._calls.append((call, cause))

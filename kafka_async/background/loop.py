@@ -29,9 +29,11 @@ from ..network import (
 )
 from ..network.waiting import LoopSignal
 from ..trace import Fault, Listener
+from ..wire import Api
 from .dispatch import Background
 from .event_handler import EventHandler
 from .fetch_buffer import FetchBuffer
+from .telemetry import MetricsSource
 
 BLOCKED: Final = 2.0
 """Seconds by which a deadline may be missed before it is worth a word."""
@@ -46,6 +48,7 @@ class BackgroundLoop:
     buffer: FetchBuffer
     trace: Listener
     transport_factory: TransportFactory | None = None
+    metrics_source: MetricsSource | None = None
     clock: Callable[[], float] = anyio.current_time
     on_end: Callable[[], None] = field(default=lambda: None)
     """Called when the loop has ended, for whatever reason; ``failure`` says which."""
@@ -73,6 +76,8 @@ class BackgroundLoop:
             connections=self._connections,
             offers_consumer_protocol=self._offers_consumer_protocol,
             new_member_id=lambda: str(uuid.uuid4()),
+            offers_telemetry=self._offers_telemetry,
+            metrics_source=self.metrics_source,
         )
 
     def wake(self) -> None:
@@ -166,6 +171,10 @@ class BackgroundLoop:
     def _offers_consumer_protocol(self) -> bool | None:
         versions = self._delegate.versions()
         return versions.offers_consumer_protocol if versions is not None else None
+
+    def _offers_telemetry(self) -> bool | None:
+        versions = self._delegate.versions()
+        return versions.supports(Api.GET_TELEMETRY_SUBSCRIPTIONS) if versions is not None else None
 
     def _connection_error(self) -> KafkaError | None:
         """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for.

@@ -1,4 +1,4 @@
-"""Decompression with a bound.
+"""Decompression with a bound, and compression for what a consumer sends (telemetry, KIP-714).
 
 Decides: how much memory the bytes of a batch may become, before that memory is taken. Owns nothing. Must never let an error of a
 codec library out, and never decompress into a buffer that grows by itself.
@@ -27,6 +27,7 @@ Bytes = bytes | bytearray | memoryview
 _GZIP_PIECE: Final = 4 << 20
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
+_XERIAL_VERSIONS: Final = b"\0\0\0\1\0\0\0\1"  # of the format, and the oldest that can read it
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _ZSTD_MAGIC: Final = 0xFD2FB528
@@ -58,6 +59,25 @@ def decompress(codec: int, data: memoryview, limit: int, magic: int = 2) -> Byte
     except (IndexError, zlib.error, cramjam.DecompressionError) as error:
         name = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}[codec]
         raise CorruptRecordException(f"the {name} data of the batch is broken: {error}") from error
+
+
+def compress(codec: int, data: bytes) -> bytes:
+    """Return ``data`` as Java's streams of ``codec`` read it: snappy in one chunk of snappy-java, LZ4 in blocks of their own.
+
+    Raises ``UnsupportedCodecError`` for a number that is none of the four.
+    """
+    if codec == GZIP:
+        return bytes(cramjam.gzip.compress(data))
+    if codec == SNAPPY:
+        block = bytes(cramjam.snappy.compress_raw(data))
+        return _XERIAL_MAGIC + _XERIAL_VERSIONS + len(block).to_bytes(4, "big") + block
+    if codec == LZ4:
+        compressor = cramjam.lz4.Compressor(block_linked=False)  # Kafka's reader refuses blocks that refer to the one before
+        compressor.compress(data)
+        return bytes(compressor.finish())
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    raise unsupported_codec(codec)
 
 
 def _too_large(limit: int) -> CorruptRecordException:

@@ -2,9 +2,10 @@ from math import isnan, nan
 
 import pytest
 
-from kafka_async.application.metrics import MAX_NODES, Metrics
+from kafka_async.application.metrics import MAX_NODES, Metrics, Point, points
 from kafka_async.model import TopicPartition
 from kafka_async.trace import (
+    MEMBERSHIP,
     ConnectionClosed,
     ConnectionOpened,
     Fault,
@@ -19,6 +20,7 @@ from kafka_async.trace import (
 
 FETCHES = "consumer-fetch-manager-metrics"
 CLIENT = "consumer-metrics"
+COORDINATOR = "consumer-coordinator-metrics"
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -46,7 +48,7 @@ def group(metrics: Metrics, now: float, name: str = CLIENT) -> dict[str, float]:
 def test_nothing_seen_gives_zeros_and_not_a_number_as_in_java() -> None:
     numbers = told().snapshot(0.0, lags={}, consumed={})
 
-    assert numbers.keys() == {FETCHES, CLIENT}
+    assert numbers.keys() == {FETCHES, CLIENT, COORDINATOR}
     assert numbers[CLIENT]["request-total"] == 0
     assert numbers[CLIENT]["request-rate"] == 0
     assert isnan(numbers[CLIENT]["request-size-avg"])
@@ -205,7 +207,7 @@ def test_brokers_beyond_the_limit_share_one_entry() -> None:
 
     numbers = metrics.snapshot(1.0, lags={}, consumed={})
 
-    assert len(numbers) == MAX_NODES + 3
+    assert len(numbers) == MAX_NODES + 4
     assert numbers["consumer-node-metrics.other"]["request-total"] == 100
     assert numbers[CLIENT]["request-total"] == MAX_NODES + 100
 
@@ -222,3 +224,92 @@ def test_events_without_a_metric_change_nothing() -> None:
 
     for name, numbers in told().snapshot(2.0, lags={}, consumed={}).items():
         assert group(metrics, 2.0, name) == pytest.approx(numbers, nan_ok=True)
+
+
+def moved(now: float, before: str, after: str) -> StateChanged:
+    return StateChanged(now=now, subject=MEMBERSHIP, before=before, after=after)
+
+
+def test_commits_are_timed() -> None:
+    metrics = told(sent(0.0), received(1.0, latency=0.01, api="OffsetCommit"), received(1.0, latency=0.03, api="OffsetCommit"))
+
+    numbers = group(metrics, 10.0, COORDINATOR)
+
+    assert numbers["commit-total"] == 2
+    assert numbers["commit-latency-avg"] == pytest.approx(20)
+    assert numbers["commit-latency-max"] == pytest.approx(30)
+
+
+def test_a_rebalance_is_timed_from_its_first_state_to_its_end_in_either_protocol() -> None:
+    classic = [moved(1.0, "UNSUBSCRIBED", "JOINING"), moved(2.0, "JOINING", "SYNCING"), moved(3.0, "SYNCING", "ASSIGNING")]
+    classic.append(moved(3.5, "ASSIGNING", "STABLE"))
+    modern = [moved(5.0, "STABLE", "RECONCILING"), moved(5.2, "RECONCILING", "ASSIGNING"), moved(5.5, "ASSIGNING", "ACKNOWLEDGING")]
+    modern.append(moved(5.5, "ACKNOWLEDGING", "STABLE"))
+
+    numbers = group(told(sent(0.0), *classic, *modern), 10.0, COORDINATOR)
+
+    assert numbers["rebalance-total"] == 2
+    assert numbers["rebalance-latency-avg"] == pytest.approx(1500)
+    assert numbers["rebalance-latency-max"] == pytest.approx(2500)
+    assert numbers["rebalance-latency-total"] == pytest.approx(3000)
+
+
+@pytest.mark.parametrize("end", ["STABLE", "LEAVING", "FATAL", "AWAY"])
+def test_joining_alone_and_what_ends_without_an_assignment_is_no_rebalance(end: str) -> None:
+    metrics = told(sent(0.0), moved(1.0, "UNSUBSCRIBED", "JOINING"), moved(2.0, "JOINING", end), moved(9.0, "LEAVING", "STABLE"))
+
+    assert group(metrics, 10.0, COORDINATOR)["rebalance-total"] == 0
+
+
+def test_assigned_partitions_are_counted() -> None:
+    assert told().snapshot(0.0, lags={ORDERS: None}, consumed={})[COORDINATOR]["assigned-partitions"] == 1
+
+
+def test_the_idle_ratio_is_the_part_of_the_time_that_read_calls_wait() -> None:
+    metrics = told(sent(0.0))
+    metrics.idle.enter(2.0)
+    metrics.idle.enter(3.0)  # another task
+    metrics.idle.leave(4.0)
+    metrics.idle.leave(7.0)
+    assert group(metrics, 10.0)["poll-idle-ratio-avg"] == pytest.approx(0.5)
+
+    metrics.idle.enter(10.0)  # and still waits
+    assert group(metrics, 20.0)["poll-idle-ratio-avg"] == pytest.approx(0.75)
+
+
+def test_points_have_the_names_and_labels_of_kip_714() -> None:
+    numbers: dict[str, dict[str, float]] = {
+        CLIENT: {"connection-creation-total": 2, "request-size-avg": nan},
+        COORDINATOR: {"rebalance-latency-max": 1.5},
+        "consumer-node-metrics.b1:9092 (id 1)": {"request-latency-avg": 3.0},
+        "consumer-node-metrics.other": {"request-latency-avg": 4.0},
+        "consumer-fetch-manager-metrics.a.b-c-7": {"records-lag": 8},
+    }
+
+    family = "org.apache.kafka.consumer"
+    assert list(points(numbers)) == [
+        Point(name=f"{family}.connection.creation.total", value=2, labels=(), total=True),
+        Point(name=f"{family}.coordinator.rebalance.latency.max", value=1.5, labels=(), total=False),
+        Point(name=f"{family}.node.request.latency.avg", value=3.0, labels=(("node_id", "1"),), total=False),
+        Point(name=f"{family}.node.request.latency.avg", value=4.0, labels=(("node_id", "other"),), total=False),
+        Point(name=f"{family}.fetch.manager.records.lag", value=8, labels=(("topic", "a.b-c"), ("partition", "7")), total=False),
+    ]
+
+
+def test_every_metric_that_kip_714_asks_of_consumers_is_there() -> None:
+    metrics = told(
+        sent(0.0),
+        ConnectionOpened(now=0.0, node="a"),
+        received(1.0),
+        received(1.0, api="OffsetCommit"),
+        moved(1.0, "STABLE", "RECONCILING"),
+        moved(2.0, "ACKNOWLEDGING", "STABLE"),
+    )
+
+    names = {point.name for point in points(metrics.snapshot(10.0, lags={}, consumed={}))}
+
+    required = """connection.creation.rate connection.creation.total node.request.latency.avg node.request.latency.max
+        poll.idle.ratio.avg coordinator.commit.latency.avg coordinator.commit.latency.max coordinator.assigned.partitions
+        coordinator.rebalance.latency.avg coordinator.rebalance.latency.max coordinator.rebalance.latency.total
+        fetch.manager.fetch.latency.avg fetch.manager.fetch.latency.max"""
+    assert {f"org.apache.kafka.consumer.{name}" for name in required.split()} <= names

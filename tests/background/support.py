@@ -9,6 +9,7 @@ from kafka_async.background.dispatch import Background
 from kafka_async.background.event_handler import EventHandler
 from kafka_async.background.fetch_buffer import FetchBuffer, FetchedData, Parcel
 from kafka_async.background.request_manager import Poll
+from kafka_async.background.telemetry import MetricsSource
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.events import ApplicationEvent, AssignFromUser, BackgroundEvent, ErrorEvent, Seek
@@ -90,11 +91,12 @@ def asked(request: Request[Any]) -> dict[int, int]:
 class World:
     """A ``Background`` with its surroundings."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, metrics_source: MetricsSource | None = None, **options: Any) -> None:
         self.config = ConsumerConfig.from_options({"auto_offset_reset": "earliest", **options})
         self.handler = EventHandler(lambda: None, lambda: None)
         self.buffer = FetchBuffer(self.config.fetch_buffer_bytes, lambda: None, lambda: None)
         self.usable = True
+        self.offers_telemetry: bool | None = None
         self.connection_error: KafkaError | None = None
         self.seen: list[TraceEvent] = []
         self.unsent: list[UnsentRequest] = []
@@ -112,6 +114,8 @@ class World:
             connections=lambda: (0, 0),
             offers_consumer_protocol=lambda: None,
             new_member_id=lambda: "me",
+            offers_telemetry=lambda: self.offers_telemetry,
+            metrics_source=metrics_source,
         )
 
     # What the application does.

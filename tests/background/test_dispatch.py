@@ -1,16 +1,19 @@
 """One turn of the background: events, deadlines, managers."""
 
 from math import inf
+from uuid import UUID
 
 import pytest
 
 from kafka_async.background.subscription import FetchState
-from kafka_async.errors import ConsumerStoppedError, KafkaConnectionError, KafkaTimeoutError
+from kafka_async.background.telemetry import Wanted
+from kafka_async.errors import ConsumerStoppedError, IllegalStateError, KafkaConnectionError, KafkaTimeoutError
 from kafka_async.events import (
     ApplicationEvent,
     BackgroundSnapshot,
     Call,
     ClusterDescription,
+    FindClientInstanceId,
     FindPositions,
     HaltPartition,
     ListOffsets,
@@ -25,7 +28,7 @@ from kafka_async.events import (
     Unsubscribe,
 )
 from kafka_async.trace import Fault
-from kafka_async.wire.messages import FetchRequest, MetadataRequest
+from kafka_async.wire.messages import FetchRequest, GetTelemetrySubscriptionsRequest, MetadataRequest
 
 from .support import A, B, World, cluster, described
 
@@ -205,3 +208,44 @@ def test_with_every_broker_down_the_loop_sleeps_between_its_attempts(backoff: in
         now = max(now, world.wake_at) if world.wake_at < inf else now + 1
     world.answer(MetadataRequest, cluster(described("t", (1, 1))), now)
     assert world.background.nodes
+
+
+class Silence:
+    """A ``MetricsSource`` that has nothing to say."""
+
+    def encode(self, wanted: Wanted, now: float) -> bytes:
+        return b""
+
+    def delivered(self) -> None: ...
+
+
+def test_telemetry_is_polled_with_the_managers_and_can_be_off() -> None:
+    world = World(metrics_source=Silence())
+    world.offers_telemetry = True
+    world.poll(0.0)
+    assert world.waiting(GetTelemetrySubscriptionsRequest)
+    off = World()
+    off.offers_telemetry = True
+    off.poll(0.0)
+    assert not off.waiting(GetTelemetrySubscriptionsRequest)
+
+
+def test_a_question_for_the_client_instance_id_is_refused_where_telemetry_is_off() -> None:
+    world = World()
+    call: Call[UUID] = Call(10.0)
+    world.send(FindClientInstanceId(call=call))
+    world.poll(0.0)
+    with pytest.raises(IllegalStateError, match="enable_metrics_push"):
+        call.result()
+
+
+def test_a_question_for_the_client_instance_id_that_is_not_answered_says_why() -> None:
+    world = World(metrics_source=Silence())
+    world.offers_telemetry = True
+    call: Call[UUID] = Call(10.0)
+    world.send(FindClientInstanceId(call=call))
+    world.poll(0.0)
+    world.answer(GetTelemetrySubscriptionsRequest, KafkaConnectionError("the line is dead"), 1.0)
+    world.poll(10.0)
+    with pytest.raises(KafkaTimeoutError, match="the line is dead"):
+        call.result()

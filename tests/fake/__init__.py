@@ -14,7 +14,7 @@ It must never sleep in real time: it waits through anyio, so that tests run it u
 from .broker import HANG, Drop, FakeBroker
 from .cluster import FakeCluster, FakeTopic, LoggedRequest
 from .log import PartitionLog
-from .versions import KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3
+from .versions import KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, WITH_TELEMETRY
 
 __all__ = [
     "HANG",
@@ -22,6 +22,7 @@ __all__ = [
     "KAFKA_2_8",
     "KAFKA_3_9",
     "KAFKA_4_3",
+    "WITH_TELEMETRY",
     "Drop",
     "FakeBroker",
     "FakeCluster",

@@ -1,13 +1,18 @@
 """The highest versions that brokers of some releases accept, as far as this package speaks them.
 
-Decides: nothing. Source: ``ApiKeys`` of the releases named.
+Decides: nothing. Source: ``ApiKeys`` of the releases named. Telemetry (KIP-714) is offered only by brokers with a plugin for it, so
+a test that wants it says so: ``WITH_TELEMETRY``.
 """
 
 from collections.abc import Mapping
 
 from kafka_async.wire import SUPPORTED, Api
 
-KAFKA_4_3: Mapping[Api, int] = {api: spoken.highest for api, spoken in SUPPORTED.items()}
+WITH_TELEMETRY: Mapping[Api, int] = {api: spoken.highest for api, spoken in SUPPORTED.items()}
+
+KAFKA_4_3: Mapping[Api, int] = {
+    api: version for api, version in WITH_TELEMETRY.items() if api not in (Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY)
+}
 
 KAFKA_3_9: Mapping[Api, int] = {
     Api.FETCH: 17,

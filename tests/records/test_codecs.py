@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.errors import CorruptRecordException, UnsupportedCodecError
+from kafka_async.records import codecs
 from kafka_async.records.codecs import GZIP, LZ4, SNAPPY, ZSTD, decompress
 from tests.strategies import broken_lz4, compress, mutated, xerial
 
@@ -28,6 +29,21 @@ def unpack(codec: int, data: bytes, limit: int = LIMIT, magic: int = 2) -> bytes
 @given(data=st.one_of(st.binary(max_size=300), st.integers(0, 300_000).map(lambda size: TEXT[:size])))
 def test_what_was_compressed_comes_back(codec: int, data: bytes) -> None:
     assert unpack(codec, compress(codec, data)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(data=st.one_of(st.binary(max_size=300), st.integers(0, 300_000).map(lambda size: TEXT[:size])))
+def test_what_we_compress_comes_back(codec: int, data: bytes) -> None:
+    assert unpack(codec, codecs.compress(codec, data)) == data
+
+
+def test_lz4_blocks_of_ours_stand_alone_because_java_reads_no_others() -> None:
+    assert codecs.compress(LZ4, TEXT)[4] & 0x20
+
+
+def test_a_codec_that_kafka_does_not_have_compresses_nothing() -> None:
+    with pytest.raises(UnsupportedCodecError):
+        codecs.compress(9, b"")
 
 
 def test_raw_snappy_needs_no_chunks() -> None:
