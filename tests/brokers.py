@@ -234,7 +234,7 @@ class KafkaCluster:
     ``version``: Kafka's version. ``brokers``: how many. ``properties``: broker properties over those for tests. ``features``:
     feature levels to format with, such as ``{"group.version": 0}``. ``heap_mb``: Java heap of each broker. ``listeners``: further
     listeners by name, each with its security protocol, such as ``{"TLS": "SSL"}``. ``scram``: credentials to format with, as
-    ``StorageTool`` takes them.
+    ``StorageTool`` takes them. ``plugins``: a directory with Java classes that the brokers can load.
 
     Ports and data stay over ``stop`` and ``start``. Methods block. Everything ends with the ``with`` block, at interpreter exit, or
     when this process is killed, whichever is first.
@@ -250,6 +250,7 @@ class KafkaCluster:
         heap_mb: int = 384,
         listeners: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
+        plugins: Path | None = None,
     ) -> None:
         self.version = version
         self._extra = dict(properties or {})
@@ -257,6 +258,7 @@ class KafkaCluster:
         self._heap_mb = heap_mb
         self._listeners = dict(listeners or {})
         self._scram = tuple(scram)
+        self._plugins = plugins
         self._directory: Path | None = None
         self._nodes: list[_Node] = []
         self._brokers = brokers
@@ -502,7 +504,7 @@ class KafkaCluster:
             directory = self._directory / str(i)
             directory.mkdir()
             self._nodes.append(_Node(i, next(ports), next(ports), directory, dict(zip(self._listeners, ports, strict=False))))
-        self._classpath = f"{libs}/*"
+        self._classpath = f"{libs}/*" if self._plugins is None else f"{libs}/*:{self._plugins}"
         voters = ",".join(f"{n.id}@127.0.0.1:{n.controller_port}:{n.directory_id}" for n in self._nodes)
         cluster_id = _kafka_uuid()
         features = [f"--feature={name}={level}" for name, level in self._features.items()]
