@@ -12,6 +12,7 @@ import atexit
 import base64
 import contextlib
 import fcntl
+import json
 import os
 import random
 import shutil
@@ -407,6 +408,22 @@ class KafkaCluster:
         self.admin.create_partitions([NewPartitions(name, total)])[name].result()
         self._wait_topic(name, lambda metadata: metadata is not None and _has_leaders(metadata, total))
 
+    def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
+        """Move partitions to the given brokers and wait until they lead them there. Uses Kafka's own tool."""
+        assert self._directory is not None
+        plan = self._directory / f"reassign-{topic}.json"
+        moves = [{"topic": topic, "partition": partition, "replicas": list(there)} for partition, there in replicas.items()]
+        plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+        command = self._java(
+            "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server", self.bootstrap_servers
+        )
+        command += ["--reassignment-json-file", str(plan), "--execute"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
+        if done.returncode:
+            raise RuntimeError(f"the partitions of {topic} cannot be moved:\n{(done.stdout + done.stderr)[-4000:]}")
+        wanted = {partition: set(there) for partition, there in replicas.items()}
+        self._wait_topic(topic, lambda metadata: metadata is not None and _lives_on(metadata, wanted))
+
     def alter_config(self, kind: Literal["topic", "group", "broker"], name: str, config: Mapping[str, str]) -> None:
         """Set dynamic settings of a topic, a group (KIP-848) or a broker (its number as text)."""
         entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
@@ -567,6 +584,11 @@ class KafkaCluster:
 
 def _has_leaders(metadata: Any, partitions: int) -> bool:
     return len(metadata.partitions) == partitions and all(p.leader >= 0 for p in metadata.partitions.values())
+
+
+def _lives_on(metadata: Any, wanted: Mapping[int, set[int]]) -> bool:
+    found = {number: partition for number, partition in metadata.partitions.items() if number in wanted}
+    return all(set(found[number].replicas) == brokers and found[number].leader in brokers for number, brokers in wanted.items())
 
 
 def _offer(producer: Producer, topic: str, arguments: dict[str, Any], delivered: Callable[[Any, Any], None]) -> None:

@@ -18,6 +18,7 @@ from ..errors import (
     BrokerResponseError,
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
+    GroupAuthorizationFailedError,
     GroupIdNotFound,
     KafkaError,
     MalformedResponseError,
@@ -85,6 +86,7 @@ _VERDICTS: Mapping[type[KafkaError], Verdict] = {
     CoordinatorNotAvailableError: Verdict.REDISCOVER,
     FencedMemberEpochError: Verdict.FENCED,
     UnknownMemberIdError: Verdict.FENCED,
+    GroupAuthorizationFailedError: Verdict.REPORT,
     TopicAuthorizationFailedError: Verdict.REPORT,
     GroupIdNotFound: Verdict.GROUP_GONE,
     UnsupportedVersionError: Verdict.UNSUPPORTED,
@@ -95,7 +97,8 @@ def judge(error: KafkaError) -> Verdict:
     """Return what ``error`` means.
 
     Java gives up on every code that it does not list; here a code that is retriable by its class (a coordinator that is loading, a
-    disk that hiccups) is tried again.
+    disk that hiccups) is tried again. Java also gives up without access to the group; here as in the classic protocol it can be
+    given back.
     """
     verdict = _VERDICTS.get(type(error))
     if verdict is not None:

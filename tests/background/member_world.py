@@ -10,7 +10,7 @@ from kafka_async.background.member_state import MemberState
 from kafka_async.background.membership import Progress, Subscription
 from kafka_async.background.request_manager import Poll
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import FencedMemberEpochError, GroupAuthorizationFailedError, KafkaError
+from kafka_async.errors import FencedInstanceIdError, FencedMemberEpochError, KafkaError
 from kafka_async.events import TopicDescription
 from kafka_async.model import Node, TopicPartition
 from kafka_async.network import UnsentRequest
@@ -282,7 +282,7 @@ def leaving(world: World) -> None:
 
 def fatal(world: World) -> None:
     stable(world)
-    world.reply(GroupAuthorizationFailedError(), 2 * INTERVAL)
+    world.reply(FencedInstanceIdError(), 2 * INTERVAL)
 
 
 WAYS: Mapping[MemberState, Callable[[World], None]] = {

@@ -318,7 +318,7 @@ def test_every_error_code_in_every_state(state: MemberState, code: int) -> None:
     assert world.state is expected
     assert [partitions for _, partitions in world.host.losses] == ([OWNS[state]] if state in OWNS and expected is not state else [])
     assert world.host.stopped == [partitions for _, partitions in world.host.losses]
-    assert (len(world.host.errors) == 1) is (expected is S.FATAL or isinstance(error, TopicAuthorizationFailedError))
+    assert (len(world.host.errors) == 1) is (expected is S.FATAL or judge(error) is Verdict.REPORT)
     assert (world.coordinator.losses == [(ONE.id, error)]) is isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError))
     world.turn(now)
 

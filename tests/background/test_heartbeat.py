@@ -113,8 +113,8 @@ def test_an_expression_of_the_coordinators_needs_the_names_of_all_topics() -> No
 # --- what errors mean -------------------------------------------------------------------------------------------------------------
 
 EXPECTED = {15: Verdict.REDISCOVER, 16: Verdict.REDISCOVER, 14: Verdict.RETRY, 110: Verdict.FENCED, 25: Verdict.FENCED}
-EXPECTED |= {29: Verdict.REPORT, 69: Verdict.GROUP_GONE, 35: Verdict.UNSUPPORTED}
-EXPECTED |= dict.fromkeys((30, 42, 81, 112, 128, 111, 82, 24, 113, -1), Verdict.FATAL)
+EXPECTED |= {29: Verdict.REPORT, 30: Verdict.REPORT, 69: Verdict.GROUP_GONE, 35: Verdict.UNSUPPORTED}
+EXPECTED |= dict.fromkeys((42, 81, 112, 128, 111, 82, 24, 113, -1), Verdict.FATAL)
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))

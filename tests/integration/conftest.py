@@ -16,6 +16,9 @@ from .secure import Secure, secure_broker
 from .tools import set_properties
 
 _SINGLE = {
+    # Everybody may do everything, but where a test makes a rule.
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
     "auto.create.topics.enable": "true",
     "log.cleaner.backoff.ms": "100",  # 15 s by default, which is how long a test of compaction would wait
     "message.max.bytes": str(16 << 20),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,8 +14,8 @@ from kafka_async import ConsumerState, TopicPartition
 from kafka_async.errors import KafkaError, KafkaTimeoutError
 from tests.brokers import KafkaCluster
 
-from .groups import Group, Reading, both, exactly, group_of_each_protocol, new_group, several, shared
-from .tools import Consumer, eventually, make, new_topic, offsets, read, until
+from .groups import Group, Reading, both, exactly, group_of_each_protocol, load, new_group, reading, several, shared
+from .tools import INTERVAL, Consumer, eventually, make, new_topic, offsets, read, until
 
 pytestmark = pytest.mark.integration
 
@@ -158,6 +159,43 @@ async def test_a_group_that_was_deleted_meanwhile_begins_anew(kafka_cluster3: Ka
     async with group.member(topic) as consumer:
         assert offsets(await read(consumer, 10)) == {0: list(range(10))}
     assert group.committed() == {0: 10}
+
+
+@both
+async def test_a_member_that_slept_while_its_group_was_deleted_begins_anew(kafka_cluster3: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka_cluster3)
+    kafka_cluster3.produce(topic, 10)
+    group = new_group(kafka_cluster3, protocol, session_ms=1_500)
+    async with reading(group, topic, auto_commit_interval_ms=1) as member:
+        await exactly([member], {0: list(range(10))})
+        await eventually(lambda: asyncio.to_thread(lambda: group.committed() == {0: 10}))
+        _delete_when_empty(group)  # the event loop is blocked meanwhile, and with it the heartbeats
+        kafka_cluster3.produce(topic, 10)
+        await until(lambda: member.offsets[0][10:][-20:] == list(range(20)))  # what it reads before it is told comes first
+    assert group.committed() == {0: 20}
+
+
+def _delete_when_empty(group: Group) -> None:
+    admin = group.cluster.admin
+    while admin.describe_consumer_groups([group.name])[group.name].result().members:
+        threading.Event().wait(INTERVAL)
+    admin.delete_consumer_groups([group.name])[group.name].result()
+
+
+async def test_partitions_that_move_to_other_brokers_cost_no_record_and_repeat_none(kafka_cluster3: KafkaCluster) -> None:
+    topic = new_topic(kafka_cluster3, 4, replicas=1)
+    groups = group_of_each_protocol(kafka_cluster3)
+    async with _two_members_each(groups, topic) as found:
+        before = {partition: kafka_cluster3.leader(topic, partition) for partition in range(4)}
+        async with load(kafka_cluster3, topic, 4) as writing:
+            targets = {partition: [(broker + 1) % 3] for partition, broker in before.items()}
+            await asyncio.to_thread(kafka_cluster3.reassign, topic, targets)
+        expected = {partition: [*range(10), *numbers] for partition, numbers in writing.offsets.items()}
+        for members in found:
+            await exactly(members, expected)
+            assert not [error for member in members for error in member.errors]
+    for group in groups:
+        assert await group.commits(topic, 4) == {partition: numbers[-1] + 1 for partition, numbers in expected.items()}
 
 
 async def test_without_a_protocol_asked_for_the_newest_that_the_broker_has_is_spoken(
