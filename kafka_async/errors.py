@@ -652,12 +652,15 @@ BY_CODE: Mapping[int, type[BrokerResponseError]] = {cls.errno: cls for cls in Br
 """Class of each broker error code that a consumer can meet."""
 
 
-def for_code(code: int, message: str | None = None) -> BrokerResponseError:
+def for_code(code: int, message: str | None = None, *, group: str | None = None) -> BrokerResponseError:
     """Return the error for a broker's ``code`` (not 0), with ``message`` in place of Kafka's description.
 
-    A code without a class of its own becomes an ``UnknownError`` whose ``errno`` is that code: a newer broker must not break us.
+    ``group``: the group that the request was about; a denial names it, since brokers do not. A code without a class of its own
+    becomes an ``UnknownError`` whose ``errno`` is that code: a newer broker must not break us.
     """
     cls = BY_CODE.get(code)
+    if cls is GroupAuthorizationFailedError and group is not None:
+        return cls(f"group {group!r}: {cls.description}")
     if cls is None:
         error = UnknownError(message or f"The broker answered with error code {code}, which this client does not know.")
         error.errno = code

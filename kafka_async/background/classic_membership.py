@@ -223,7 +223,7 @@ class ClassicMembership(ClassicMember):
         if isinstance(outcome, KafkaError):
             self._failed(outcome, now)
         elif outcome.error_code:
-            self._failed(for_code(outcome.error_code), now, named=outcome.member_id)
+            self._failed(self._error(outcome.error_code), now, named=outcome.member_id)
         elif outcome.generation_id < 0 or not outcome.member_id:
             self._failed(MalformedResponseError(f"JoinGroup gave generation {outcome.generation_id} to {outcome.member_id!r}"), now)
         else:
@@ -286,7 +286,7 @@ class ClassicMembership(ClassicMember):
         if turn != self._turn:
             return
         if isinstance(outcome, KafkaError) or outcome.error_code:
-            self._failed(outcome if isinstance(outcome, KafkaError) else for_code(outcome.error_code), now)
+            self._failed(outcome if isinstance(outcome, KafkaError) else self._error(outcome.error_code), now)
             return
         try:
             partitions = read_assignment(outcome.assignment)
@@ -331,7 +331,7 @@ class ClassicMembership(ClassicMember):
     def _beaten(self, beat: RequestState, node: Node, outcome: HeartbeatResponse | KafkaError, now: float) -> None:
         if beat is not self._heartbeat:
             return  # we are somebody else by now
-        error = outcome if isinstance(outcome, KafkaError) else for_code(outcome.error_code) if outcome.error_code else None
+        error = outcome if isinstance(outcome, KafkaError) else self._error(outcome.error_code) if outcome.error_code else None
         verdict = judge(error) if error is not None else Verdict.REBALANCING
         if verdict is Verdict.REBALANCING:
             beat.succeeded()
@@ -371,6 +371,9 @@ class ClassicMembership(ClassicMember):
             self._move(_I.SUBSCRIBE, now)
 
     # --- what errors do --------------------------------------------------------------------------------------------------------
+
+    def _error(self, code: int) -> KafkaError:
+        return for_code(code, group=self.config.group_id)
 
     def _failed(self, error: KafkaError, now: float, *, named: str = "") -> None:
         """A JoinGroup or SyncGroup failed; a SyncGroup is not repeated, the member joins again."""

@@ -289,7 +289,7 @@ class ConsumerMembership:
 
     def _answered(self, sent: Sent, outcome: object, now: float) -> None:
         self._flying.remove(sent)
-        error = error_of(outcome)
+        error = error_of(outcome, self.config.group_id)
         verdict = judge(error) if error is not None else None
         if verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
             self.coordinator.lost(sent.node_id, error, now)  # that is true of the broker, whichever incarnation asked

@@ -180,7 +180,7 @@ class FindCoordinatorManager:
         if answer is None:
             return MalformedResponseError(f"a FindCoordinator response leaves the group {self.config.group_id!r} out")
         if answer.error_code:
-            return for_code(answer.error_code, answer.error_message)
+            return for_code(answer.error_code, answer.error_message, group=self.config.group_id)
         if answer.node_id < 0:
             return MalformedResponseError(f"a FindCoordinator response names broker {answer.node_id} as the coordinator")
         return Node(answer.node_id, answer.host, answer.port)

@@ -15,6 +15,7 @@ from uuid import UUID
 from attrs import define, field, frozen
 
 from ..errors import (
+    AuthenticationFailedError,
     BrokerResponseError,
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
@@ -103,17 +104,19 @@ def judge(error: KafkaError) -> Verdict:
     verdict = _VERDICTS.get(type(error))
     if verdict is not None:
         return verdict
+    if isinstance(error, AuthenticationFailedError):
+        return Verdict.REPORT
     if not error.retriable:
         return Verdict.FATAL
     return Verdict.RETRY if isinstance(error, BrokerResponseError) else Verdict.UNREACHABLE
 
 
-def error_of(outcome: object) -> KafkaError | None:
-    """Return the error that the outcome of a heartbeat is or carries."""
+def error_of(outcome: object, group: str | None = None) -> KafkaError | None:
+    """Return the error that the outcome of a heartbeat is or carries; a denial names ``group``."""
     if isinstance(outcome, KafkaError):
         return outcome
     if isinstance(outcome, ConsumerGroupHeartbeatResponse):
-        return for_code(outcome.error_code, outcome.error_message) if outcome.error_code else None
+        return for_code(outcome.error_code, outcome.error_message, group=group) if outcome.error_code else None
     return MalformedResponseError(f"a heartbeat was answered with {type(outcome).__name__}")
 
 

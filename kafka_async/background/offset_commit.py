@@ -240,7 +240,7 @@ class OffsetCommitManager:
                 commit.stored += code == 0
                 commit.denied |= {partition.topic} if code == _DENIED else set()
             else:
-                errors[partition] = for_code(code)
+                errors[partition] = for_code(code, group=self.config.group_id)
         return errors
 
     def _carry_out(

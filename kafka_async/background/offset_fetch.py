@@ -240,7 +240,7 @@ class OffsetFetchManager:
         group = next((group for group in outcome.groups if group.group_id == self.config.group_id), None)
         if group is None:
             return MalformedResponseError(f"an OffsetFetch response leaves the group {self.config.group_id!r} out")
-        return for_code(group.error_code) if group.error_code else group
+        return for_code(group.error_code, group=group.group_id) if group.error_code else group
 
     def _failed(self, asked: _Asked, error: KafkaError, now: float) -> None:
         """The whole request failed."""

@@ -134,8 +134,12 @@ def test_a_coordinator_that_does_not_answer_is_looked_for_again(error: KafkaErro
     assert judge(error) is Verdict.UNREACHABLE
 
 
-def test_refused_credentials_are_fatal() -> None:
-    assert judge(AuthenticationFailedError("x")) is Verdict.FATAL
+def test_refused_credentials_are_reported_since_they_can_be_set_right() -> None:
+    assert judge(AuthenticationFailedError("x")) is Verdict.REPORT
+
+
+def test_a_denied_group_is_named() -> None:
+    assert "group 'billing'" in str(error_of(refusal(30, None), "billing"))
 
 
 def test_the_error_of_an_outcome_carries_the_brokers_words() -> None:
