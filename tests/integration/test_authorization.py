@@ -91,12 +91,22 @@ async def test_a_topic_that_is_denied_later_is_said_by_reads_and_goes_on_without
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_denied_group_fails_the_start_by_name(kafka_secure: Secure, protocol: str) -> None:
+    topic = new_topic(kafka_secure.cluster)
+    with kafka_secure.only("alice", "GROUP", f"g-{topic}"):
+        consumer = bobs(kafka_secure, topic, group_id=f"g-{topic}", group_protocol=protocol)
+        await denied(consumer.start, GroupAuthorizationFailedError, f"g-{topic}")
+        await consumer.stop()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_denied_group_is_said_by_reads_and_joined_when_the_acl_is_given(kafka_secure: Secure, protocol: str) -> None:
     topic = new_topic(kafka_secure.cluster)
     group = f"g-{topic}"
     kafka_secure.cluster.produce(topic, 5)
     with kafka_secure.only("alice", "GROUP", group):
-        async with bobs(kafka_secure, topic, group_id=group, group_protocol=protocol) as consumer:
+        async with bobs(kafka_secure, group_id=group, group_protocol=protocol) as consumer:
+            consumer.subscribe([topic])
             await denied(lambda: consumer.getmany(timeout_ms=200), GroupAuthorizationFailedError, group)
             kafka_secure.allow(acl("bob", "GROUP", group, "ALL"))
             assert await healed(lambda: offsets_read(consumer, 5), GroupAuthorizationFailedError) == [0, 1, 2, 3, 4]
@@ -153,4 +163,8 @@ async def test_questions_about_a_denied_topic_and_group_name_them(kafka_secure: 
             await denied(lambda: consumer.end_offsets([partition]), TopicAuthorizationFailedError, topic)
             await denied(lambda: consumer.committed(partition), GroupAuthorizationFailedError, group)
         assert await consumer.end_offsets([partition]) == {partition: 0}
-        assert await consumer.committed(partition) is None
+
+        async def stored() -> list[int]:
+            return [await consumer.committed(partition) or -1]
+
+        assert await healed(stored, GroupAuthorizationFailedError) == [-1]

@@ -1,7 +1,10 @@
 """Coming in: TLS and SASL against a real broker, and what is said when the door stays shut."""
 
+import base64
+import logging
 import ssl
 import time
+import traceback
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from kafka_async.errors import (
     SaslAuthenticationFailed,
     SslAuthenticationError,
 )
+from kafka_async.trace import TraceEvent
 
 from .secure import ODD, PASSWORD, SIMPLE, Secure, login
 from .tools import Consumer, make, new_topic, read
@@ -100,6 +104,38 @@ async def test_no_sasl_to_a_port_that_demands_it_names_sasl(kafka_secure: Secure
     error = await refused(make(kafka_secure.cluster, "t", bootstrap_servers=kafka_secure.cluster.listener("LOGIN")))
     assert isinstance(error, NoBrokersAvailable)
     assert "does the port demand SASL?" in str(error)
+
+
+# Secrets.
+
+
+def told(consumer: Consumer, seen: list[TraceEvent], errors: list[BaseException], log: str) -> str:
+    """Everything that a program can show of a consumer."""
+    traces = "".join("".join(traceback.format_exception(error)) for error in errors)
+    return f"{consumer!r} {consumer.metrics()!r} {consumer.statistics()!r} {seen!r} {errors!r} {traces} {log}"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_no_secret_shows_in_logs_traces_metrics_or_errors(
+    kafka_secure: Secure, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    topic = new_topic(kafka_secure.cluster)
+    kafka_secure.cluster.produce(topic, 3)
+    seen: list[TraceEvent] = []
+    options = {"trace": seen.append, "group_id": f"g-{topic}", "ssl_keystore_key": kafka_secure.text("client.pem")}
+    options["ssl_keystore_certificate_chain"] = kafka_secure.text("client.pem")
+    async with kafka_secure.consumer("TLSLOGIN", topic, **login(mechanism=mechanism), **options) as consumer:
+        await read(consumer, 3)
+        await consumer.commit()
+    wrong = kafka_secure.consumer("TLSLOGIN", topic, **login(mechanism=mechanism, password=SIMPLE), **options)
+    error = await refused(wrong)
+    shown = told(consumer, seen, [], caplog.text) + told(wrong, seen, [error], "")
+    assert "SaslAuthenticate" in shown, "the log does show what happened"
+    raw = f"\0alice\0{PASSWORD}".encode()
+    key = kafka_secure.text("client.pem").splitlines()[1]
+    for secret in (PASSWORD, SIMPLE, base64.b64encode(PASSWORD.encode()).decode(), raw.hex(), key):
+        assert secret not in shown
 
 
 # TLS.
