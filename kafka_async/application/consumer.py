@@ -427,9 +427,8 @@ class KafkaConsumer(ConsumerCore, Generic[K, V]):
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).
 
-        The offset is past the control records and the gaps behind the last record that was returned, as far as they were fetched,
-        so commits of one's own (a database, a transaction of a producer) lose neither them nor the epoch, which adding 1 to the
-        offset of a record does. Assigned partitions without a position are missing.
+        For commits of one's own (a database, a transaction of a producer): adding 1 to the offset of the last record knows neither
+        the epoch nor the control records and gaps that a read has passed. Assigned partitions without a position are missing.
         """
         self._check_open()
         self._reader.give_back()

@@ -29,7 +29,7 @@ from kafka_async.wire.messages import FetchResponse
 from tests.fake import HANG, KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Drop, FakeCluster
 from tests.fake.log import TIMESTAMP
 
-from .support import Consumer, cancelled_at, consumer_on, numbers, read_values, settle, virtual, watched
+from .support import Consumer, cancelled_at, consumer_on, iteration, numbers, read_values, settle, virtual, watched
 
 RELEASES = {"2.1": KAFKA_2_1, "2.8": KAFKA_2_8, "3.9": KAFKA_3_9, "4.3": KAFKA_4_3}
 every_release = pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES.keys())
@@ -1084,6 +1084,48 @@ async def test_watermarks_and_lag_are_those_of_the_last_fetch() -> None:
         await consumer.getmany(timeout_ms=1000, max_records=4)
         assert (consumer.highwater(tp), consumer.last_stable_offset(tp), consumer.current_lag(tp)) == (10, 10, 6)
         assert consumer.last_poll_timestamp(tp) is not None
+
+
+@virtual
+async def test_next_offsets_are_behind_what_was_handed_out_with_its_epoch() -> None:
+    cluster, tps = filled(partitions=2)
+    async with consumer_on(cluster) as consumer:
+        consumer.assign(tps)
+        assert consumer.next_offsets() == {}
+        cluster.truncate(tps[0], 20)  # another leader epoch for what comes
+        cluster.produce(tps[0], "x")
+        assert len(await read_values(consumer, 41)) == 41
+        assert consumer.next_offsets() == {tps[0]: OffsetAndMetadata(21, "", 1), tps[1]: OffsetAndMetadata(20, "", 0)}
+        consumer.seek(tps[0], 3)
+        assert await read_values(consumer, 2, tps[0]) == numbers(2, 3)
+        assert consumer.next_offsets()[tps[0]] == OffsetAndMetadata(5, "", 0)
+    with pytest.raises(ConsumerStoppedError):
+        consumer.next_offsets()
+
+
+@virtual
+async def test_next_offsets_are_past_control_records_and_aborted_ones() -> None:
+    cluster, (tp,) = filled(2)
+    for outcome in (True, False):
+        cluster.produce(tp, "a", "b", producer_id=7)
+        cluster.log(tp).end_transaction(7, commit=outcome)
+    async with consumer_on(cluster, "t", isolation_level="read_committed") as consumer:
+        assert await read_values(consumer, 5, seconds=5) == [*numbers(2), b"a", b"b"]
+        assert consumer.next_offsets() == {tp: OffsetAndMetadata(8, "", 0)}
+
+
+@virtual
+async def test_next_offsets_within_an_iteration_cover_the_current_record_as_a_commit_does() -> None:
+    cluster, (tp,) = filled()
+    async with consumer_on(cluster, group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign([tp])
+        async with iteration(consumer) as records:
+            for _ in range(3):
+                await anext(records)
+            assert consumer.next_offsets() == {tp: OffsetAndMetadata(3, "", 0)}
+            await consumer.commit()
+            assert cluster.committed["g", tp] == 3
+            assert (await anext(records)).offset == 3
 
 
 @virtual

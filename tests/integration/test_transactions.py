@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 from confluent_kafka import Producer
 
-from kafka_async import TopicPartition
+from kafka_async import OffsetAndMetadata, TopicPartition
 from tests.brokers import KafkaCluster
 
 from .tools import Record, eventually, flat, make, new_topic, nothing_more, read
@@ -80,6 +80,26 @@ async def test_exactly_the_committed_records_come_in_order(kafka43: KafkaCluster
     async with make(kafka43, topic) as everything:
         assert [record.value for record in await read(everything, 300)] == [b"%d" % index for index in range(300)]
         await nothing_more(everything)
+
+
+async def test_the_next_offsets_are_past_the_marker_and_can_be_committed(kafka43: KafkaCluster) -> None:
+    """KIP-1094: one more than the offset of the last record would leave a lag of one for ever."""
+    topic = new_topic(kafka43)
+    partition = TopicPartition(topic, 0)
+    kafka43.produce(topic, 5, transaction="commit")
+    group = {"group_id": uuid.uuid4().hex, "enable_auto_commit": False}
+    async with make(kafka43, **COMMITTED, **group) as consumer:
+        consumer.assign([partition])
+        records = await read(consumer, 5)
+        await nothing_more(consumer)
+        following = consumer.next_offsets()
+        assert following == {partition: OffsetAndMetadata(6, "", records[-1].leader_epoch)}
+        assert await consumer.end_offsets([partition]) == {partition: 6}
+        await consumer.commit(following)
+        assert await consumer.committed_offsets() == following
+    async with make(kafka43, **COMMITTED, **group) as successor:
+        successor.assign([partition])
+        assert await successor.position(partition) == 6
 
 
 async def test_transactions_that_overlap_are_told_apart(kafka43: KafkaCluster) -> None:
