@@ -1,0 +1,81 @@
+"""Metrics of consumers as OpenTelemetry instruments, for programs that export their own (extra ``otel``).
+
+Decides: which instrument a metric becomes: a counter for each total, a gauge for the rest. Owns: the instruments. Must never keep a
+consumer alive. Names and labels are those that the cluster's operators see (KIP-714); what tells
+consumers apart, which brokers add there, is the caller's here.
+
+Collectors run on a thread of their own; ``metrics()`` may be called from any, under asyncio.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from attrs import define, field
+from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
+
+from ..application.metrics import Metrics, Point, points
+from ..model import TopicPartition
+from ..trace import RequestSent
+
+SCOPE: Final = "kafka_async"
+FRESH: Final = 0.5
+"""Seconds for which one look at a consumer serves: a collector asks for each instrument by itself."""
+
+
+class Measured(Protocol):
+    """A consumer, asyncio's or the blocking one."""
+
+    def metrics(self) -> dict[str, dict[str, float]]: ...
+
+
+@define(eq=False)
+class _Watched:
+    labels: Mapping[str, str]
+    seen_at: float = -FRESH
+    points: dict[str, list[Point]] = field(factory=dict)
+
+
+class ConsumerInstruments:
+    """Instruments of one meter (default: ``kafka_async`` of the global provider) for any number of consumers."""
+
+    def __init__(self, meter: Meter | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._watched: WeakKeyDictionary[Measured, _Watched] = WeakKeyDictionary()
+        meter = meter or get_meter(SCOPE)
+        for name, total in _instruments().items():
+            create = meter.create_observable_counter if total else meter.create_observable_gauge
+            create(name, callbacks=[self._observer(name)])
+
+    def observe(self, consumer: Measured, **labels: str) -> None:
+        """Observe ``consumer`` from now on, for as long as it exists, with ``labels`` such as ``client_id`` on every number."""
+        self._watched[consumer] = _Watched(labels)
+
+    def _observer(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(options: CallbackOptions) -> Iterator[Observation]:
+            for consumer, watched in tuple(self._watched.items()):
+                self._refresh(consumer, watched)
+                for point in watched.points.get(name, ()):
+                    yield Observation(point.value, {**watched.labels, **dict(point.labels)})
+
+        return observe
+
+    def _refresh(self, consumer: Measured, watched: _Watched) -> None:
+        now = self._clock()
+        if now - watched.seen_at < FRESH:
+            return
+        found: dict[str, list[Point]] = {}
+        for point in points(consumer.metrics()):
+            found.setdefault(point.name, []).append(point)
+        watched.seen_at, watched.points = now, found
+
+
+def _instruments() -> dict[str, bool]:
+    """Return the names of all metrics that a consumer can have, and which of them are totals."""
+    example = Metrics(client_id="")
+    example(RequestSent(now=0.0, node="node", api="Fetch", version=0, correlation_id=0, size=0))
+    partition = TopicPartition("topic", 0)
+    groups = example.snapshot(0.0, lags={partition: 0}, consumed={partition: 0}, bytes_consumed=0)
+    named = {group: dict.fromkeys(numbers, 0.0) for group, numbers in groups.items()}
+    return {point.name: point.total for point in points(named)}

@@ -1,0 +1,81 @@
+"""``kafka_async.adapters.otel``: what OpenTelemetry's own SDK collects."""
+
+import gc
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
+
+from kafka_async.adapters.otel import FRESH, ConsumerInstruments
+from tests.application.support import consumer_on, read_values, virtual
+from tests.fake import FakeCluster
+
+FAMILY = "org.apache.kafka.consumer"
+CONSUMED = f"{FAMILY}.fetch.manager.records.consumed.total"
+Labels = frozenset[tuple[str, Any]]
+
+
+class Program:
+    """A program with a collector and a clock of its own."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.now = 0.0
+        meter = MeterProvider(metric_readers=[self.reader]).get_meter("program")
+        self.instruments = ConsumerInstruments(meter, clock=lambda: self.now)
+
+    def collect(self) -> dict[str, dict[Labels, float]]:
+        """Return what there is by name and labels, after seeing that totals, and nothing else, are sums."""
+        found: dict[str, dict[Labels, float]] = {}
+        self.now += FRESH
+        data = self.reader.get_metrics_data()
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics if data is not None and data.resource_metrics else ():
+            assert isinstance(metric.data, Sum if metric.name.endswith(".total") else Gauge)
+            for point in metric.data.data_points:
+                found.setdefault(metric.name, {})[frozenset((point.attributes or {}).items())] = point.value
+        return found
+
+
+class Numbers:
+    """A consumer, as far as it matters here."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        self.calls += 1
+        return {"consumer-metrics": {"request-total": self.calls, "request-rate": 1.5, "connection-creation-total": 1}}
+
+
+@virtual
+async def test_the_numbers_of_a_consumer_are_collected_with_their_labels() -> None:
+    cluster, program = FakeCluster(), Program()
+    (partition,) = cluster.create_topic("orders")
+    cluster.fill(partition, 30)
+    async with consumer_on(cluster, "orders") as consumer:
+        program.instruments.observe(consumer, client_id="billing-1")
+        assert len(await read_values(consumer, 30)) == 30
+        found = program.collect()
+    me = ("client_id", "billing-1")
+    assert found[CONSUMED][frozenset([me])] == 30
+    assert found[CONSUMED][frozenset([me, ("topic", "orders"), ("partition", "0")])] == 30
+    assert found[f"{FAMILY}.coordinator.assigned.partitions"] == {frozenset([me]): 1}
+    assert frozenset([me, ("node_id", "0")]) in found[f"{FAMILY}.node.request.total"]
+
+
+def test_a_collection_looks_at_a_consumer_once() -> None:
+    program, one, two = Program(), Numbers(), Numbers()
+    program.instruments.observe(one, client_id="one")
+    program.instruments.observe(two, client_id="two")
+    program.collect()
+    assert program.collect()[f"{FAMILY}.request.total"] == {frozenset([("client_id", name)]): 2 for name in ("one", "two")}
+    assert (one.calls, two.calls) == (2, 2)
+
+
+def test_a_consumer_that_is_gone_is_not_observed() -> None:
+    program, gone = Program(), Numbers()
+    program.instruments.observe(gone)
+    assert program.collect()
+    del gone
+    gc.collect()
+    assert not program.collect()
