@@ -1,4 +1,4 @@
-"""Options of TLS and SASL: what belongs together, what contradicts what, and that no secret shows."""
+"""Options: the defaults; of TLS and SASL what belongs together, what contradicts what, and that no secret shows."""
 
 import ssl
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_async.config import ConsumerConfig
+from kafka_async.model import IsolationLevel
 
 SECRET = "hunter2-is-not-shown"
 PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
@@ -24,7 +25,51 @@ def refusal(**options: Any) -> str:
     return str(caught.value)
 
 
-def test_defaults_are_javas() -> None:
+JAVAS = {
+    "group_id": None,
+    "group_instance_id": None,
+    "group_remote_assignor": None,
+    "session_timeout_ms": 45_000,  # KIP-735
+    "heartbeat_interval_ms": 3_000,
+    "partition_assignment_strategy": ("range", "cooperative-sticky"),
+    "max_poll_records": 500,
+    "max_poll_interval_ms": 300_000,
+    "auto_offset_reset": "latest",
+    "enable_auto_commit": True,
+    "auto_commit_interval_ms": 5_000,
+    "isolation_level": IsolationLevel.READ_UNCOMMITTED,
+    "allow_auto_create_topics": True,
+    "exclude_internal_topics": True,
+    "fetch_min_bytes": 1,
+    "fetch_max_bytes": 52_428_800,
+    "fetch_max_wait_ms": 500,
+    "max_partition_fetch_bytes": 1_048_576,
+    "check_crcs": True,
+    "client_rack": "",
+    "request_timeout_ms": 30_000,
+    "default_api_timeout_ms": 60_000,
+    "retry_backoff_ms": 100,
+    "retry_backoff_max_ms": 1_000,
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 1_000,
+    "socket_connection_setup_timeout_ms": 10_000,
+    "socket_connection_setup_timeout_max_ms": 30_000,
+    "connections_max_idle_ms": 540_000,
+    "metadata_max_age_ms": 300_000,
+    "metadata_recovery_strategy": "rebootstrap",
+    "metadata_recovery_rebootstrap_trigger_ms": 300_000,
+    "client_dns_lookup": "use_all_dns_ips",
+    "enable_metrics_push": True,
+}
+"""Those of Kafka 4.3, but for ``group_protocol``, which is ``auto`` here, and the socket buffers, which the system tunes."""
+
+
+@pytest.mark.parametrize("option", JAVAS)
+def test_the_default_is_javas(option: str) -> None:
+    assert getattr(config(), option) == JAVAS[option]
+
+
+def test_defaults_of_security_are_javas() -> None:
     plain = config()
     assert (plain.security_protocol, plain.sasl_mechanism, plain.ssl_check_hostname) == ("PLAINTEXT", "GSSAPI", True)
     assert not plain.uses_tls

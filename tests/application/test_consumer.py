@@ -1,6 +1,7 @@
 """The facade on a fake cluster: its life, its positions, and what it does when the cluster misbehaves."""
 
 import gc
+import re
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+import kafka_async
 from kafka_async import ConsumerState, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
 from kafka_async.errors import (
     BackgroundLoopError,
@@ -45,6 +47,20 @@ def filled(count: int = 20, partitions: int = 1, **options: Any) -> tuple[FakeCl
 
 
 # Life: start.
+
+
+@virtual
+async def test_every_connection_begins_with_the_name_and_version_of_the_client() -> None:
+    """KIP-511; the broker refuses characters that are not in its pattern."""
+    cluster, tps = filled()
+    async with consumer_on(cluster) as consumer:
+        consumer.assign(tps)
+        await read_values(consumer, 20)
+    said = {
+        (entry.request.client_software_name, entry.request.client_software_version) for entry in cluster.asked(Api.API_VERSIONS)
+    }
+    assert said == {("kafka-async", kafka_async.__version__)}
+    assert all(re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", word) for names in said for word in names)
 
 
 @virtual
