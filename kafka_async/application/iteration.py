@@ -8,10 +8,11 @@ Every iteration of a consumer shares one ``HandOut``: whoever is next gets the n
 The classes here are the readable half of a pair; ``_iteration.pyx`` is the compiled one, under the same contract.
 """
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from operator import length_hint
 from typing import Any, Generic, Self, TypeVar
+
+from ..records import IMPLEMENTATION
 
 T = TypeVar("T")
 
@@ -101,9 +102,9 @@ class RecordIterator(AsyncIterator[T], Generic[T]):
 
 HANDOUT: type[HandOut[Any]] = HandOut
 ITERATOR: type[RecordIterator[Any]] = RecordIterator
-"""The half of the pair that is used: chosen once, as for the decoder (``records.IMPLEMENTATION``)."""
+"""The half of the pair that is used: chosen once, with the decoder."""
 
-if os.environ.get("KAFKA_ASYNC_PURE") != "1":
+if IMPLEMENTATION == "cython":
     try:
         from . import _iteration
     except ImportError:
