@@ -33,6 +33,8 @@ class ConnectionClosed:
 
 @frozen(kw_only=True)
 class RequestSent:
+    """A request was written to a connection."""
+
     now: float
     node: str
     api: str
@@ -44,6 +46,8 @@ class RequestSent:
 
 @frozen(kw_only=True)
 class ResponseReceived:
+    """A request was answered."""
+
     now: float
     node: str
     api: str
@@ -58,6 +62,8 @@ class ResponseReceived:
 
 @frozen(kw_only=True)
 class RequestFailed:
+    """A request was not sent, or not answered; ``error`` says why."""
+
     now: float
     node: str
     api: str

@@ -3,11 +3,12 @@
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import kafka_async
-from kafka_async import errors
+from kafka_async import errors, trace
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -30,6 +31,18 @@ def _public_methods(cls: type) -> set[str]:
 @pytest.mark.parametrize("name", sorted(_public_methods(kafka_async.KafkaConsumer)))
 def test_every_public_method_says_what_it_does(name: str) -> None:
     assert inspect.getdoc(getattr(kafka_async.KafkaConsumer, name))
+
+
+PUBLIC = [value for name in kafka_async.__all__ if inspect.isclass(value := getattr(kafka_async, name))]
+
+
+@pytest.mark.parametrize("cls", [*PUBLIC, BlockingConsumer], ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+def test_every_public_class_says_what_each_of_its_methods_does(cls: type) -> None:
+    assert [name for name in _public_methods(cls) if not inspect.getdoc(vars(cls)[name])] == []
+
+
+def test_every_trace_event_says_when_it_comes() -> None:
+    assert [event.__name__ for event in get_args(trace.TraceEvent) if not vars(event)["__doc__"]] == []
 
 
 def test_the_blocking_consumer_has_every_method_of_the_other_one() -> None:

@@ -39,7 +39,9 @@ class ConsumerInterceptor(Protocol):
         """Return the records that the application is to get."""
         ...
 
-    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Awaitable[None] | None: ...
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Awaitable[None] | None:
+        """Take note of offsets that were committed."""
+        ...
 
 
 async def settled(result: Any) -> Any:

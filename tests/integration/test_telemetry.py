@@ -153,7 +153,7 @@ async def test_the_operators_see_what_they_ask_for_until_the_consumer_is_gone(pl
 async def test_another_wish_of_the_operators_is_followed(plugin: Plugin) -> None:
     topic, client = new_topic(plugin.cluster), "billing-2"
     await plugin.ask_for(client, CONSUMED)
-    async with make(plugin.cluster, topic, client_id=client) as consumer:
+    async with make(plugin.cluster, topic, client_id=client, background="thread") as consumer:
         instance_id = await consumer.client_instance_id()
         await until(lambda: plugin.pushes(client))
         await plugin.ask_for(client, LATENCY)
