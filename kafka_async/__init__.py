@@ -22,10 +22,12 @@ from .model import (
     SubscriptionPattern,
     TopicPartition,
 )
+from .network import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AbstractTokenProvider",
     "Assignor",
     "ConsumerConfig",
     "ConsumerInterceptor",
@@ -37,9 +39,11 @@ __all__ = [
     "GroupTopics",
     "IsolationLevel",
     "KafkaConsumer",
+    "MskTokenProvider",
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OidcTokenProvider",
     "PartitionStatistics",
     "RebalanceProtocol",
     "Statistics",

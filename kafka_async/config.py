@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from attrs import Attribute, Factory, field, fields_dict, frozen
 
@@ -63,8 +64,13 @@ _OAUTH: Final = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
     "sasl_oauthbearer_scope",
+    "sasl_oauthbearer_extensions",
+    "sasl_oauthbearer_header_urlencode",
+    "sasl_oauthbearer_ssl_cafile",
+    "sasl_oauthbearer_allow_http",
 )
-_SASL: Final = (*_PASSWORD, *_OAUTH, "sasl_kerberos_domain_name")
+_KERBEROS: Final = ("sasl_kerberos_domain_name", "sasl_kerberos_principal", "sasl_kerberos_keytab")
+_SASL: Final = (*_PASSWORD, *_OAUTH, *_KERBEROS)
 
 # Options of aiokafka that have no meaning here. A program that moves over by changing its import must still start.
 _IGNORED: Final = {
@@ -191,6 +197,34 @@ def _optional_pem(_: Any, attribute: "Attribute[str | None]", value: Any) -> Non
         raise ValueError(f"{attribute.name}: expected PEM text ('-----BEGIN ...'), or None; the value is not shown")
 
 
+def _token_provider(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
+    if value is not None and not callable(value) and not callable(getattr(value, "token", None)):
+        raise ValueError(f"{attribute.name}: expected an object with a method token(), or a callable that returns a token")
+
+
+def _optional_mapping(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"{attribute.name}={value!r}: expected a mapping of names to values, or None")
+
+
+def endpoint_fault(url: str, allow_http: bool) -> str | None:
+    """Return what is wrong with the address of a token endpoint, or ``None``. The address itself is not shown."""
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or parts.scheme not in ("https", "http"):
+        fault = "expected 'https://host/path'; the value is not shown"
+    elif parts.username is not None or parts.password is not None:
+        fault = "expected no user name and password in it; the value is not shown"
+    elif parts.scheme == "http" and not allow_http:
+        fault = "http would show the secret to the network; expected https, or sasl_oauthbearer_allow_http=True"
+    else:
+        return None
+    return f"sasl_oauthbearer_token_endpoint_url: {fault}"
+
+
 def _path(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
@@ -292,11 +326,16 @@ class ConsumerConfig:
     sasl_plain_password: str | None = field(default=None, validator=_optional_credential, repr=False)
     sasl_kerberos_service_name: str = field(default="kafka", validator=_text)
     sasl_kerberos_domain_name: str | None = field(default=None, validator=_optional_text)  # None: the broker's host name
-    sasl_oauth_token_provider: Any = field(default=None, repr=False)
+    sasl_kerberos_principal: str | None = field(default=None, validator=_optional_text)  # librdkafka's names; None: the process's
+    sasl_kerberos_keytab: str | None = field(default=None, converter=_path, validator=_optional_text)
+    sasl_oauth_token_provider: Any = field(default=None, validator=_token_provider, repr=False)
     sasl_oauthbearer_token_endpoint_url: str | None = field(default=None, validator=_optional_text)  # KIP-768
     sasl_oauthbearer_client_credentials_client_id: str | None = field(default=None, validator=_optional_text)
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, validator=_optional_secret, repr=False)
     sasl_oauthbearer_scope: str | None = field(default=None, validator=_optional_text)
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = field(default=None, validator=_optional_mapping)  # KIP-342
+    sasl_oauthbearer_ssl_cafile: str | None = field(default=None, converter=_path, validator=_optional_text)  # for the endpoint
+    sasl_oauthbearer_allow_http: bool = field(default=False, validator=_flag)  # an endpoint without TLS; it warns
     sasl_oauthbearer_header_urlencode: bool = field(default=False, validator=_flag)
     sasl_login_connect_timeout_ms: int = field(default=10_000, validator=_number(1))  # Java: none
     sasl_login_read_timeout_ms: int = field(default=10_000, validator=_number(1))  # Java: none
@@ -360,13 +399,22 @@ class ConsumerConfig:
             self._check_oauth()
         else:
             self._refuse_with(_OAUTH, f"sasl_mechanism={self.sasl_mechanism!r}", "it is for OAUTHBEARER")
+        if self.sasl_mechanism != "GSSAPI":
+            self._refuse_with(_KERBEROS, f"sasl_mechanism={self.sasl_mechanism!r}", "it is for GSSAPI")
 
     def _check_oauth(self) -> None:
         provider, url, *rest = _OAUTH
         if self.sasl_oauth_token_provider is not None:
             self._refuse_with((url, *rest), provider, "one source of tokens is enough")
-        elif self.sasl_oauthbearer_token_endpoint_url is None:
+            return
+        if self.sasl_oauthbearer_token_endpoint_url is None:
             raise ValueError(f"sasl_mechanism='OAUTHBEARER' needs {provider} or {url}")
+        for name in rest[:2]:
+            if getattr(self, name) is None:
+                raise ValueError(f"{url} needs {name}")
+        fault = endpoint_fault(self.sasl_oauthbearer_token_endpoint_url, self.sasl_oauthbearer_allow_http)
+        if fault is not None:
+            raise ValueError(fault)
 
     def _refuse_with(self, names: Iterable[str], other: str, why: str) -> None:
         """Raise for the first option of ``names`` that is set: it makes no sense with ``other``."""

@@ -27,6 +27,10 @@ IMPURE = {
 SHELLS = {
     "network/connection.py",
     "network/sasl/factory.py",
+    "network/sasl/kerberos.py",
+    "network/sasl/msk.py",
+    "network/sasl/oidc.py",
+    "network/sasl/tokens.py",
     "network/tls.py",
     "network/transport.py",
     "network/waiting.py",

@@ -171,6 +171,58 @@ def test_options_of_oauth_need_oauth() -> None:
     assert "sasl_mechanism='PLAIN'" in text
 
 
+OIDC = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://idp/token",
+    "sasl_oauthbearer_client_credentials_client_id": "client",
+    "sasl_oauthbearer_client_credentials_client_secret": SECRET,
+}
+
+
+@pytest.mark.parametrize("missing", ["client_id", "client_secret"])
+def test_a_token_endpoint_needs_the_credentials_of_a_client(missing: str) -> None:
+    option = f"sasl_oauthbearer_client_credentials_{missing}"
+    assert f"token_endpoint_url needs {option}" in refusal(**OIDC | {option: None})
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://idp/token", "expected https, or sasl_oauthbearer_allow_http=True"),
+        ("file:///etc/passwd", "expected 'https://host/path'"),
+        (f"https://me:{SECRET}@idp/token", "expected no user name and password in it"),
+    ],
+)
+def test_the_address_of_a_token_endpoint_is_checked_and_not_shown(url: str, text: str) -> None:
+    refused = refusal(**OIDC | {"sasl_oauthbearer_token_endpoint_url": url})
+    assert text in refused
+    assert SECRET not in refused
+
+
+def test_a_token_endpoint_without_tls_has_to_be_allowed() -> None:
+    url = "http://localhost/token"
+    assert config(**OIDC, sasl_oauthbearer_allow_http=True) is not None
+    made = config(**OIDC | {"sasl_oauthbearer_token_endpoint_url": url, "sasl_oauthbearer_allow_http": True})
+    assert made.sasl_oauthbearer_token_endpoint_url == url
+
+
+@pytest.mark.parametrize("provider", ["token", 7, object()])
+def test_a_token_provider_has_to_give_tokens(provider: object) -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=provider)
+    assert "sasl_oauth_token_provider: expected an object with a method token()" in text
+
+
+def test_extensions_are_a_mapping() -> None:
+    assert "expected a mapping" in refusal(**OIDC, sasl_oauthbearer_extensions="a=b")
+
+
+@pytest.mark.parametrize("option", ["domain_name", "principal", "keytab"])
+def test_options_of_kerberos_need_gssapi(option: str) -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", **LOGIN, **{f"sasl_kerberos_{option}": "x"})
+    assert f"sasl_kerberos_{option} is set together with sasl_mechanism='PLAIN'" in text
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [

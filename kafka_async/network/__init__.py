@@ -14,7 +14,7 @@
     transport.py   sockets, TLS, names; the only place that sees their errors
     waiting.py     how a task is woken again and again
 
-All but the last four and ``sasl/factory.py`` are pure: no event loop, socket, thread, clock or randomness.
+All but the last four and some files of ``sasl`` are pure: no event loop, socket, thread, clock or randomness.
 """
 
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
@@ -23,10 +23,11 @@ from .connection import ConnectionRunner
 from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
 from .request import Lane, UnsentRequest
-from .sasl import authenticators
+from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators
 from .transport import PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 
 __all__ = [
+    "AbstractTokenProvider",
     "Action",
     "Authenticated",
     "Authenticator",
@@ -36,7 +37,9 @@ __all__ = [
     "ConnectionStatistics",
     "ExponentialBackoff",
     "Lane",
+    "MskTokenProvider",
     "NetworkClientDelegate",
+    "OidcTokenProvider",
     "Open",
     "Plan",
     "PushTransport",

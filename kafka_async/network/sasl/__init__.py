@@ -3,12 +3,28 @@
     conversation.py    SaslHandshake, then SaslAuthenticate until both sides are satisfied
     plain.py           PLAIN: name and password as they are (RFC 4616)
     scram.py           SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677)
-    factory.py         which mechanism the options ask for; the only file here that touches threads and randomness
+    oauthbearer.py     OAUTHBEARER (RFC 7628); jwt.py reads when a token ends
+    tokens.py          where tokens come from: providers, and keeping a token for most of its life
+    oidc.py, msk.py    tokens by client credentials (KIP-768), tokens for Amazon MSK
+    gssapi.py          GSSAPI (RFC 4752); kerberos.py is its door to libkrb5
+    factory.py         which mechanism the options ask for
 
-A mechanism is pure: it gets bytes and returns bytes, and hands out as ``Work`` what takes time.
+A mechanism is pure: it gets bytes and returns bytes, and hands out as ``Work`` what takes time. The files of providers,
+``kerberos.py`` and ``factory.py`` bring it threads, HTTP and randomness.
 """
 
 from .conversation import Mechanism, SaslConversation, Turn
 from .factory import authenticators
+from .msk import MskTokenProvider
+from .oidc import OidcTokenProvider
+from .tokens import AbstractTokenProvider
 
-__all__ = ["Mechanism", "SaslConversation", "Turn", "authenticators"]
+__all__ = [
+    "AbstractTokenProvider",
+    "Mechanism",
+    "MskTokenProvider",
+    "OidcTokenProvider",
+    "SaslConversation",
+    "Turn",
+    "authenticators",
+]

@@ -19,11 +19,18 @@ from ...model import Node
 from ...trace import Fault, Listener
 from ..auth import AuthenticatorFactory
 from .conversation import Mechanism, SaslConversation
+from .gssapi import Gssapi
+from .kerberos import contexts
+from .oauthbearer import OAuthBearer
+from .oidc import OidcTokenProvider
 from .plain import Plain
 from .scram import Scram, salted_password
+from .tokens import bearers
 
 _NONCE_BYTES: Final = 24
 _MOST_KEYS: Final = 4
+_TOKEN_SHARE: Final = 0.75
+"""Share of the setup timeout that a token may take: less than the 80 % that a connection waits at least (``link.py``)."""
 
 _Maker = Callable[[Node], Mechanism]
 
@@ -60,6 +67,37 @@ def _scram(config: ConsumerConfig, _: Listener) -> _Maker:
     return make
 
 
+def _oauthbearer(config: ConsumerConfig, trace: Listener) -> _Maker:
+    if not config.uses_tls:
+        text = "sasl_mechanism='OAUTHBEARER' without TLS shows the token to whoever listens; use security_protocol='SASL_SSL'"
+        trace(Fault(now=time.monotonic(), text=text))
+    fetch = bearers(config.sasl_oauth_token_provider or _oidc(config))
+    return lambda node: OAuthBearer(fetch)
+
+
+def _oidc(config: ConsumerConfig) -> OidcTokenProvider:
+    return OidcTokenProvider(
+        config.sasl_oauthbearer_token_endpoint_url or "",
+        config.sasl_oauthbearer_client_credentials_client_id or "",
+        config.sasl_oauthbearer_client_credentials_client_secret or "",
+        scope=config.sasl_oauthbearer_scope,
+        extensions=config.sasl_oauthbearer_extensions,
+        urlencode=config.sasl_oauthbearer_header_urlencode,
+        allow_http=config.sasl_oauthbearer_allow_http,
+        ssl_cafile=config.sasl_oauthbearer_ssl_cafile,
+        connect_timeout=config.sasl_login_connect_timeout_ms / 1000,
+        read_timeout=config.sasl_login_read_timeout_ms / 1000,
+        retry_backoff=config.sasl_login_retry_backoff_ms / 1000,
+        retry_backoff_max=config.sasl_login_retry_backoff_max_ms / 1000,
+        timeout=_TOKEN_SHARE * config.socket_connection_setup_timeout_ms / 1000,
+    )
+
+
+def _gssapi(config: ConsumerConfig, _: Listener) -> _Maker:
+    make = contexts(config)
+    return lambda node: Gssapi(make(node))
+
+
 @define(eq=False)
 class SaltedPasswords:
     """Derives keys on a thread, each once: a user's salt is the same on every broker, and so is the count of iterations."""
@@ -91,5 +129,7 @@ _MAKERS: Final[dict[str, Callable[[ConsumerConfig, Listener], _Maker]]] = {
     "PLAIN": _plain,
     "SCRAM-SHA-256": _scram,
     "SCRAM-SHA-512": _scram,
+    "OAUTHBEARER": _oauthbearer,
+    "GSSAPI": _gssapi,
 }
 """A function for each ``sasl_mechanism``. It is called once for each consumer, what it returns once for each conversation."""

@@ -16,6 +16,7 @@ from kafka_async.network.sasl.factory import SaltedPasswords
 from kafka_async.network.sasl.scram import salted_password
 from kafka_async.trace import Fault, TraceEvent
 from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
+from tests.token_endpoint import TokenEndpoint
 
 NODE = Node(1, "one", 9092)
 LOGIN = {"sasl_plain_username": "user", "sasl_plain_password": "pencil"}
@@ -105,3 +106,41 @@ async def test_keys_that_are_kept_are_few() -> None:
         salt = bytes([number + 1])
         assert await keys.derive(salt, 4096) == salted_password("SCRAM-SHA-256", "pencil", salt, 4096)
     assert "pencil" not in repr(keys)
+
+
+async def token_of(made: Any) -> bytes:
+    """Return what a conversation of OAUTHBEARER says once it has its token."""
+    assert made is not None
+    conversation = made(NODE)
+    assert conversation.start() == SaslHandshakeRequest(mechanism="OAUTHBEARER")
+    work = conversation.receive(SaslHandshakeResponse())
+    assert isinstance(work, Work)
+    said: bytes = conversation.receive(await work.run()).auth_bytes
+    return said
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+async def test_a_token_provider_is_asked_and_its_token_is_not_for_everybody(protocol: str) -> None:
+    seen: list[TraceEvent] = []
+    options = config(sasl_mechanism="OAUTHBEARER", security_protocol=protocol, sasl_oauth_token_provider=lambda: "own")
+    assert await token_of(authenticators(options, seen.append)) == b"n,,\x01auth=Bearer own\x01\x01"
+    assert [isinstance(event, Fault) for event in seen] == [True] * (protocol == "SASL_PLAINTEXT")
+
+
+@pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")
+async def test_a_token_endpoint_is_asked_once_for_all_conversations() -> None:
+    with TokenEndpoint() as endpoint:
+        options = config(
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=endpoint.url,
+            sasl_oauthbearer_client_credentials_client_id="client",
+            sasl_oauthbearer_client_credentials_client_secret="pencil",  # for this test
+            sasl_oauthbearer_scope="kafka",
+            sasl_oauthbearer_extensions={"cluster": "one"},
+            sasl_oauthbearer_allow_http=True,
+        )
+        made = authenticators(options, lambda event: None)
+        said = [await token_of(made), await token_of(made)]
+        (asked,) = endpoint.asked
+    assert asked.form["scope"] == "kafka"
+    assert said == [b"n,,\x01auth=Bearer " + endpoint.tokens[0].encode() + b"\x01cluster=one\x01\x01"] * 2

@@ -1,0 +1,222 @@
+"""Tokens from an OpenID Connect provider with the credentials of a client (KIP-768).
+
+Decides: what is asked of the token endpoint, which of its answers are an answer, what is tried again. Owns: the client's
+credentials. Must never read an address that anybody but the configuration names (CVE-2025-27817): no redirect, no discovery, no
+proxy, netrc or certificate from the environment; and must never show a credential, a token or an answer that is not an OAuth error.
+RFC 6749 sections 2.3.1, 4.4 and 5, Java ``HttpJwtRetriever``, ``ClientCredentialsJwtRetriever``. It is a shell: it awaits HTTP.
+"""
+
+import base64
+import json
+import random
+import ssl
+import time
+import warnings
+from collections.abc import Mapping
+from os import PathLike
+from types import ModuleType
+from typing import Any, Final
+from urllib.parse import quote_plus, urlsplit, urlunsplit
+
+import anyio
+
+from ...config import endpoint_fault
+from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from ..backoff import ExponentialBackoff
+from .conversation import shown
+from .jwt import expiry
+from .oauthbearer import TOKEN, extension_fault
+from .tokens import CachingTokenProvider, Token
+
+LONGEST_ANSWER: Final = 256 * 1024
+"""Bytes of an answer that are read. Kafka's brokers take 512 KiB from a client at once, tokens are a few KiB."""
+
+TIMEOUT: Final = 7.5
+"""Seconds for one token, repetitions included. A connection waits 8 s at least, so that what went wrong is told and not cut off."""
+
+_AGAIN: Final = frozenset((408, 425, 429))
+"""Answers below 500 that may be better the next time: timeout, too early, too many requests."""
+
+
+def _httpx() -> ModuleType:
+    try:
+        import httpx
+    except ImportError as missing:
+        raise ImportError("tokens from an OpenID Connect provider need httpx: pip install 'kafka-async[oidc]'") from missing
+    return httpx
+
+
+class OidcTokenProvider(CachingTokenProvider):
+    """Bearer tokens from the token endpoint ``url`` of an OpenID Connect provider, by client credentials.
+
+    ``urlencode`` encodes name and secret in the Authorization header as RFC 6749 has it and few servers expect. ``extensions`` are
+    SASL extensions that go with each token. ``ssl_cafile`` or ``ssl_context`` replace the system's certificate authorities.
+    Times are in seconds: ``connect_timeout`` and ``read_timeout`` for each step of one request, ``retry_backoff`` growing to
+    ``retry_backoff_max`` between requests, ``timeout`` for all of it.
+
+    Raises ``ValueError`` for arguments that cannot work, and ``ImportError`` without the extra ``oidc``. ``http://`` needs
+    ``allow_http=True`` and warns: secret and tokens can then be read on the way.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        client_secret: str,
+        *,
+        scope: str | None = None,
+        extensions: Mapping[str, str] | None = None,
+        urlencode: bool = False,
+        allow_http: bool = False,
+        ssl_cafile: str | PathLike[str] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 10.0,
+        retry_backoff: float = 0.1,
+        retry_backoff_max: float = 10.0,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        super().__init__()
+        self._http = _httpx()
+        fault = endpoint_fault(url, allow_http) or _credentials_fault(client_id, urlencode) or extension_fault(extensions or {})
+        if fault is not None:
+            raise ValueError(fault)
+        if url.lower().startswith("http:"):
+            warnings.warn(f"{_place(url)}: the token endpoint is asked without TLS", RuntimeWarning, stacklevel=2)
+        self._url = url
+        self._place = _place(url)
+        self._extensions = dict(extensions or {})
+        self._secret = client_secret
+        self._headers = {
+            "Authorization": _basic(client_id, client_secret, urlencode),
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is no answer
+        }
+        self._form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+        self._context = ssl_context or _context(ssl_cafile)
+        self._timeouts = self._http.Timeout(read_timeout, connect=connect_timeout)
+        self._backoff = ExponentialBackoff(retry_backoff, retry_backoff_max)
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._place!r})"
+
+    def extensions(self) -> Mapping[str, str]:
+        """See ``AbstractTokenProvider``."""
+        return self._extensions
+
+    async def fetch(self) -> Token:
+        """Return a new token.
+
+        Raises ``KafkaConnectionError`` where the endpoint gives no usable answer in time, and ``AuthenticationFailedError`` where
+        it refuses us or its answer is no token.
+        """
+        failure = KafkaConnectionError(f"{self._place}: no token within {self._timeout:g} s")
+        failures = 0
+        with anyio.move_on_after(self._timeout):
+            while True:
+                try:
+                    return self._token(*await self._ask())
+                except KafkaConnectionError as error:
+                    failure = error
+                await anyio.sleep(self._backoff.delay(failures, random.random()))  # noqa: S311  # jitter
+                failures += 1
+        raise failure
+
+    async def _ask(self) -> tuple[int, bytes]:
+        """Ask once; return the status of the answer and its body, cut where it is too long."""
+        http = self._http
+        try:
+            async with (
+                http.AsyncClient(verify=self._context, timeout=self._timeouts, trust_env=False) as client,
+                client.stream("POST", self._url, data=self._form, headers=self._headers) as response,
+            ):
+                body = bytearray()
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > LONGEST_ANSWER:
+                        break
+                return response.status_code, bytes(body[: LONGEST_ANSWER + 1])
+        except http.HTTPError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> KafkaError:
+        text = f"{self._place}: {type(error).__name__}: {self._shown(str(error))}"
+        return AuthenticationFailedError(text) if _is_untrusted(error) else KafkaConnectionError(text)
+
+    def _token(self, status: int, body: bytes) -> Token:
+        answer = _json(body) if len(body) <= LONGEST_ANSWER else {}
+        if status >= 500 or status in _AGAIN:
+            raise KafkaConnectionError(f"{self._place}: HTTP {status}{self._reason(answer)}")
+        if 300 <= status < 400:
+            raise AuthenticationFailedError(
+                f"{self._place}: HTTP {status}, a redirect, which is not followed; configure the final URL"
+            )
+        if status != 200:
+            raise AuthenticationFailedError(f"{self._place}: HTTP {status}, no token{self._reason(answer)}")
+        value = answer.get("access_token")
+        if not isinstance(value, str) or not TOKEN.fullmatch(value):
+            expected = f"expected uncompressed JSON of {LONGEST_ANSWER} bytes at most, with a bearer token"
+            raise AuthenticationFailedError(f"{self._place}: the answer has no access_token; {expected}")
+        kind = answer.get("token_type", "Bearer")
+        if not isinstance(kind, str) or kind.lower() != "bearer":
+            raise AuthenticationFailedError(f"{self._place}: the token_type is {self._shown(str(kind))!r}; expected 'Bearer'")
+        return Token(value=value, lifetime=_lifetime(answer.get("expires_in"), value))
+
+    def _reason(self, answer: Mapping[str, Any]) -> str:
+        """Return what the endpoint says of its error in the words of RFC 6749 section 5.2, and nothing else of the body."""
+        said = [answer.get(name) for name in ("error", "error_description")]
+        return "".join(f": {self._shown(text)}" for text in said if isinstance(text, str))
+
+    def _shown(self, text: str) -> str:
+        basic = self._headers["Authorization"].removeprefix("Basic ")
+        return shown(text, (self._secret, quote_plus(self._secret), basic))
+
+
+def _place(url: str) -> str:
+    """Return the part of ``url`` that errors name. A query may hold a key."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+
+
+def _basic(client_id: str, client_secret: str, urlencode: bool) -> str:
+    words = (quote_plus(client_id), quote_plus(client_secret)) if urlencode else (client_id, client_secret)
+    return "Basic " + base64.b64encode(":".join(words).encode()).decode()
+
+
+def _credentials_fault(client_id: str, urlencode: bool) -> str | None:
+    if ":" in client_id and not urlencode:
+        return "the client id has a colon, which ends it in the Authorization header; expected none, or urlencode"
+    return None
+
+
+def _context(cafile: str | PathLike[str] | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=cafile)
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"sasl_oauthbearer_ssl_cafile={str(cafile)!r}: cannot be read as certificates: {error}") from error
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Return whether the endpoint's certificate was refused, which trying again does not change."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _json(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _lifetime(expires_in: Any, token: str) -> float | None:
+    """Return seconds of life: what the answer says, which needs no common clock, else what the token says of itself."""
+    if isinstance(expires_in, str) and expires_in.isdecimal() and len(expires_in) < 16:
+        expires_in = int(expires_in)
+    if isinstance(expires_in, int | float) and not isinstance(expires_in, bool) and expires_in > 0:
+        return float(min(expires_in, 2**53))
+    end = expiry(token)
+    return end - time.time() if end is not None else None

@@ -1,0 +1,142 @@
+"""Where bearer tokens come from: the provider that an application hands in.
+
+Decides: how a provider is called, how long a token that we fetch ourselves is used. Owns: the kept token of a
+``CachingTokenProvider``. Must never show a token or store one outside memory. Sources: aiokafka's ``AbstractTokenProvider``,
+KIP-255, KIP-368. It is a shell: it awaits, and runs plain functions in threads.
+"""
+
+import inspect
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
+from typing import Any, Final
+
+import anyio
+from anyio.lowlevel import RunVar
+from attrs import field, frozen
+
+from ...errors import KafkaConnectionError, KafkaError
+from .oauthbearer import Bearer
+
+USED_FOR: Final = 0.8
+"""Share of a token's life after which it is not handed out any more (Java: ``sasl.login.refresh.window.factor``).
+
+It is less than the share of a session after which a connection authenticates again (85 % and more, ``link.py``). A session ends
+with the token that began it, so the second authentication never gets the same token.
+"""
+
+
+class AbstractTokenProvider(ABC):
+    """Base of an application's own source of OAUTHBEARER tokens, as in aiokafka: ``sasl_oauth_token_provider=MyProvider()``.
+
+    ``token()`` is awaited for each new connection and each re-authentication, several at once at times; keeping a token until
+    shortly before it expires is the provider's business. It must not wait longer than ``socket_connection_setup_timeout_ms``.
+    An error that it raises ends that attempt to connect, which is then repeated with backoff; ``AuthenticationFailedError`` says
+    that repeating is useless.
+    """
+
+    @abstractmethod
+    async def token(self) -> str:
+        """Return a token that is valid now."""
+
+    def extensions(self) -> Mapping[str, str]:
+        """Return the SASL extensions to send with the token (KIP-342): names of letters, values of printable ASCII."""
+        return {}
+
+
+def bearers(provider: Any) -> Callable[[], Awaitable[Bearer]]:
+    """Return a function that asks ``provider`` for a token: an object with ``token()``, or a callable that returns the token.
+
+    What is ``async`` is awaited; a plain ``token`` runs in a worker thread, because it usually waits for somebody. The function
+    raises ``KafkaError`` only: what else the provider raises is the cause of a ``KafkaConnectionError``.
+    """
+    token = getattr(provider, "token", provider)
+    extensions = getattr(provider, "extensions", dict)
+
+    async def fetch() -> Bearer:
+        try:
+            value = token() if inspect.iscoroutinefunction(token) else await anyio.to_thread.run_sync(token, abandon_on_cancel=True)
+            value, more = await _result(value), await _result(extensions())
+        except KafkaError:
+            raise
+        except Exception as error:  # the provider is the application's code
+            raise KafkaConnectionError(
+                f"sasl_oauth_token_provider raised {type(error).__name__}: no token to connect with"
+            ) from error
+        return Bearer(token=value, extensions=more)
+
+    return fetch
+
+
+async def _result(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+@frozen(kw_only=True)
+class Token:
+    """A token as it was fetched."""
+
+    value: str = field(repr=False)
+    lifetime: float | None = None
+    """Seconds for which it is valid from now; ``None``: unknown, and whoever did not wait for it fetches another one."""
+
+
+@frozen
+class _Fetched:
+    """The outcome of the last fetch."""
+
+    outcome: Token | KafkaError
+    at: float
+
+    def is_fresh(self, now: float) -> bool:
+        if isinstance(self.outcome, KafkaError) or self.outcome.lifetime is None:
+            return False
+        return self.at <= now < self.at + USED_FOR * self.outcome.lifetime
+
+    def value(self) -> str:
+        if isinstance(self.outcome, KafkaError):
+            raise copy(self.outcome)  # several waiters must not share one exception and its traceback
+        return self.outcome.value
+
+
+class CachingTokenProvider(AbstractTokenProvider):
+    """A provider that keeps its token for 80 % of its life, and fetches one at a time.
+
+    Whoever asks while another is fetching waits and shares the outcome, good or bad. It may serve several consumers, also on
+    different event loops; then each loop fetches by itself. ``clock`` returns seconds since 1970: a machine that slept has to
+    find its token old.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._last: _Fetched | None = None
+        self._turn: RunVar[anyio.Lock] = RunVar("kafka_async token")
+
+    @abstractmethod
+    async def fetch(self) -> Token:
+        """Return a new token. Raises ``KafkaError``."""
+
+    async def token(self) -> str:
+        """Return the kept token, or a new one. Raises what ``fetch`` raises."""
+        seen = self._last
+        if seen is not None and seen.is_fresh(self._clock()):
+            return seen.value()
+        async with self._lock():
+            last = self._last
+            if last is None or last is seen:  # nobody fetched while we waited
+                last = self._last = await self._fetched()
+            return last.value()
+
+    async def _fetched(self) -> _Fetched:
+        try:
+            return _Fetched(await self.fetch(), self._clock())
+        except KafkaError as error:
+            return _Fetched(error, self._clock())
+
+    def _lock(self) -> anyio.Lock:
+        lock = self._turn.get(None)
+        if lock is None:
+            lock = anyio.Lock()
+            self._turn.set(lock)
+        return lock

@@ -1,0 +1,282 @@
+"""Client credentials against an endpoint on loopback, honest and hostile."""
+
+import base64
+import gzip
+import itertools
+import json
+import logging
+import ssl
+import time
+from typing import Any
+
+import anyio
+import pytest
+import trustme
+
+from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from kafka_async.network.sasl.oidc import LONGEST_ANSWER, OidcTokenProvider
+from tests.token_endpoint import Reply, TokenEndpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")
+
+SECRET = "s3cr/t:+ \u00fc"  # it is one, for these tests
+
+
+def provider(endpoint: TokenEndpoint, **arguments: Any) -> OidcTokenProvider:
+    options: dict[str, Any] = {"allow_http": True, "retry_backoff": 0.001} | arguments
+    return OidcTokenProvider(endpoint.url, "client", SECRET, **options)
+
+
+def answer(**content: Any) -> Reply:
+    return Reply(body=json.dumps(content).encode())
+
+
+async def test_it_asks_with_the_credentials_of_a_client() -> None:
+    with TokenEndpoint() as endpoint:
+        token = await provider(endpoint, scope="read write").token()
+        (asked,) = endpoint.asked
+        assert token == endpoint.tokens[0]
+    assert asked.form == {"grant_type": "client_credentials", "scope": "read write"}
+    assert asked.headers["Authorization"] == "Basic " + base64.b64encode(f"client:{SECRET}".encode()).decode()
+    assert asked.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert asked.headers["Accept"] == "application/json"
+
+
+async def test_name_and_secret_can_be_encoded_as_the_rfc_has_it() -> None:
+    with TokenEndpoint() as endpoint:
+        await OidcTokenProvider(endpoint.url, "a:b c", SECRET, allow_http=True, urlencode=True).token()
+    encoded = base64.b64decode(endpoint.asked[0].headers["Authorization"].removeprefix("Basic "))
+    assert encoded == b"a%3Ab+c:s3cr%2Ft%3A%2B+%C3%BC"
+
+
+async def test_a_token_is_asked_for_once_in_its_life_however_many_want_it() -> None:
+    with TokenEndpoint() as endpoint:
+        tokens = provider(endpoint)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(tokens.token)
+        await tokens.token()
+    assert len(endpoint.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "low", "high"),
+    [
+        ({"expires_in": 60}, 60, 60),
+        ({"expires_in": "3599"}, 3599, 3599),  # some servers say numbers in strings
+        ({"expires_in": 10**400}, 2**53, 2**53),
+        ({}, 880, 900),
+        ({"expires_in": True}, 880, 900),
+        ({"expires_in": "soon"}, 880, 900),
+        ({"expires_in": -1}, 880, 900),
+    ],
+)
+async def test_its_life_is_what_the_answer_says_or_else_the_token(said: dict[str, Any], low: float, high: float) -> None:
+    with TokenEndpoint() as endpoint:
+        value = endpoint.token(900)
+    with TokenEndpoint(answer(access_token=value, **said)) as endpoint:
+        token = await provider(endpoint).fetch()
+    assert token.value == value
+    assert token.lifetime is not None
+    assert low <= token.lifetime <= high
+
+
+async def test_a_token_that_cannot_be_read_has_no_known_life() -> None:
+    with TokenEndpoint(answer(access_token="opaque")) as endpoint:  # no secret
+        assert (await provider(endpoint).fetch()).lifetime is None
+
+
+async def test_a_fault_that_passes_is_tried_again() -> None:
+    with TokenEndpoint(Reply(500), Reply(503, b"<html>"), Reply(429), answer(access_token="good")) as endpoint:
+        assert await provider(endpoint).token() == "good"
+    assert len(endpoint.asked) == 4
+
+
+async def test_a_fault_that_stays_is_told_with_its_reason() -> None:
+    body = json.dumps({"error": "temporarily_unavailable", "error_description": "later"}).encode()
+    later = pytest.raises(KafkaConnectionError, match=r"/token: HTTP 503: temporarily_unavailable: later$")
+    with TokenEndpoint(*[Reply(503, body)] * 1000) as endpoint, later:
+        await provider(endpoint, timeout=0.2, retry_backoff_max=0.02).token()
+    assert len(endpoint.asked) > 3
+
+
+async def test_nobody_there() -> None:
+    with TokenEndpoint() as endpoint:
+        pass
+    with pytest.raises(KafkaConnectionError, match="ConnectError"):
+        await provider(endpoint, timeout=0.1).token()
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (
+            Reply(401, b'{"error": "invalid_client", "error_description": "unknown client"}'),
+            "HTTP 401.*invalid_client: unknown client$",
+        ),
+        (Reply(400, b'{"error": 7, "more": "secret things"}'), "HTTP 400, no token$"),
+        (Reply(403, b"root:x:0:0:root:/root:/bin/bash"), "HTTP 403, no token$"),
+        (Reply(404), "HTTP 404"),
+        (Reply(204, b""), "HTTP 204"),
+        (Reply(200, b"<html>welcome</html>"), "no access_token; expected"),
+        (Reply(200, b"[" * 100_000), "no access_token"),
+        (Reply(200, b"\xff" * 10), "no access_token"),
+        (Reply(200, b'["access_token"]'), "no access_token"),
+        (answer(access_token="two words"), "no access_token"),  # no secret
+        (answer(access_token=7), "no access_token"),
+        (answer(access_token="x", token_type="mac"), "token_type is 'mac'; expected 'Bearer'"),  # no secret
+        (Reply(200, gzip.compress(b'{"access_token": "x"}'), {"Content-Encoding": "gzip"}), "uncompressed JSON"),
+        (answer(access_token="x" * (LONGEST_ANSWER + 1)), "bytes at most"),
+    ],
+)
+async def test_an_answer_that_is_no_token_is_refused_at_once(reply: Reply, text: str) -> None:
+    with TokenEndpoint(reply) as endpoint, pytest.raises(AuthenticationFailedError, match=text) as caught:
+        await provider(endpoint).token()
+    assert len(endpoint.asked) == 1
+    assert "secret things" not in str(caught.value)
+    assert "root" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed(status: int) -> None:
+    with (
+        TokenEndpoint() as elsewhere,
+        TokenEndpoint(Reply(status, b"", {"Location": elsewhere.url})) as endpoint,
+        pytest.raises(AuthenticationFailedError, match="a redirect, which is not followed"),
+    ):
+        await provider(endpoint).token()
+    assert not elsewhere.asked
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_without_end_is_cut_off(status: int) -> None:
+    sent = 0
+
+    def endless() -> Any:
+        nonlocal sent
+        for chunk in itertools.repeat(b" " * 65536):
+            sent += len(chunk)
+            yield chunk
+
+    with TokenEndpoint(Reply(status, endless())) as endpoint:
+        if status == 200:
+            with pytest.raises(AuthenticationFailedError, match="bytes at most"):
+                await provider(endpoint).token()
+        else:
+            await provider(endpoint).token()  # the second answer is good
+    assert sent < 64 * LONGEST_ANSWER  # what the sockets' buffers took
+
+
+@pytest.mark.parametrize("arguments", [{"timeout": 0.2}, {"timeout": 0.2, "read_timeout": 0.05}])
+async def test_an_endpoint_that_says_nothing_costs_the_timeout(arguments: dict[str, Any]) -> None:
+    def mute(endpoint: TokenEndpoint) -> Reply:
+        endpoint.ended.wait(10)
+        return Reply(500)
+
+    with TokenEndpoint(*[mute] * 10) as endpoint:
+        before = time.monotonic()
+        with pytest.raises(KafkaConnectionError):
+            await provider(endpoint, **arguments).token()
+        assert time.monotonic() - before < 5
+
+
+async def test_a_body_that_drips_costs_the_timeout() -> None:
+    def drip(endpoint: TokenEndpoint) -> Reply:
+        return Reply(200, (b" " for _ in iter(lambda: endpoint.ended.wait(0.01), True)))
+
+    with TokenEndpoint(drip) as endpoint, pytest.raises(KafkaConnectionError, match=r"no token within 0\.3 s"):
+        await provider(endpoint, timeout=0.3).token()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://host/x",
+        "//host/x",
+        "host/x",
+        "",
+        "https://",
+        "https://host:port/",
+        "https://[host/",
+        "HTTPS:host",
+    ],
+)
+def test_only_an_address_of_the_web_is_taken(url: str) -> None:
+    with pytest.raises(ValueError, match="expected 'https://host/path'"):
+        OidcTokenProvider(url, "client", SECRET, allow_http=True)
+
+
+def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(ValueError, match="no user name and password") as caught:
+        OidcTokenProvider("https://me:hidden@host/token", "client", SECRET)
+    assert "hidden" not in str(caught.value)
+
+
+def test_http_needs_to_be_allowed_and_warns() -> None:
+    with pytest.raises(ValueError, match="sasl_oauthbearer_allow_http"):
+        OidcTokenProvider("http://localhost/token", "client", SECRET)
+    with pytest.warns(RuntimeWarning, match="http://localhost/token: the token endpoint is asked without TLS"):
+        OidcTokenProvider("http://localhost/token?key=hidden", "client", SECRET, allow_http=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"client_id": "a:b"}, "colon"),
+        ({"extensions": {"auth": "x"}}, "SASL extension 'auth'"),
+        ({"ssl_cafile": "/nowhere/ca.pem"}, "/nowhere/ca.pem.*cannot be read"),
+        ({"ssl_cafile": __file__}, "cannot be read as certificates"),
+    ],
+)
+def test_arguments_that_cannot_work_are_named(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        OidcTokenProvider("https://host/token", **({"client_id": "client", "client_secret": SECRET} | arguments))
+
+
+def test_extensions_go_with_each_token() -> None:
+    assert OidcTokenProvider("https://host/token", "client", SECRET, extensions={"a": "b"}).extensions() == {"a": "b"}
+
+
+async def test_the_endpoint_has_to_prove_who_it_is(tmp_path: Any) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    cafile = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(cafile)
+    with TokenEndpoint(context=context) as endpoint:
+        with pytest.raises(AuthenticationFailedError, match="CERTIFICATE_VERIFY_FAILED"):
+            await OidcTokenProvider(endpoint.url, "client", SECRET).token()
+        assert not endpoint.asked
+        assert await OidcTokenProvider(endpoint.url, "client", SECRET, ssl_cafile=cafile).token() == endpoint.tokens[0]
+
+
+async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / ".netrc").write_text("machine localhost login other password other\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    with TokenEndpoint() as proxy, TokenEndpoint() as endpoint:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/token"))
+        await provider(endpoint).token()
+    assert not proxy.asked
+    assert base64.b64decode(endpoint.asked[0].headers["Authorization"].removeprefix("Basic ")).startswith(b"client:")
+
+
+async def test_no_secret_is_shown_whatever_the_endpoint_repeats(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    basic = base64.b64encode(f"client:{SECRET}".encode()).decode()
+    echo = json.dumps({"error": SECRET, "error_description": f"not {basic} but\nthat {'x' * 1000}"}).encode()
+    shown: list[str] = []
+    with TokenEndpoint(Reply(401, echo), Reply(503, echo)) as endpoint:
+        tokens = provider(endpoint)
+        for _ in range(2):
+            try:
+                shown.append(await tokens.token())
+            except KafkaError as error:
+                shown[:0] = [str(error), repr(error), repr(tokens), repr(vars(error))]
+    text = "".join(shown[:-1]) + caplog.text
+    assert "***" in text
+    assert SECRET not in text
+    assert basic not in text
+    assert shown[-1] == endpoint.tokens[0]
+    assert endpoint.tokens[0] not in text
