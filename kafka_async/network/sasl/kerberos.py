@@ -8,7 +8,7 @@ It is a shell: making a token may ask a KDC and wait for it, so it runs in a thr
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import anyio
+import anyio.to_thread
 
 from ...config import ConsumerConfig
 from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError

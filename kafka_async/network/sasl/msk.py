@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio
+import anyio.to_thread
 
 from ...errors import AuthenticationFailedError
 from .tokens import CachingTokenProvider, Token

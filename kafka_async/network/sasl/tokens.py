@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Final
 
-import anyio
+import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import field, frozen
 
