@@ -82,18 +82,23 @@ def jars(version: str) -> Path:
     Raises ``BrokerStartError`` with Maven's output where it cannot. The directory appears in one rename under a lock, so a run that
     is interrupted or that runs beside another never leaves or sees half of it.
     """
+    return maven_jars(version, _POM, version)
+
+
+def maven_jars(name: str, pom: str, version: str) -> Path:
+    """Return the directory of the cache, called ``name``, with the jars that ``pom`` depends on in ``version``. See ``jars``."""
     cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
     cache.mkdir(parents=True, exist_ok=True)
-    target = cache / f"{version}-{zlib.crc32(_POM.encode()):08x}"  # another list of jars is another directory
-    with (cache / f"{version}.lock").open("w") as lock:
+    target = cache / f"{name}-{zlib.crc32(pom.encode()):08x}"  # another list of jars is another directory
+    with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=cache) as work:
-                (Path(work) / "pom.xml").write_text(_POM.format(version=version))
+                (Path(work) / "pom.xml").write_text(pom.format(version=version))
                 command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
                 done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words
                 if done.returncode:
-                    raise BrokerStartError(f"Maven cannot fetch Kafka {version}:\n{(done.stdout + done.stderr)[-4000:]}")
+                    raise BrokerStartError(f"Maven cannot fetch the jars of {name}:\n{(done.stdout + done.stderr)[-4000:]}")
                 (Path(work) / "libs").rename(target)
     return target
 
@@ -110,7 +115,7 @@ def _kafka_uuid() -> str:
     return text
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return free ports below the ephemeral range.
 
     A port inside it may be taken as the local end of someone's connection while its broker is down, and a client that keeps
@@ -235,7 +240,8 @@ class KafkaCluster:
     ``version``: Kafka's version. ``brokers``: how many. ``properties``: broker properties over those for tests. ``features``:
     feature levels to format with, such as ``{"group.version": 0}``. ``heap_mb``: Java heap of each broker. ``listeners``: further
     listeners by name, each with its security protocol, such as ``{"TLS": "SSL"}``. ``scram``: credentials to format with, as
-    ``StorageTool`` takes them. ``plugins``: a directory with Java classes that the brokers can load.
+    ``StorageTool`` takes them. ``plugins``: a directory with Java classes that the brokers can load. ``java_options``:
+    further options of the brokers' virtual machines.
 
     Ports and data stay over ``stop`` and ``start``. Methods block. Everything ends with the ``with`` block, at interpreter exit, or
     when this process is killed, whichever is first.
@@ -252,6 +258,7 @@ class KafkaCluster:
         listeners: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
         plugins: Path | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         self.version = version
         self._extra = dict(properties or {})
@@ -260,6 +267,7 @@ class KafkaCluster:
         self._listeners = dict(listeners or {})
         self._scram = tuple(scram)
         self._plugins = plugins
+        self._java_options = tuple(java_options)
         self._directory: Path | None = None
         self._nodes: list[_Node] = []
         self._brokers = brokers
@@ -516,7 +524,7 @@ class KafkaCluster:
 
     def _prepare(self, libs: Path) -> None:
         assert self._directory is not None
-        ports = iter(_free_ports((2 + len(self._listeners)) * self._brokers))
+        ports = iter(free_ports((2 + len(self._listeners)) * self._brokers))
         for i in range(self._brokers):
             directory = self._directory / str(i)
             directory.mkdir()
@@ -544,6 +552,7 @@ class KafkaCluster:
             "-XX:+UseSerialGC",
             "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            *self._java_options,
         ]
         return ["java", *options, "-cp", self._classpath, main, *arguments]
 

@@ -5,6 +5,7 @@ beyond 127.0.0.1. RFC 6749 section 4.4 (client credentials), RFC 7517 (the publi
 """
 
 import json
+import math
 import ssl
 import threading
 import time
@@ -80,10 +81,17 @@ class TokenEndpoint:
         self._server.server_close()
         self._thread.join()
 
+    def script(self, *replies: "Reply | Callable[[TokenEndpoint], Reply]") -> None:
+        """Give ``replies`` to the next requests."""
+        with self._lock:
+            self._replies += replies
+
     def token(self, lifetime: float | None = None, **claims: Any) -> str:
         """Return a signed token."""
         now = time.time()
-        content = self.claims | {"iat": int(now), "exp": now + (self.lifetime if lifetime is None else lifetime)} | claims
+        end = now + (self.lifetime if lifetime is None else lifetime)
+        # Brokers read whole seconds, and a token must not end before "expires_in" is over.
+        content = self.claims | {"iat": int(now), "exp": math.ceil(end)} | claims
         return jwt.encode(content, self._private_key(), algorithm="RS256", headers={"kid": _KEY_ID})
 
     def _private_key(self) -> RSAPrivateKey:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
 
+from .identity import Identity, identity_broker
 from .secure import Secure, secure_broker
 from .tools import set_properties
 
@@ -75,6 +76,13 @@ def kafka_secure(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -
     """One broker with TLS, SASL and an authorizer."""
     with secure_broker(tmp_path_factory.mktemp("certificates")) as secure:
         yield secure
+
+
+@pytest.fixture(scope="session")
+def kafka_identity(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Identity]:
+    """One broker that takes tokens and tickets, with the token endpoint and the KDC that give them."""
+    with identity_broker(tmp_path_factory.mktemp("kdc")) as identity:
+        yield identity
 
 
 @pytest.fixture(autouse=True)

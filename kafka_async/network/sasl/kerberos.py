@@ -24,9 +24,12 @@ _PASSING: Final = frozenset((2**32 - 1765328228, 2**32 - 1765328164))
 def contexts(config: ConsumerConfig, library: Any = None) -> Callable[[Node], SecurityContext]:
     """Return a function that makes the context for a conversation with a node.
 
-    Raises ``ImportError`` without the extra ``gssapi``. ``library`` stands in for the module ``gssapi``.
+    Raises ``ImportError`` without the extra ``gssapi``, and ``ValueError`` for a keytab that cannot be read.
+    ``library`` stands in for the module ``gssapi``.
     """
     gssapi = library or _library()
+    if config.sasl_kerberos_keytab is not None:
+        _check_keytab(config.sasl_kerberos_keytab)
     credentials = _Credentials(gssapi, config.sasl_kerberos_principal, config.sasl_kerberos_keytab)
 
     def make(node: Node) -> SecurityContext:
@@ -44,6 +47,15 @@ def _library() -> Any:
             "sasl_mechanism='GSSAPI' needs the package gssapi and libkrb5: pip install 'kafka-async[gssapi]'"
         ) from missing
     return gssapi
+
+
+def _check_keytab(path: str) -> None:
+    """libkrb5 looks for other tickets where it cannot read a keytab, and then says that it found none."""
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise ValueError(f"sasl_kerberos_keytab={path!r}: cannot be read: {error.strerror}") from None
 
 
 class _Credentials:

@@ -111,12 +111,17 @@ async def test_the_service_and_its_host_are_options() -> None:
 
 async def test_a_keytab_keeps_its_tickets_in_memory() -> None:
     library = Library()
-    await context(library, sasl_kerberos_principal="reader@TEST", sasl_kerberos_keytab="/etc/reader.keytab").step(None)
+    await context(library, sasl_kerberos_principal="reader@TEST", sasl_kerberos_keytab=__file__).step(None)
     made = library.made["credentials"]
     assert made["name"] == ("principal", "reader@TEST")
-    assert made["store"]["client_keytab"] == "FILE:/etc/reader.keytab"
+    assert made["store"]["client_keytab"] == f"FILE:{__file__}"
     assert made["store"]["ccache"].startswith("MEMORY:")
     assert library.made["creds"] == "credentials"
+
+
+def test_a_keytab_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(ValueError, match=r"sasl_kerberos_keytab='/nowhere/at\.all': cannot be read: No such file"):
+        context(Library(), sasl_kerberos_keytab="/nowhere/at.all")
 
 
 async def test_a_broker_that_does_not_prove_who_it_is_is_refused() -> None:
