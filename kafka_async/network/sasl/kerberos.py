@@ -13,6 +13,7 @@ import anyio.to_thread
 from ...config import ConsumerConfig
 from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from ...model import Node
+from .conversation import shown
 from .gssapi import SecurityContext
 
 _T = TypeVar("_T")
@@ -124,5 +125,5 @@ class KerberosContext:
             raise self._failure(error) from error
 
     def _failure(self, error: Any) -> KafkaError:
-        text = f"Kerberos, for {self._service}: {error}"
+        text = f"Kerberos, for {self._service}: {shown(str(error))}"
         return KafkaConnectionError(text) if error.min_code in _PASSING else AuthenticationFailedError(text)
