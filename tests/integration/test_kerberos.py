@@ -40,8 +40,9 @@ async def test_a_ticket_comes_in(kafka_identity: Identity, background: str) -> N
     [
         ({"sasl_kerberos_service_name": "nobody"}, "Kerberos, for nobody@localhost"),
         ({"sasl_kerberos_principal": "stranger@KAFKA.TEST"}, "Kerberos, for kafka@localhost"),
+        ({"sasl_kerberos_keytab": "/nowhere/at.all"}, "with the keytab '/nowhere/at.all'"),
     ],
-    ids=["service", "principal"],
+    ids=["service", "principal", "keytab"],
 )
 async def test_what_kerberos_refuses_is_said_at_once(kafka_identity: Identity, options: dict[str, Any], text: str) -> None:
     began = time.monotonic()

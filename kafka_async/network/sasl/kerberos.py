@@ -25,12 +25,9 @@ _PASSING: Final = frozenset((2**32 - 1765328228, 2**32 - 1765328164))
 def contexts(config: ConsumerConfig, library: Any = None) -> Callable[[Node], SecurityContext]:
     """Return a function that makes the context for a conversation with a node.
 
-    Raises ``ImportError`` without the extra ``gssapi``, and ``ValueError`` for a keytab that cannot be read.
-    ``library`` stands in for the module ``gssapi``.
+    Raises ``ImportError`` without the extra ``gssapi``. ``library`` stands in for the module ``gssapi``.
     """
     gssapi = library or _library()
-    if config.sasl_kerberos_keytab is not None:
-        _check_keytab(config.sasl_kerberos_keytab)
     credentials = _Credentials(gssapi, config.sasl_kerberos_principal, config.sasl_kerberos_keytab)
 
     def make(node: Node) -> SecurityContext:
@@ -50,21 +47,15 @@ def _library() -> Any:
     return gssapi
 
 
-def _check_keytab(path: str) -> None:
-    """libkrb5 looks for other tickets where it cannot read a keytab, and then says that it found none."""
-    try:
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise ValueError(f"sasl_kerberos_keytab={path!r}: cannot be read: {error.strerror}") from None
-
-
 class _Credentials:
     """Whose tickets are used: those of the process, or of a principal whose key is in a keytab."""
 
     def __init__(self, gssapi: Any, principal: str | None, keytab: str | None) -> None:
         self._gssapi = gssapi
         self._principal = principal
+        # libkrb5 looks for other tickets where it cannot read a keytab, and then says that it found none.
+        self.told = f" with the keytab {keytab!r}" if keytab else ""
+        """What errors add."""
         # With a keytab the tickets live in memory, under a name of their own; libkrb5 gets new ones before they end.
         self._store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:kafka_async-{id(self)}"} if keytab else None
 
@@ -125,5 +116,5 @@ class KerberosContext:
             raise self._failure(error) from error
 
     def _failure(self, error: Any) -> KafkaError:
-        text = f"Kerberos, for {self._service}: {shown(str(error))}"
+        text = f"Kerberos, for {self._service}{self._credentials.told}: {shown(str(error))}"
         return KafkaConnectionError(text) if error.min_code in _PASSING else AuthenticationFailedError(text)

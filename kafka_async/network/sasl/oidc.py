@@ -8,7 +8,7 @@ RFC 6749 sections 2.3.1, 4.4 and 5, Java ``HttpJwtRetriever``, ``ClientCredentia
 
 import base64
 import json
-import random
+import secrets
 import ssl
 import time
 import warnings
@@ -119,7 +119,7 @@ class OidcTokenProvider(CachingTokenProvider):
                     return self._token(*await self._ask())
                 except KafkaConnectionError as error:
                     failure = error
-                await anyio.sleep(self._backoff.delay(failures, random.random()))  # noqa: S311  # jitter
+                await anyio.sleep(self._backoff.delay(failures, secrets.SystemRandom().random()))
                 failures += 1
         raise failure
 

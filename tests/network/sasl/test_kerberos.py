@@ -119,9 +119,9 @@ async def test_a_keytab_keeps_its_tickets_in_memory() -> None:
     assert library.made["creds"] == "credentials"
 
 
-def test_a_keytab_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(ValueError, match=r"sasl_kerberos_keytab='/nowhere/at\.all': cannot be read: No such file"):
-        context(Library(), sasl_kerberos_keytab="/nowhere/at.all")
+async def test_a_keytab_is_named_where_tickets_are_missing() -> None:
+    with pytest.raises(AuthenticationFailedError, match=r"for kafka@broker\.test with the keytab '/nowhere/at\.all': no tickets"):
+        await context(Library(fails=GssError("no tickets")), sasl_kerberos_keytab="/nowhere/at.all").step(None)
 
 
 async def test_a_broker_that_does_not_prove_who_it_is_is_refused() -> None:
