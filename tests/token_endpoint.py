@@ -9,6 +9,7 @@ import math
 import ssl
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -87,11 +88,12 @@ class TokenEndpoint:
             self._replies += replies
 
     def token(self, lifetime: float | None = None, **claims: Any) -> str:
-        """Return a signed token."""
+        """Return a signed token, unlike any other."""
         now = time.time()
         end = now + (self.lifetime if lifetime is None else lifetime)
         # Brokers read whole seconds, and a token must not end before "expires_in" is over.
-        content = self.claims | {"iat": int(now), "exp": math.ceil(end)} | claims
+        times = {"iat": int(now), "exp": math.ceil(end), "jti": str(uuid.uuid4())}
+        content = self.claims | times | claims
         return jwt.encode(content, self._private_key(), algorithm="RS256", headers={"kid": _KEY_ID})
 
     def _private_key(self) -> RSAPrivateKey:
