@@ -17,6 +17,7 @@ TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for p
 ONLY_AT_THE_EDGE = {
     "adapters/": "a person's own program, or a command of his, names the file",
     "network/tls.py": "an option names the file",
+    "application/iteration.py": "the switch to the Python steps, before any consumer exists",
     "records/implementation.py": "the switch to the Python decoder, before any consumer exists",
 }
 """Where files, variables and processes may be met, and why."""
