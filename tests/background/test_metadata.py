@@ -8,6 +8,7 @@ from kafka_async import Node, TopicPartition
 from kafka_async.background.metadata import Leader
 from kafka_async.errors import (
     AuthenticationFailedError,
+    ClusterAuthorizationFailedError,
     InvalidTopicError,
     KafkaConnectionError,
     NoBrokersAvailable,
@@ -322,6 +323,17 @@ def test_a_look_up_in_a_hurry_ends_with_the_refusal_where_there_was_one() -> Non
     world.poll(0.1)
     with pytest.raises(AuthenticationFailedError, match="who are you"):
         call.result()
+
+
+def test_a_cluster_that_is_denied_is_said_by_the_look_up_and_by_reads_and_asked_again() -> None:
+    world = World()
+    call = ask(world, frozenset("t"))
+    world.poll(0.0)
+    world.answer(MetadataRequest, MetadataResponse(error_code=ClusterAuthorizationFailedError.errno), 0.1)
+    with pytest.raises(ClusterAuthorizationFailedError, match="cluster"):
+        call.result()
+    assert [type(error) for error in world.errors()] == [ClusterAuthorizationFailedError]
+    assert world.poll(60.0)
 
 
 # Hints (KIP-951).
