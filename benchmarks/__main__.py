@@ -298,7 +298,7 @@ def broker(bootstrap: str | None) -> Iterator[str]:
         return
     from tests.brokers import KafkaCluster
 
-    with KafkaCluster(heap_mb=1024, properties={"file.delete.delay.ms": "1000"}) as cluster:
+    with KafkaCluster(heap_mb=1024, quick_start=False, properties={"file.delete.delay.ms": "1000"}) as cluster:
         yield cluster.bootstrap_servers
 
 

@@ -54,13 +54,11 @@ def kafka39(real_brokers: None) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def _three_brokers(real_brokers: None) -> Iterator[KafkaCluster]:
-    properties = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    properties = {
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "broker.rack": "rack-{broker}",
+    }
     with KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256) as cluster:
-        for broker in range(3):
-            set_properties(cluster, broker, broker_rack=f"rack-{broker}")
-        for broker in range(3):
-            cluster.kill(broker)  # nothing is stored yet
-        cluster.heal()
         yield cluster
 
 
