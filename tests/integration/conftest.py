@@ -14,7 +14,6 @@ from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
 
 from .identity import Identity, identity_broker
 from .secure import Secure, secure_broker
-from .tools import set_properties
 
 _SINGLE = {
     # Everybody may do everything, but where a test makes a rule.
