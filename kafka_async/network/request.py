@@ -19,6 +19,7 @@ class Lane(Enum):
 
     A broker answers the requests of one connection one after the other. So the coordinator has a connection of its own, and so
     have fetches: neither a heartbeat nor a look-up of metadata or offsets ever waits behind a long-poll fetch to the same broker.
+    While a JoinGroup waits on GROUP for the other members, commits and offset fetches go on MAIN.
     """
 
     MAIN = "main"

@@ -11,8 +11,10 @@ import sys
 import threading
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -31,6 +33,10 @@ both = pytest.mark.parametrize("protocol", PROTOCOLS)
 SESSION_MS: Final = 6_000
 """Session timeout of members, unless a test says otherwise."""
 HEARTBEAT_MS: Final = 300
+_OURS: Final = """import runpy, sys
+sys.modules["hypothesis"] = None  # kio would import it, and with it pytest and trio: half of a member's start
+runpy.run_module("tests.verifiable_consumer", run_name="__main__")
+"""
 _JAVA: Final = "org.apache.kafka.tools.VerifiableConsumer"
 
 
@@ -378,6 +384,8 @@ class Processes:
 
     group: Group
     topic: str
+    settings: Path
+    """A properties file for members in the classic protocol; in the consumer protocol the broker says how often to heartbeat."""
     arguments: tuple[str, ...] = ()
     watch: Watch = field(factory=Watch)
     members: list[Process] = field(factory=list)
@@ -386,17 +394,17 @@ class Processes:
         """Start one more member; ``java``: a class path, to start Kafka's own VerifiableConsumer instead of ours."""
         options = ["--bootstrap-server", self.group.cluster.bootstrap_servers, "--topic", self.topic]
         options += ["--group-id", self.group.name, "--group-protocol", self.group.protocol]
-        if self.group.protocol == "classic":
-            options += ["--session-timeout", str(self.group.session_ms)]
-        program = [sys.executable, "-m", "tests.verifiable_consumer"]
+        if _value_of("--group-protocol", arguments, self.group.protocol) == "classic":
+            options += ["--session-timeout", str(self.group.session_ms), "--command-config", str(self.settings)]
+        program = [sys.executable, "-c", _OURS]
         if java is not None:
             program = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", java, _JAVA]
         process = await asyncio.create_subprocess_exec(
             *program, *options, *self.arguments, *arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if java else None
         )
         name = f"{self.group.protocol} member {len(self.members)}" + (" (Java)" if java else "")
-        names = self.group.protocol == "classic" and "--group-instance-id" in arguments
-        member = Process(name, self.watch, process, ousts=arguments[arguments.index("--group-instance-id") + 1] if names else None)
+        ousts = _value_of("--group-instance-id", arguments, "") if self.group.protocol == "classic" else ""
+        member = Process(name, self.watch, process, ousts=ousts or None)
         member.task = asyncio.create_task(member.listen())
         self.members.append(member)
         return member
@@ -447,13 +455,20 @@ def java_tools() -> str:
 @asynccontextmanager
 async def processes(group: Group, topic: str, count: int, *arguments: str) -> AsyncIterator[Processes]:
     """Start ``count`` members as processes; end them at the end of the block."""
-    found = Processes(group, topic, arguments)
-    try:
-        for _ in range(count):
-            await found.start()
-        yield found
-    finally:
-        await found.end()
+    with TemporaryDirectory() as directory:
+        settings = Path(directory) / "classic.properties"
+        settings.write_text(f"heartbeat.interval.ms={HEARTBEAT_MS}\n")
+        found = Processes(group, topic, settings, arguments)
+        try:
+            for _ in range(count):
+                await found.start()
+            yield found
+        finally:
+            await found.end()
+
+
+def _value_of(option: str, arguments: Sequence[str], otherwise: str) -> str:
+    return arguments[arguments.index(option) + 1] if option in arguments else otherwise
 
 
 @define(eq=False)

@@ -1,6 +1,6 @@
 """Members that come, go and die at random, under load: what a group promises, all at once.
 
-Twenty seconds in each protocol by default, half of them without kills; ``KAFKA_ASYNC_CHURN`` gives the seconds of a longer run.
+Twelve seconds in each protocol by default, half of them without kills; ``KAFKA_ASYNC_CHURN`` gives the seconds of a longer run.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.integration
 
 MEMBERS = 10
 PARTITIONS = 60
-SECONDS = float(os.environ.get("KAFKA_ASYNC_CHURN") or 20)
-SESSION_MS = 6_000
+SECONDS = float(os.environ.get("KAFKA_ASYNC_CHURN") or 12)
+SESSION_MS = 4_000
 
 
 @both

@@ -37,9 +37,12 @@ async def test_members_of_java_and_ours_share_a_group(
     group = new_group(kafka_cluster3, protocol)
     async with processes(group, topic, 0, *arguments) as members, load(kafka_cluster3, topic, PARTITIONS) as writing:
         # In the classic protocol the first member leads: it deals the partitions out, and the others read what it wrote.
-        for java in (tools, None, tools) if leader == "java" else (None, tools, None):
+        first, *others = (tools, None, tools) if leader == "java" else (None, tools, None)
+        await members.start(java=first)
+        await members.settled(PARTITIONS)
+        for java in others:
             await members.start(java=java)
-            await members.settled(PARTITIONS)
+        await members.settled(PARTITIONS)
         await members.members[0].stop()
         await members.settled(PARTITIONS)
         await writing.stop()
