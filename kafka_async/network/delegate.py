@@ -461,12 +461,12 @@ class NetworkClientDelegate:
         links = [link for link in self._links.values() if link.lane is request.lane and request.node_id in (None, link.node.id)]
         failed = [link for link in links if link.history.error is not None]
         cause = max(failed, key=_recency).history.error if failed else None
-        if cause is not None:
+        if any(link.throttled_until > now for link in links):
+            why = "the broker throttles this client"
+        elif cause is not None:
             why = str(cause)
         elif not self._current:
             why = "no broker is known"
-        elif any(link.throttled_until > now for link in links):
-            why = "the broker throttles this client"
         else:
             why = "no connection was ready"
         peer = "any broker" if request.node_id is None else f"broker {request.node_id}"

@@ -37,6 +37,11 @@ After the event loop was blocked (a handler that computes, a laptop that slept) 
 timer that finds the deadline passed may run before the reader does.
 """
 
+LONGEST_THROTTLE: Final = 60.0
+"""Seconds of throttling that are believed. Brokers ask for a quota window at most, which is 11 s unless configured otherwise; with
+garbage in this field a client would be silent for weeks, and a broker that is asked too early just asks for patience again.
+"""
+
 _CORRELATION_IDS: Final = 2**31
 
 
@@ -196,7 +201,7 @@ class Protocol:
             )
         response = decode_response(sent.request.message, sent.version, frame)
         self._in_flight.popleft()
-        throttle = max(getattr(response, "throttle_time_ms", 0), 0) / 1000
+        throttle = min(max(getattr(response, "throttle_time_ms", 0) / 1000, 0.0), LONGEST_THROTTLE)
         self._trace(
             ResponseReceived(
                 now=now,

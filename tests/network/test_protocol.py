@@ -17,7 +17,7 @@ from kafka_async.errors import (
     MalformedResponseError,
     UnsupportedVersionError,
 )
-from kafka_async.network.protocol import EXPIRY_GRACE, Answer, Protocol
+from kafka_async.network.protocol import EXPIRY_GRACE, LONGEST_THROTTLE, Answer, Protocol
 from kafka_async.network.request import UnsentRequest
 from kafka_async.trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
 from kafka_async.wire import Response
@@ -224,3 +224,11 @@ def test_trace_events_carry_sizes_and_latency() -> None:
     assert (received.size, received.latency, received.throttle) == (len(data), 0.5, 0.25)
     assert isinstance(failed, RequestFailed)
     assert (failed.api, str(failed.error)) == ("Heartbeat", "gone")
+
+
+@pytest.mark.parametrize(("asked", "believed"), [(2**31 - 1, LONGEST_THROTTLE), (-(2**31), 0.0), (11_000, 11.0)])
+def test_throttling_is_believed_within_bounds(asked: int, believed: float) -> None:
+    protocol = make()
+    peer = ask(protocol, heartbeat(drop))
+    (answer,) = pour(protocol, peer.answer(HeartbeatResponse(throttle_time_ms=asked)))
+    assert answer.throttle == believed
