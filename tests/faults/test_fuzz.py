@@ -1,0 +1,43 @@
+"""The part of the fuzzing that is small enough for every run: fixed cases of each target, and every capture as it is.
+
+``python -m tests.faults.fuzz`` runs a million others.
+"""
+
+import pytest
+
+from kafka_async.errors import MalformedResponseError
+from kafka_async.wire import decode_response
+from tests.wire.server import encode_response
+
+from .capture import Capture, load
+from .fuzz import TARGETS, campaign
+
+CASES = {"responses": 1500, "records": 600, "stream": 600, "group_data": 300, "scram": 200, "consumer": 25}
+
+
+def _name(capture: Capture) -> str:
+    return f"{capture.asked.api.name.lower()} {capture.asked.version}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_fixed_cases(target: str) -> None:
+    outcomes, failed = campaign(target, 0, CASES[target], show=False)
+    assert not failed, f"python -m tests.faults.fuzz --target {target} --cases 1 --first {failed[0]}"
+    assert sum(outcomes.values()) == CASES[target]
+
+
+@pytest.mark.parametrize("capture", load(), ids=_name)
+def test_what_a_real_broker_says_is_read_and_written_alike(capture: Capture) -> None:
+    asked = capture.asked
+    assert asked.request is not None
+    response = decode_response(asked.request, asked.version, capture.response)
+    assert decode_response(asked.request, asked.version, encode_response(response, asked.api, asked.version, 0)[4:]) == response
+
+
+@pytest.mark.parametrize("capture", load()[::4], ids=_name)
+def test_every_beginning_of_an_answer_is_refused(capture: Capture) -> None:
+    asked = capture.asked
+    assert asked.request is not None
+    for size in range(len(capture.response)):
+        with pytest.raises(MalformedResponseError):
+            decode_response(asked.request, asked.version, capture.response[:size])
