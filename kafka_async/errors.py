@@ -29,6 +29,7 @@ Names are aiokafka's where aiokafka has one, so that ``except`` clauses move ove
         ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
+        ├── DataLossError               offsets that were asked for are not in the log (any more)
         ├── CommitFailedError           the commit was refused; ``lost`` names partitions that are no longer ours
         ├── BackgroundLoopError         a bug in the background loop; ``__cause__`` is the original
         └── BrokerResponseError         ``errno`` is the broker's code; one subclass per code, see ``BY_CODE``
@@ -165,6 +166,10 @@ class RecordTooLargeError(KafkaError):
 
 class UnsupportedCodecError(KafkaError):
     """A batch is compressed with a codec that Kafka does not define."""
+
+
+class DataLossError(KafkaError):
+    """Offsets that a job was to read are not in the log any more, or not yet; the message names topic, partition and offsets."""
 
 
 class CommitFailedError(KafkaError):

@@ -223,6 +223,8 @@ class Seek:
     stamp: int
     offset: int
     leader_epoch: int | None = None
+    until: int | None = None
+    """Fetch nothing from this offset on: the end of a range that is read."""
 
 
 @frozen(kw_only=True)

@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
+from ..application.ranges import RANGE_BATCH_BYTES
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError
 from ..events import ClusterDescription
@@ -32,6 +33,7 @@ from ..model import (
     SubscriptionPattern,
     TopicPartition,
 )
+from ..records import ALL_COLUMNS, Columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -150,6 +152,18 @@ class KafkaConsumer(Generic[K, V]):
                 return
             if batch.num_rows:
                 yield batch
+
+    @_exclusive
+    def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Read exactly these offsets; see ``kafka_async.KafkaConsumer.assign_ranges``."""
+        self._consumer.assign_ranges(ranges)
+
+    @_exclusive
+    def next_columns(
+        self, columns: Collection[str] = ALL_COLUMNS, *, batch_bytes: int = RANGE_BATCH_BYTES, timeout_ms: float | None = None
+    ) -> Columns | None:
+        """Return the next records of the ranges as columns; ``None``: all are read."""
+        return _finish(self._consumer.next_columns(columns, batch_bytes=batch_bytes, timeout_ms=timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Iterate over records until the consumer is stopped."""

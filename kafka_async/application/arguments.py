@@ -33,6 +33,19 @@ def partition_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition,
     return unique
 
 
+def offset_ranges(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the ranges. Raises ``TypeError`` or ``ValueError`` for what is no partition, or not two offsets in order."""
+    for partition in partition_set(ranges):
+        match ranges[partition]:
+            case (int(start), int(end)) if 0 <= start <= end:
+                pass
+            case other:
+                raise ValueError(
+                    f"range {other!r} of {one_partition(partition)}: expected two offsets, the first not above the second"
+                )
+    return dict(ranges)
+
+
 def _check_topic(topic: Any) -> None:
     if not isinstance(topic, str) or topic in (".", "..") or _LEGAL_TOPIC.fullmatch(topic) is None:
         raise ValueError(f"topic {topic!r}: expected 1 to 249 letters, digits, '.', '_' or '-'")

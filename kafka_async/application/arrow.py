@@ -48,22 +48,23 @@ def record_batch(columns: Columns, names: Collection[str] = ALL_COLUMNS) -> pa.R
     """
     build: dict[str, Callable[[], Any]] = {"topic": lambda: _topics(columns), "partition": lambda: _partitions(columns)}
     if columns.offsets is not None:
-        build["offset"] = lambda: _plain(pa.int64(), columns.rows, columns.offsets)
+        build["offset"] = lambda: plain_array(pa.int64(), columns.rows, columns.offsets)
     if columns.timestamps is not None:
         build["timestamp"] = lambda: _timestamps(columns.rows, columns.timestamps)
     if columns.timestamp_types is not None:
-        build["timestamp_type"] = lambda: _plain(pa.int8(), columns.rows, columns.timestamp_types)
+        build["timestamp_type"] = lambda: plain_array(pa.int8(), columns.rows, columns.timestamp_types)
     if (keys := columns.keys) is not None:
-        build["key"] = lambda: _binary(keys)
+        build["key"] = lambda: binary_array(keys)
     if (values := columns.values) is not None:
-        build["value"] = lambda: _binary(values)
+        build["value"] = lambda: binary_array(values)
     if (headers := columns.headers) is not None:
         build["headers"] = lambda: _headers(columns.rows, headers)
     fields = [field for field in SCHEMA if field.name in build and field.name in names]
     return pa.RecordBatch.from_arrays([build[field.name]() for field in fields], schema=pa.schema(fields))
 
 
-def _plain(kind: Any, length: int, data: Any) -> Any:
+def plain_array(kind: Any, length: int, data: Any) -> Any:
+    """Return an array of numbers that wraps ``data``."""
     return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(data)])
 
 
@@ -75,32 +76,36 @@ def _repeated(runs: Iterable[tuple[int, int]]) -> bytes:
 def _topics(columns: Columns) -> Any:
     codes: dict[str, int] = {}
     runs = [(codes.setdefault(topic, len(codes)), rows) for topic, _, rows in columns.runs]
-    return pa.DictionaryArray.from_arrays(_plain(pa.int32(), columns.rows, _repeated(runs)), pa.array(list(codes), pa.string()))
+    return pa.DictionaryArray.from_arrays(
+        plain_array(pa.int32(), columns.rows, _repeated(runs)), pa.array(list(codes), pa.string())
+    )
 
 
 def _partitions(columns: Columns) -> Any:
-    return _plain(pa.int32(), columns.rows, _repeated((partition, rows) for _, partition, rows in columns.runs))
+    return plain_array(pa.int32(), columns.rows, _repeated((partition, rows) for _, partition, rows in columns.runs))
 
 
 def _timestamps(length: int, data: Any) -> Any:
-    numbers = _plain(pa.int64(), length, data)
+    numbers = plain_array(pa.int64(), length, data)
     if length and pc.min(numbers).as_py() < 0:
         numbers = pc.if_else(pc.less(numbers, 0), pa.scalar(None, pa.int64()), numbers)
     return numbers.view(pa.timestamp("ms", tz="UTC"))
 
 
-def _binary(column: BinaryColumn) -> Any:
+def binary_array(column: BinaryColumn) -> Any:
+    """Return a column of byte strings as an array that wraps its buffers."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(pa.binary(), column.length, buffers, column.nulls)
 
 
 def _headers(length: int, column: HeadersColumn) -> Any:
-    entries = pa.StructArray.from_arrays([_text(_binary(column.keys)), _binary(column.values)], fields=list(_HEADER))
+    entries = pa.StructArray.from_arrays([text_array(binary_array(column.keys)), binary_array(column.values)], fields=list(_HEADER))
     return pa.Array.from_buffers(SCHEMA.field("headers").type, length, [None, pa.py_buffer(column.offsets)], children=[entries])
 
 
-def _text(array: Any) -> Any:
+def text_array(array: Any) -> Any:
+    """Return byte strings as text; bytes that are not UTF-8 become the replacement character."""
     try:
         return array.cast(pa.string())  # checks each entry and copies none
     except pa.ArrowInvalid:

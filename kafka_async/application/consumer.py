@@ -47,9 +47,9 @@ from ..network import TransportFactory
 from ..records import ColumnBuilder
 from .arguments import commit_offsets, one_partition, partition_set, seek_target, subscribed_pattern, subscribed_topics, timestamps
 from .callbacks import ConsumerRebalanceListener
-from .core import ConsumerCore
 from .iteration import ITERATOR
 from .observing import lag, statistics
+from .ranges import RangeCalls
 from .reading import record_limit
 from .runtime import Runtime
 
@@ -64,7 +64,7 @@ ARROW_ROWS: Final = 65_536
 """Rows of an Arrow batch where the caller does not say: ``max_poll_records`` is made for objects that are worked off one by one."""
 
 
-class KafkaConsumer(ConsumerCore, Generic[K, V]):
+class KafkaConsumer(RangeCalls, Generic[K, V]):
     """An asyncio-native Kafka consumer.
 
     ``topics`` are subscribed at once; ``options`` are Kafka's configuration keys with ``_`` for ``.`` (see ``ConsumerConfig``).

@@ -237,7 +237,9 @@ class ConsumerCore:
     def _refetch(self, entry: PartitionUnread, *, check: bool = False) -> None:
         if entry.position is not None:
             epoch = entry.leader_epoch if check else None
-            self._send(Seek(partition=entry.partition, stamp=entry.stamp, offset=entry.position, leader_epoch=epoch))
+            self._send(
+                Seek(partition=entry.partition, stamp=entry.stamp, offset=entry.position, leader_epoch=epoch, until=entry.until)
+            )
 
     def _halt(self, entry: PartitionUnread) -> None:
         self._send(HaltPartition(partition=entry.partition, stamp=entry.stamp))

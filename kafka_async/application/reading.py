@@ -126,11 +126,22 @@ class Reader:
             if batch:
                 return batch, taken
 
-    async def columns(self, only: Collection[TopicPartition], seconds: float, max_records: int, into: ColumnBuilder) -> int:
-        """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many."""
+    async def columns(
+        self,
+        only: Collection[TopicPartition],
+        seconds: float,
+        max_records: int,
+        into: ColumnBuilder,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many.
+
+        ``ended`` says after a look that found none whether waiting for more is in vain.
+        """
         self.give_back()
-        take = self.unread.take_columns
-        return await self._until(only, seconds, lambda: 0 if self._decoding else take(max_records, into, only)) or 0
+        take, before = self.unread.take_columns, into.rows
+        await self._until(only, seconds, lambda: bool((not self._decoding and take(max_records, into, only)) or ended()))
+        return into.rows - before
 
     async def _until(self, only: Collection[TopicPartition], seconds: float, attempt: Callable[[], T]) -> T | None:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``."""

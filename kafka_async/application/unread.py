@@ -71,6 +71,8 @@ class PartitionUnread:
     """The failure that halted the partition was raised."""
     corrupt_at: int | None = None
     """Offset at which data was found corrupt and fetched again."""
+    until: int | None = None
+    """End of the range that is read (``ranges.py``): nothing from there on is handed out as columns."""
     consumed_records: int = 0
 
     @property
@@ -109,9 +111,12 @@ class Unread:
         return self._stamp
 
     def assign(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Make ``partitions`` the assignment; those that stay keep position, pause and unread data. Return all stamps."""
-        for partition in tuple(self.partitions):
-            if partition not in partitions:
+        """Make ``partitions`` the assignment; those that stay keep position, pause and unread data. Return all stamps.
+
+        A partition of which a range was read does not stay: it comes anew.
+        """
+        for partition, entry in tuple(self.partitions.items()):
+            if partition not in partitions or entry.until is not None:
                 self._drop(self.partitions.pop(partition))
                 self._ready.pop(partition, None)
         for partition in partitions:
@@ -312,9 +317,13 @@ class Unread:
                     break
                 if count == 0 and not reader.exhausted:
                     return rows  # the columns are as large as they can get
+                if count and entry.until is not None and reader.next_offset > entry.until:
+                    count -= into.drop_from(entry.until)
                 rows += count
                 self._count(entry, count)
                 self._advance(entry, reader)
+                if entry.until is not None and reader.next_offset >= entry.until:
+                    self._drop(entry)  # whatever else was fetched lies behind the range
             self._settle_turn(entry)
         return rows
 

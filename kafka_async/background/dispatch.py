@@ -368,7 +368,7 @@ class Background:
     def _seek(self, event: Seek) -> None:
         entry = self.subscription.get(event.partition)
         if entry is not None and entry.stamp <= event.stamp:
-            entry.stamp = event.stamp
+            entry.stamp, entry.until = event.stamp, event.until
             position = FetchPosition(event.offset, event.leader_epoch)
             self.subscription.seek(entry, position, validate=event.leader_epoch is not None)
 

@@ -92,7 +92,7 @@ class PositionsManager:
         """
         for partition, entry in self.subscription.partitions.items():
             if partition.topic == topic and entry.state is not FetchState.HALTED:
-                if self.config.auto_offset_reset == "none":
+                if self._keeps(entry):
                     self._halt(entry, OffsetOutOfRangeError(f"topic {topic!r} was deleted and created again"))
                 else:
                     self.subscription.reset(entry, "earliest")
@@ -101,8 +101,9 @@ class PositionsManager:
         """The log does not hold the position: reset by policy, or say so."""
         offset = entry.position.offset if entry.position is not None else -1
         name = f"{entry.partition.topic}-{entry.partition.partition}"
-        if self.config.auto_offset_reset == "none":
-            text = f"offset {offset} of {name} is outside the log and auto_offset_reset is 'none'"
+        if self._keeps(entry):
+            why = "auto_offset_reset is 'none'" if entry.until is None else f"the offsets up to {entry.until} were asked for"
+            text = f"offset {offset} of {name} is outside the log and {why}"
             self._halt(entry, OffsetOutOfRangeError(text, offsets={entry.partition: offset}))
         else:
             self.trace(
@@ -112,6 +113,10 @@ class PositionsManager:
             delay = self.config.retry_delay(entry.resets)
             self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
             entry.resets += 1
+
+    def _keeps(self, entry: PartitionState) -> bool:
+        """Whether the position may not be moved by policy: there is none, or exact offsets were asked for."""
+        return self.config.auto_offset_reset == "none" or entry.until is not None
 
     def problem(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
         """Return why these partitions have no position yet."""
@@ -302,7 +307,7 @@ class PositionsManager:
         name = f"{entry.partition.topic}-{entry.partition.partition}"
         text = f"the log of {name} was truncated below offset {offset}"
         divergent = None if unknown else OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
-        if self.config.auto_offset_reset == "none":
+        if self._keeps(entry):
             safe = {} if divergent is None else {entry.partition: divergent}
             self._halt(entry, LogTruncationError(text, {entry.partition: offset}, safe))
         elif divergent is None:

@@ -90,9 +90,13 @@ class PartitionState:
     """A broker named another replica to read from, and no record came since."""
     suspended: bool = False
     """The last answer does not hold together; nothing more is fetched until the application has read it and decides."""
+    until: int | None = None
+    """End of the range that the application reads; ``None``: it reads on and on."""
 
     @property
     def fetchable(self) -> bool:
+        if self.until is not None and self.position is not None and self.position.offset >= self.until:
+            return False
         return self.state is FetchState.FETCHING and not self.paused and not self.revoked and not self.suspended
 
 

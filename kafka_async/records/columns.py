@@ -8,6 +8,7 @@ The decoders write into the buffers of ``ColumnBuilder`` directly; between two c
 rows need, so either decoder may go on where the other stopped.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection
 from struct import Struct
 from typing import Final
@@ -91,6 +92,18 @@ class BinaryBuffers:
         self.length += 1
         self.offsets += _INT32.pack(len(self.data))
 
+    def truncate(self, length: int) -> None:
+        """Keep the first ``length`` entries."""
+        whole, rest = divmod(length, 8)
+        present = int.from_bytes(self.bitmap, "little") >> length
+        self.nulls -= self.length - length - present.bit_count()
+        del self.bitmap[whole + bool(rest) :]
+        if rest:
+            self.bitmap[whole] &= (1 << rest) - 1
+        del self.data[_INT32.unpack_from(self.offsets, 4 * length)[0] :]
+        del self.offsets[4 * (length + 1) :]
+        self.length = length
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""
@@ -116,6 +129,13 @@ class HeaderBuffers:
             self.keys.append(_encoded(key))
             self.values.append(value)
         self.offsets += _INT32.pack(self.keys.length)
+
+    def truncate(self, length: int) -> None:
+        """Keep the headers of the first ``length`` records."""
+        entries = _INT32.unpack_from(self.offsets, 4 * length)[0]
+        self.keys.truncate(entries)
+        self.values.truncate(entries)
+        del self.offsets[4 * (length + 1) :]
 
     @property
     def nbytes(self) -> int:
@@ -193,6 +213,35 @@ class ColumnBuilder:
         if self.runs and self.runs[-1][:2] == (topic, partition):
             rows += self.runs.pop()[2]
         self.runs.append((topic, partition, rows))
+
+    def drop_from(self, offset: int) -> int:
+        """Drop the rows at the end that are at ``offset`` or behind it, all of the last run; return how many.
+
+        Needs the column ``offset``: offsets grow within a run.
+        """
+        if self.offsets is None or not self.runs:
+            return 0
+        topic, partition, rows = self.runs.pop()
+        first = self.rows - rows
+        with memoryview(self.offsets).cast("q") as offsets:
+            keep = bisect_left(offsets, offset, lo=first)
+        self.end_run(topic, partition, keep - first)
+        dropped = self.rows - keep
+        if dropped:
+            self._truncate(keep)
+        return dropped
+
+    def _truncate(self, rows: int) -> None:
+        self.rows = rows
+        if self.offsets is not None:
+            del self.offsets[8 * rows :]
+        if self.timestamps is not None:
+            del self.timestamps[8 * rows :]
+        if self.timestamp_types is not None:
+            del self.timestamp_types[rows:]
+        for buffers in (self.keys, self.values, self.headers):
+            if buffers is not None:
+                buffers.truncate(rows)
 
     def finish(self) -> Columns:
         """Return the buffers themselves, not copies; nothing may be appended afterwards."""

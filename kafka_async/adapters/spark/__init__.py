@@ -1,0 +1,33 @@
+"""Kafka on Spark through PySpark, batch and streaming, without a jar (extra ``spark``).
+
+Decides: how Spark comes to know the format ``kafka_async``. Owns nothing. Must never import PySpark before it is asked for:
+programs without it may look at this package.
+"""
+
+from typing import TYPE_CHECKING
+
+from ...errors import KafkaConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Have ``spark`` know the format ``kafka_async``. Not needed where Spark found the installed package by itself.
+
+    Raises ``KafkaConfigurationError`` for a PySpark without the API that a streaming source needs.
+    """
+    from pyspark import __version__
+    from pyspark.errors import AnalysisException
+
+    if tuple(map(int, __version__.split(".")[:2])) < (4, 2):
+        raise KafkaConfigurationError(f"PySpark {__version__} is too old for a streaming source in Python; expected 4.2 or later")
+    from .source import KafkaDataSource
+
+    try:
+        spark.dataSource.register(KafkaDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # found by itself: the same class
+            raise

@@ -1,0 +1,51 @@
+"""The offsets of a batch read, found once.
+
+Decides: which ranges a batch read has, and whether offsets that were asked for are there. Owns nothing. Must never let a task wait
+for offsets that do not exist.
+"""
+
+from ...errors import KafkaConfigurationError
+from ...model import TopicPartition
+from .filters import Bounds
+from .lookup import Lookup
+from .offsets import Offsets, OffsetSpec, name_of
+from .options import SourceOptions
+from .planner import OffsetRange, Task, plan
+
+_FROM = OffsetSpec("earliest", "startingOffsets")
+_TO = OffsetSpec("latest", "endingOffsets")
+
+
+def plan_batch(options: SourceOptions, lookup: Lookup, bounds: Bounds) -> list[Task]:
+    """Return the tasks of a batch read.
+
+    Raises ``UnknownTopicOrPartitionError``, ``KafkaConfigurationError`` for offsets that contradict each other, ``DataLossError``
+    for offsets that are not in the log.
+    """
+    partitions = lookup.partitions()
+    begins, ends = lookup.bounds(partitions)
+    starts = lookup.resolve(options.starting or _FROM, begins, ends, start=True)
+    stops = lookup.resolve(options.ending or _TO, begins, ends, start=False)
+    ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in partitions if bounds.wants(partition)]
+    if bounds.since:
+        since = lookup.at_times({each.partition: bounds.since for each in ranges}, ends)
+        ranges = [OffsetRange(each.partition, max(each.start, since[each.partition]), each.end) for each in ranges]
+    wanted = (bounds.cut(each) for each in ranges)
+    return plan(wanted, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+
+
+def _range(
+    lookup: Lookup, partition: TopicPartition, starts: Offsets, stops: Offsets, begins: Offsets, ends: Offsets
+) -> OffsetRange:
+    """Return the range of one partition, within what its log holds."""
+    start, stop, begin, end = starts[partition], stops[partition], begins[partition], ends[partition]
+    name = name_of(partition)
+    if start > end:
+        raise KafkaConfigurationError(f"startingOffsets: {start} of {name} is above its end, {end}")
+    if start > stop and lookup.options.exact:
+        raise KafkaConfigurationError(f"startingOffsets: {start} of {name} is above endingOffsets, {stop}")
+    if start < begin:
+        lookup.lost(f"offsets {start} to {begin - 1} of {name} are gone: its log begins at {begin}")
+    if stop > end:
+        lookup.lost(f"offsets {end} to {stop - 1} of {name} are not there: its log ends at {end}")
+    return OffsetRange(partition, max(start, begin), min(stop, end))

@@ -1,0 +1,118 @@
+"""Consumers that stay connected between the tasks of a worker process.
+
+Decides: when a consumer is used again and when it is closed. Owns: the idle consumers of this process. Must never give one consumer
+to two users at a time, use one that was made before a fork, or keep one that failed.
+
+Spark runs one task after the other in a Python worker, and asks one planner process for the offsets of a query: connecting anew
+costs more than a small task does.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from attrs import define, field
+
+from ..sync import KafkaConsumer
+from .options import consumer_options
+
+IDLE_SECONDS: Final = 60.0
+"""How long a consumer that nobody uses stays connected."""
+STOP_MS: Final = 2000.0
+"""Milliseconds that closing one may take."""
+
+
+def fingerprint(kafka: Mapping[str, str]) -> str:
+    """Return what two sets of options have in common only where they are the same; it tells nothing of their values."""
+    return hashlib.sha256(json.dumps(sorted(kafka.items())).encode()).hexdigest()
+
+
+@define(eq=False)
+class Connections:
+    """The idle consumers of a process, by the options they were made with."""
+
+    idle_seconds: float = IDLE_SECONDS
+    _idle: dict[str, list["_Idle"]] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @contextlib.contextmanager
+    def lease(self, kafka: Mapping[str, str]) -> Iterator[KafkaConsumer]:
+        """Yield a consumer for these options, connected. It comes back unless the block ends with an exception."""
+        key = fingerprint(kafka)
+        consumer = self._take(key)
+        if consumer is None:
+            consumer = KafkaConsumer(**consumer_options(kafka))
+            consumer.start()
+        good = False
+        try:
+            yield consumer
+            good = True
+        finally:
+            if good:
+                self._give_back(key, consumer)
+            else:
+                consumer.stop(timeout_ms=STOP_MS)
+
+    def close(self) -> None:
+        """Close the consumers that are idle."""
+        with self._lock:
+            entries = [entry for found in self._idle.values() for entry in found]
+            self._idle.clear()
+        for entry in entries:
+            entry.timer.cancel()
+            entry.consumer.stop(timeout_ms=STOP_MS)
+
+    def _take(self, key: str) -> KafkaConsumer | None:
+        with self._lock:
+            found = self._idle.get(key)
+            entry = found.pop() if found else None
+        if entry is None:
+            return None
+        entry.timer.cancel()
+        return entry.consumer
+
+    def _give_back(self, key: str, consumer: KafkaConsumer) -> None:
+        entry = _Idle(consumer, threading.Timer(self.idle_seconds, lambda: self._expire(key, entry)))
+        entry.timer.daemon = True
+        entry.timer.name = "kafka_async idle consumer"
+        with self._lock:
+            self._idle.setdefault(key, []).append(entry)
+        entry.timer.start()
+
+    def _expire(self, key: str, entry: "_Idle") -> None:
+        with self._lock:
+            found = self._idle.get(key, [])
+            mine = entry in found
+            if mine:
+                found.remove(entry)
+        if mine:
+            entry.consumer.stop(timeout_ms=STOP_MS)
+
+
+@define(eq=False)
+class _Idle:
+    consumer: KafkaConsumer
+    timer: threading.Timer
+
+
+_process = Connections()
+_before_fork: list[Connections] = []
+"""Consumers of the parent process: their threads do not exist here. Kept, so that nothing tries to close them."""
+
+
+def connections() -> Connections:
+    """Return the consumers of this process."""
+    return _process
+
+
+def _forked() -> None:
+    global _process
+    _before_fork.append(_process)
+    _process = Connections()
+
+
+os.register_at_fork(after_in_child=_forked)

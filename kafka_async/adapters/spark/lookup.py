@@ -1,0 +1,168 @@
+"""Questions of the driver to the cluster: which partitions there are, and where they begin and end.
+
+Decides: which partitions a job reads, which offsets its options mean, how often a question is asked again. Owns what was heard
+of topic ids. Must never keep a connection of its own: it leases one, and asks within the deadlines of the consumer.
+
+An exception on the driver ends a streaming query: what may pass is tried again here (``fetchOffset.numRetries``), beyond what the
+consumer itself tries until its ``default_api_timeout_ms``.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from attrs import define, field
+
+from ...errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
+from ...model import TopicPartition
+from ..sync import KafkaConsumer
+from .connections import connections
+from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
+from .options import SourceOptions
+
+T = TypeVar("T")
+_log = logging.getLogger("kafka_async.spark")
+
+_GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
+
+
+@define(eq=False)
+class Lookup:
+    """Asks a cluster on behalf of one source."""
+
+    options: SourceOptions
+    sleep: Callable[[float], None] = time.sleep
+    _topic_ids: dict[str, Any] = field(factory=dict, init=False)
+
+    # --- partitions ------------------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the options name.
+
+        Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist.
+        """
+        return self._persist(self._partitions)
+
+    def _partitions(self, consumer: KafkaConsumer) -> frozenset[TopicPartition]:
+        named = self.options.topics or {partition.topic for partition in self.options.partitions}
+        topics = consumer.describe_topics(*named).topics
+        if self.options.pattern is not None:
+            matches = re.compile(self.options.pattern).fullmatch
+            topics = {name: topic for name, topic in topics.items() if matches(name) and not topic.internal}
+        missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
+        if missing:
+            raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
+        found = {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
+        if absent := set(self.options.partitions) - found:
+            raise UnknownTopicOrPartitionError(f"assign: partitions that do not exist: {names_of(absent)}")
+        self._check_ids({name: topic.topic_id for name, topic in topics.items()})
+        return frozenset(self.options.partitions) or frozenset(found)
+
+    def _check_ids(self, ids: Mapping[str, Any]) -> None:
+        known, self._topic_ids = self._topic_ids, dict(ids)
+        for name, topic_id in ids.items():
+            if topic_id is not None and known.get(name, topic_id) != topic_id:
+                self.lost(f"topic {name!r} {_GONE}")
+
+    # --- offsets ---------------------------------------------------------------------------------------------------------------
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> tuple[Offsets, Offsets]:
+        """Return where each partition begins and ends (``read_committed``: the last stable offset)."""
+        if not partitions:
+            return {}, {}
+        return self._persist(lambda consumer: (consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)))
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where each partition begins."""
+        return self._persist(lambda consumer: consumer.beginning_offsets(partitions)) if partitions else {}
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where each partition ends."""
+        return self._persist(lambda consumer: consumer.end_offsets(partitions)) if partitions else {}
+
+    def resolve(self, spec: OffsetSpec, begins: Offsets, ends: Offsets, *, start: bool) -> Offsets:
+        """Return the offsets that ``spec`` means, of the partitions of ``begins``; ``start``: to begin there, not to end.
+
+        Raises ``KafkaConfigurationError`` where it does not name exactly these partitions, ``NoOffsetForPartitionError`` where
+        nothing is as young as the time to begin at, or nothing is committed.
+        """
+        match spec.kind:
+            case "earliest":
+                return dict(begins)
+            case "latest":
+                return dict(ends)
+            case "committed":
+                return self._committed(begins)
+            case "offsets":
+                self._check_complete(spec, begins)
+                words = {EARLIEST: begins, LATEST: ends}
+                return {partition: words[at][partition] if at < 0 else at for partition, at in spec.numbers.items()}
+            case _:
+                times = dict.fromkeys(begins, spec.timestamp) if spec.kind == "timestamp" else spec.numbers
+                self._check_complete(spec, begins)
+                return self._by_time(times, ends, spec.option, strict=start and not self.options.latest_without_match)
+
+    def at_times(self, times: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
+        """Return the first offset at or after a time (milliseconds) in each partition, its end where there is none."""
+        return self._by_time(times, ends, "timestamp", strict=False)
+
+    def _by_time(self, times: Mapping[TopicPartition, int], ends: Offsets, option: str, *, strict: bool) -> Offsets:
+        found = self._persist(lambda consumer: consumer.offsets_for_times(times)) if times else {}
+        none = sorted(partition for partition, answer in found.items() if answer is None)
+        if none and strict:
+            text = f"{option}: no record of {name_of(none[0])} is at or after {times[none[0]]}"
+            raise NoOffsetForPartitionError(f"{text}; startingOffsetsByTimestampStrategy=latest begins at the end", tuple(none))
+        return {partition: ends[partition] if answer is None else answer.offset for partition, answer in found.items()}
+
+    def _committed(self, begins: Offsets) -> Offsets:
+        found = self._persist(lambda consumer: consumer.committed_offsets(*begins)) if begins else {}
+        for partition, committed in found.items():
+            if committed is None:
+                text = "group %s has committed nothing of %s; beginning at its first offset"
+                _log.info(text, self.options.group, name_of(partition))
+        return {partition: begins[partition] if at is None else at.offset for partition, at in found.items()}
+
+    @staticmethod
+    def _check_complete(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> None:
+        given, there = set(spec.numbers), set(partitions)
+        if spec.kind == "timestamp" or given == there:
+            return
+        problems = [f"nothing is said of {names_of(there - given)}"] if there - given else []
+        problems += [f"{names_of(given - there)} is not read"] if given - there else []
+        expected = "expected every partition that is read, and no other"
+        raise KafkaConfigurationError(f"{spec.option}: {expected}: {'; '.join(problems)}")
+
+    # --- commits ---------------------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit finished offsets to ``commitGroup``, for tools that show lag. A failure is reported and stops nothing."""
+        try:
+            with connections().lease(self.options.looking) as consumer:
+                consumer.assign(offsets)
+                consumer.pause(*offsets)  # nothing is to be fetched
+                consumer.commit(offsets)
+        except KafkaError as error:
+            _log.warning("offsets could not be committed to group %s: %s", self.options.commit_group, error)
+
+    # --- failures --------------------------------------------------------------------------------------------------------------
+
+    def lost(self, text: str) -> None:
+        """Records are gone: raise ``DataLossError``, or report it."""
+        if self.options.fail_on_data_loss:
+            raise DataLossError(f"{text}; set failOnDataLoss to false to go on all the same")
+        _log.warning("%s; going on, since failOnDataLoss is false", text)
+
+    def _persist(self, ask: Callable[[KafkaConsumer], T]) -> T:
+        """Ask, and again after failures that may pass."""
+        for attempt in range(self.options.retries + 1):
+            try:
+                with connections().lease(self.options.looking) as consumer:
+                    return ask(consumer)
+            except KafkaError as error:
+                if not error.retriable or attempt == self.options.retries:
+                    raise
+                _log.warning("asking again after %s", error)
+            self.sleep(self.options.retry_interval)
+        raise AssertionError("the last attempt returns or raises")

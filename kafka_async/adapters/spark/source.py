@@ -1,0 +1,101 @@
+"""The data source ``kafka_async`` for Spark: what Spark makes and asks.
+
+Decides: what Spark's calls mean. Owns the options. Must never connect in a constructor: Spark makes these objects in several
+processes, and sends them to others.
+
+Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for admission control).
+"""
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, cast
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from .batch import plan_batch
+from .filters import Bounds
+from .lookup import Lookup
+from .options import SourceOptions
+from .planner import Task
+from .reader import TaskReader
+from .schema import Field, ddl, layout, projection
+from .values import decoder_for
+
+NAME = "kafka_async"
+
+
+class KafkaDataSource(DataSource):
+    """``spark.read.format("kafka_async")`` and ``spark.readStream.format("kafka_async")``.
+
+    Raises ``KafkaConfigurationError`` for options that are unknown, wrong, or contradict each other.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = SourceOptions.parse(dict(options))
+        self._columns = self._layout()
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl(self._columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self._options.check_batch()
+        if self._options.push_filters:
+            return FilteringReader(self._options, self._task_reader(schema))
+        return BatchReader(self._options, self._task_reader(schema))
+
+    def _layout(self) -> dict[str, str]:
+        decoder = decoder_for(self._options.value) if self._options.value else None
+        fields = decoder.fields if decoder is not None else None
+        headers = self._options.include_headers is True
+        return layout(headers=headers, decoded=fields, only=self._options.columns)
+
+    def _task_reader(self, schema: StructType) -> TaskReader:
+        fields = [Field(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
+        return TaskReader(
+            kafka=self._options.reading,
+            value=self._options.value,
+            names=projection(fields, self._columns),
+            schema=to_arrow_schema(schema, timezone="UTC"),
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            poll_timeout_ms=self._options.poll_timeout_ms,
+        )
+
+
+class BatchReader(DataSourceReader):
+    """A batch read: its offsets are found once, on the driver."""
+
+    def __init__(self, options: SourceOptions, tasks: TaskReader) -> None:
+        self._options = options
+        self._tasks = tasks
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        return input_partitions(plan_batch(self._options, Lookup(self._options), self._bounds))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self._tasks.read(task_of(partition))
+
+
+class FilteringReader(BatchReader):
+    """A batch read that Spark tells its filters. Spark refuses it while ``spark.sql.python.filterPushdown.enabled`` is false."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Take what the filters say of topic, partition, offset and time. Spark checks all of them again."""
+        self._bounds = Bounds.of(filters)
+        return filters
+
+
+def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:
+    """Return tasks as what Spark sends to executors."""
+    return [InputPartition(task) for task in tasks]
+
+
+def task_of(partition: InputPartition) -> Task:
+    """Return the task that Spark sent; it makes up a partition of nothing where there is none."""
+    return cast(Task, partition.value or ())
