@@ -35,30 +35,33 @@ class Lookup:
     options: SourceOptions
     sleep: Callable[[float], None] = time.sleep
     _topic_ids: dict[str, Any] = field(factory=dict, init=False)
+    _reported: set[str] = field(factory=set, init=False)
 
     # --- partitions ------------------------------------------------------------------------------------------------------------
 
-    def partitions(self) -> frozenset[TopicPartition]:
+    def partitions(self, *, first: bool = True) -> frozenset[TopicPartition]:
         """Return the partitions that the options name.
 
-        Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist.
+        Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist; at a
+        later look than the ``first`` they are missing for whoever has read them to tell.
         """
-        return self._persist(self._partitions)
+        return self._persist(lambda consumer: self._partitions(consumer, strict=first))
 
-    def _partitions(self, consumer: KafkaConsumer) -> frozenset[TopicPartition]:
+    def _partitions(self, consumer: KafkaConsumer, *, strict: bool) -> frozenset[TopicPartition]:
         named = self.options.topics or {partition.topic for partition in self.options.partitions}
         topics = consumer.describe_topics(*named).topics
         if self.options.pattern is not None:
             matches = re.compile(self.options.pattern).fullmatch
             topics = {name: topic for name, topic in topics.items() if matches(name) and not topic.internal}
         missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
-        if missing:
+        if missing and strict:
             raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
         found = {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
-        if absent := set(self.options.partitions) - found:
+        absent = set(self.options.partitions) - found
+        if absent and strict:
             raise UnknownTopicOrPartitionError(f"assign: partitions that do not exist: {names_of(absent)}")
         self._check_ids({name: topic.topic_id for name, topic in topics.items()})
-        return frozenset(self.options.partitions) or frozenset(found)
+        return frozenset(self.options.partitions) & found if self.options.partitions else frozenset(found)
 
     def _check_ids(self, ids: Mapping[str, Any]) -> None:
         known, self._topic_ids = self._topic_ids, dict(ids)
@@ -152,7 +155,9 @@ class Lookup:
         """Records are gone: raise ``DataLossError``, or report it."""
         if self.options.fail_on_data_loss:
             raise DataLossError(f"{text}; set failOnDataLoss to false to go on all the same")
-        _log.warning("%s; going on, since failOnDataLoss is false", text)
+        if text not in self._reported:
+            self._reported.add(text)
+            _log.warning("%s; going on, since failOnDataLoss is false", text)
 
     def _persist(self, ask: Callable[[KafkaConsumer], T]) -> T:
         """Ask, and again after failures that may pass."""

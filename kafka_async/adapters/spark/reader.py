@@ -8,10 +8,11 @@ A ``TaskReader`` travels to executors: it holds values only.
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
 
 from attrs import field, frozen
+from pyspark.sql.datasource import InputPartition
 
 from ...errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 from ...model import TopicPartition
@@ -121,3 +122,13 @@ class _Reading:
             _log.warning("%s: deleted while a job reads it; its records are left out", names_of(gone))
             self._ranges = {partition: each for partition, each in left.items() if partition in there}
             self._consumer.assign_ranges(self._ranges)
+
+
+def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:
+    """Return tasks as what Spark sends to executors."""
+    return [InputPartition(task) for task in tasks]
+
+
+def task_of(partition: InputPartition) -> Task:
+    """Return the task that Spark sent; it makes up a partition of nothing where there is none."""
+    return cast(Task, partition.value or ())

@@ -7,9 +7,9 @@ Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for adm
 """
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any, cast
+from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -17,9 +17,9 @@ from .batch import plan_batch
 from .filters import Bounds
 from .lookup import Lookup
 from .options import SourceOptions
-from .planner import Task
-from .reader import TaskReader
+from .reader import TaskReader, input_partitions, task_of
 from .schema import Field, ddl, layout, projection
+from .stream import StreamReader
 from .values import decoder_for
 
 NAME = "kafka_async"
@@ -48,6 +48,10 @@ class KafkaDataSource(DataSource):
         if self._options.push_filters:
             return FilteringReader(self._options, self._task_reader(schema))
         return BatchReader(self._options, self._task_reader(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        self._options.check_stream()
+        return StreamReader(self._options, self._task_reader(schema))
 
     def _layout(self) -> dict[str, str]:
         decoder = decoder_for(self._options.value) if self._options.value else None
@@ -89,13 +93,3 @@ class FilteringReader(BatchReader):
         """Take what the filters say of topic, partition, offset and time. Spark checks all of them again."""
         self._bounds = Bounds.of(filters)
         return filters
-
-
-def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:
-    """Return tasks as what Spark sends to executors."""
-    return [InputPartition(task) for task in tasks]
-
-
-def task_of(partition: InputPartition) -> Task:
-    """Return the task that Spark sent; it makes up a partition of nothing where there is none."""
-    return cast(Task, partition.value or ())
