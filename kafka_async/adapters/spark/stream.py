@@ -6,8 +6,8 @@ let a failure that may pass end the query.
 
 Spark asks for the initial offset twice and stores neither answer, so a start at the end of the topics would lose what comes in
 between. Here the initial offset only says that there is none yet; the end of the first batch carries the offsets that were found,
-and every plan of that batch, after a restart too, begins at those. From the second batch on offsets are exactly those of Spark's own
-connector. Spark never calls ``stop``, and ``commit`` for the last batch neither, so finished offsets are committed to the group
+and every plan of that batch, after a restart too, begins at those. From the second batch on offsets are exactly those of Spark's
+own connector. Spark never calls ``stop``, and ``commit`` for the last batch neither, so finished offsets are committed to the group
 when the next end is asked for: then the start is what is finished.
 """
 
