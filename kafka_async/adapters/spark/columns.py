@@ -77,19 +77,7 @@ class BatchBuilder:
             where = {"topic": topic, "partition": partition, "offsets": offsets.slice(at, rows)}
             parts.append(decoder.decode(values.slice(at, rows), **where))
             at += rows
-        return {name: self._fitting(name, _joined([part[i] for part in parts])) for i, name in enumerate(names)}
-
-    def _fitting(self, name: str, array: Any) -> Any:
-        """Return the array in the type that Spark expects; only nullability and names inside of it may differ."""
-        if name not in self.names:
-            return array
-        expected = self.schema.field(self.names.index(name)).type
-        if array.type == expected:
-            return array
-        try:
-            return array.cast(expected)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise KafkaConfigurationError(f"column {name}: the decoder makes {array.type}, the schema wants {expected}") from error
+        return {name: _joined([part[i] for part in parts]) for i, name in enumerate(names)}
 
 
 def _there(column: Any) -> Any:

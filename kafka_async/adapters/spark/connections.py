@@ -19,6 +19,7 @@ from attrs import define, field
 
 from ..sync import KafkaConsumer
 from .options import consumer_options
+from .secrets import resolve
 
 IDLE_SECONDS: Final = 60.0
 """How long a consumer that nobody uses stays connected."""
@@ -45,7 +46,7 @@ class Connections:
         key = fingerprint(kafka)
         consumer = self._take(key)
         if consumer is None:
-            consumer = KafkaConsumer(**consumer_options(kafka))
+            consumer = KafkaConsumer(**consumer_options(resolve(kafka)))
             consumer.start()
         good = False
         try:

@@ -22,7 +22,7 @@ from .columns import BatchBuilder
 from .connections import connections
 from .offsets import name_of, names_of
 from .planner import Task
-from .values import decoder_for
+from .values import ValueDecoder
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record after which it is looked whether the topics are still there."""
@@ -36,7 +36,7 @@ class TaskReader:
     """Reads tasks. ``names``: the columns in the order of ``schema``, a ``pyarrow.Schema``."""
 
     kafka: Mapping[str, str] = field(repr=False)
-    value: Mapping[str, str]
+    decoder: ValueDecoder | None
     names: tuple[str, ...]
     schema: Any
     fail_on_data_loss: bool
@@ -50,7 +50,7 @@ class TaskReader:
         """
         if not task:
             return
-        builder = BatchBuilder(self.names, self.schema, decoder_for(self.value) if self.value else None)
+        builder = BatchBuilder(self.names, self.schema, self.decoder)
         wanted = builder.wanted
         with connections().lease(self.kafka) as consumer:
             reading = _Reading(consumer, {each.partition: (each.start, each.end) for each in task}, self)

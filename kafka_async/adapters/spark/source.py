@@ -20,7 +20,7 @@ from .options import SourceOptions
 from .reader import TaskReader, input_partitions, task_of
 from .schema import Field, ddl, layout, projection
 from .stream import StreamReader
-from .values import decoder_for
+from .values import ValueDecoder, decoder_for
 
 NAME = "kafka_async"
 
@@ -34,14 +34,14 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._options = SourceOptions.parse(dict(options))
-        self._columns = self._layout()
+        self._planned: tuple[ValueDecoder | None, dict[str, str]] | None = None
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        return ddl(self._columns)
+        return ddl(self._plan()[1])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._options.check_batch()
@@ -53,19 +53,24 @@ class KafkaDataSource(DataSource):
         self._options.check_stream()
         return StreamReader(self._options, self._task_reader(schema))
 
-    def _layout(self) -> dict[str, str]:
-        decoder = decoder_for(self._options.value) if self._options.value else None
-        fields = decoder.fields if decoder is not None else None
-        headers = self._options.include_headers is True
-        return layout(headers=headers, decoded=fields, only=self._options.columns)
+    def _plan(self) -> tuple[ValueDecoder | None, dict[str, str]]:
+        """Return the decoder of values and the columns. A registry is asked once; what it said travels with this object."""
+        if self._planned is None:
+            decoder = decoder_for(self._options.value, topics=self._options.topics)
+            fields = decoder.fields if decoder is not None else None
+            headers = self._options.include_headers is True
+            self._planned = decoder, layout(headers=headers, decoded=fields, only=self._options.columns)
+        return self._planned
 
     def _task_reader(self, schema: StructType) -> TaskReader:
+        decoder, columns = self._plan()
         fields = [Field(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
+        names, types = projection(fields, columns), to_arrow_schema(schema, timezone="UTC")
         return TaskReader(
             kafka=self._options.reading,
-            value=self._options.value,
-            names=projection(fields, self._columns),
-            schema=to_arrow_schema(schema, timezone="UTC"),
+            decoder=None if decoder is None else decoder.select(dict(zip(names, types.types, strict=True))),
+            names=names,
+            schema=types,
             fail_on_data_loss=self._options.fail_on_data_loss,
             poll_timeout_ms=self._options.poll_timeout_ms,
         )
