@@ -8,6 +8,7 @@ import pytest
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.application.arguments import (
     offset_number,
+    offset_ranges,
     one_partition,
     partition_set,
     seek_target,
@@ -85,3 +86,13 @@ def test_a_seek_takes_a_number_or_a_committed_offset() -> None:
     assert seek_target(OffsetAndMetadata(7, "x", 3)) == OffsetAndMetadata(7, "x", 3)
     with pytest.raises(ValueError, match="offset"):
         seek_target(OffsetAndMetadata(-7))
+
+
+@pytest.mark.parametrize("bad", [(1, 0), (-1, 5), 5, None, (1,), ("0", "1")])
+def test_impossible_ranges_are_named(bad: Any) -> None:
+    with pytest.raises(ValueError, match="of t-0: expected two offsets"):
+        offset_ranges({TP: bad})
+
+
+def test_ranges_may_be_empty() -> None:
+    assert offset_ranges({TP: (7, 7)}) == {TP: (7, 7)}

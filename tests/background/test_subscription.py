@@ -112,3 +112,12 @@ def test_a_reset_has_no_position_until_it_is_found() -> None:
     subscription.reset(entry, "earliest")
     assert (entry.position, entry.strategy, entry.read_replica) == (None, "earliest", None)
     assert entry.state is FetchState.AWAIT_RESET
+
+
+def test_the_end_of_a_range_is_not_fetched() -> None:
+    subscription, entry = in_state(FetchState.FETCHING)
+    entry.until = 10
+    subscription.seek(entry, FetchPosition(9))
+    assert entry.fetchable
+    subscription.advance(entry, FetchPosition(10))
+    assert not entry.fetchable

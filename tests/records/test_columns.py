@@ -101,3 +101,52 @@ def test_a_row_that_would_overflow_a_buffer_does_not_fit(full: Row, more: Row) -
     assert not builder.fits(more)
     assert builder.fits(row(1, value=None))
     assert ColumnBuilder(ALL_COLUMNS).max_column_bytes == 2**31 - 1
+
+
+@pytest.mark.parametrize("kept", [*range(11), 16, 17, 24])
+def test_rows_dropped_at_the_end_leave_what_the_others_alone_would_have_made(kept: int) -> None:
+    headers: tuple[tuple[str, bytes | None], ...] = (("a", b"1"), ("b", None))
+    rows = [row(3 * i, b"k" * i if i % 3 else None, None if i % 5 == 1 else b"v" * i, headers[: i % 3]) for i in range(24)]
+    whole, fresh = ColumnBuilder(), ColumnBuilder()
+    for builder, part in ((whole, rows), (fresh, rows[:kept])):
+        for each in part:
+            builder.append(each)
+        builder.end_run("t", 0, len(part))
+
+    assert whole.drop_from(3 * kept) == len(rows) - kept
+
+    assert whole.rows == kept
+    assert whole.finish() == fresh.finish()
+
+
+def test_only_rows_of_the_last_run_are_dropped() -> None:
+    builder = ColumnBuilder()
+    for topic, offsets in (("t", (50, 60)), ("u", (1, 2, 9))):
+        for offset in offsets:
+            builder.append(row(offset))
+        builder.end_run(topic, 0, len(offsets))
+
+    assert builder.drop_from(3) == 1
+    assert builder.drop_from(0) == 2
+    assert builder.runs == [("t", 0, 2)]
+
+
+def test_rows_go_on_after_some_were_dropped() -> None:
+    builder = ColumnBuilder()
+    for offset in range(3):
+        builder.append(row(offset, value=None))
+    builder.end_run("t", 0, 3)
+    builder.drop_from(1)
+    builder.append(row(7, value=b"x"))
+    builder.end_run("u", 0, 1)
+    columns = builder.finish()
+    assert columns.values is not None
+    assert arrow(columns.values) == [None, b"x"]
+    assert columns.runs == (("t", 0, 1), ("u", 0, 1))
+
+
+def test_without_offsets_nothing_can_be_dropped() -> None:
+    builder = ColumnBuilder({"value"})
+    builder.append(row(5))
+    builder.end_run("t", 0, 1)
+    assert builder.drop_from(0) == 0
