@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 from attrs import define, field
@@ -30,6 +31,10 @@ STOP_MS: Final = 2000.0
 def fingerprint(kafka: Mapping[str, str]) -> str:
     """Return what two sets of options have in common only where they are the same; it tells nothing of their values."""
     return hashlib.sha256(json.dumps(sorted(kafka.items())).encode()).hexdigest()
+
+
+Lease = Callable[[Mapping[str, str]], AbstractContextManager[KafkaConsumer]]
+"""Gives a connected consumer for some options, for a while."""
 
 
 @define(eq=False)
@@ -108,6 +113,11 @@ _before_fork: list[Connections] = []
 def connections() -> Connections:
     """Return the consumers of this process."""
     return _process
+
+
+def leased(kafka: Mapping[str, str]) -> AbstractContextManager[KafkaConsumer]:
+    """Lease a consumer of this process; see ``Connections.lease``."""
+    return _process.lease(kafka)
 
 
 def _forked() -> None:

@@ -18,7 +18,7 @@ from attrs import define, field
 from ...errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
 from ..sync import KafkaConsumer
-from .connections import connections
+from .connections import Lease, leased
 from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
 from .options import SourceOptions
 
@@ -33,6 +33,7 @@ class Lookup:
     """Asks a cluster on behalf of one source."""
 
     options: SourceOptions
+    lease: Lease = leased
     sleep: Callable[[float], None] = time.sleep
     _topic_ids: dict[str, Any] = field(factory=dict, init=False)
     _reported: set[str] = field(factory=set, init=False)
@@ -142,7 +143,7 @@ class Lookup:
     def commit(self, offsets: Offsets) -> None:
         """Commit finished offsets to ``commitGroup``, for tools that show lag. A failure is reported and stops nothing."""
         try:
-            with connections().lease(self.options.looking) as consumer:
+            with self.lease(self.options.looking) as consumer:
                 consumer.assign(offsets)
                 consumer.pause(*offsets)  # nothing is to be fetched
                 consumer.commit(offsets)
@@ -163,7 +164,7 @@ class Lookup:
         """Ask, and again after failures that may pass."""
         for attempt in range(self.options.retries + 1):
             try:
-                with connections().lease(self.options.looking) as consumer:
+                with self.lease(self.options.looking) as consumer:
                     return ask(consumer)
             except KafkaError as error:
                 if not error.retriable or attempt == self.options.retries:

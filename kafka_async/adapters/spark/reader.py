@@ -19,7 +19,7 @@ from ...model import TopicPartition
 from ...records import Columns
 from ..sync import KafkaConsumer
 from .columns import BatchBuilder
-from .connections import connections
+from .connections import Lease, leased
 from .offsets import name_of, names_of
 from .planner import Task
 from .values import ValueDecoder
@@ -41,6 +41,7 @@ class TaskReader:
     schema: Any
     fail_on_data_loss: bool
     poll_timeout_ms: int
+    lease: Lease = leased
 
     def read(self, task: Task) -> Iterator[Any]:
         """Yield the records of ``task`` as ``pyarrow.RecordBatch``.
@@ -52,7 +53,7 @@ class TaskReader:
             return
         builder = BatchBuilder(self.names, self.schema, self.decoder)
         wanted = builder.wanted
-        with connections().lease(self.kafka) as consumer:
+        with self.lease(self.kafka) as consumer:
             reading = _Reading(consumer, {each.partition: (each.start, each.end) for each in task}, self)
             while (columns := reading.next(wanted)) is not None:
                 if columns.rows:

@@ -58,11 +58,13 @@ class Mark:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of one streaming query."""
 
-    def __init__(self, options: SourceOptions, tasks: TaskReader, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, options: SourceOptions, tasks: TaskReader, lookup: Lookup | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._options = options
         self._tasks = tasks
         self._clock = clock
-        self._lookup = Lookup(options)
+        self._lookup = lookup or Lookup(options)
         self._admission = Admission(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._known: tuple[float, frozenset[TopicPartition]] | None = None
         self._initial: Offsets | None = None

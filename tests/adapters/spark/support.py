@@ -1,0 +1,92 @@
+"""A consumer that answers from tables, for the driver's side of the source."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from attrs import Factory, define
+
+from kafka_async import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kafka_async.adapters.spark.lookup import Lookup
+from kafka_async.adapters.spark.options import SourceOptions
+from kafka_async.errors import KafkaError
+from kafka_async.events import ClusterDescription, PartitionDescription, TopicDescription
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+@define(eq=False)
+class Cluster:
+    """Logs as (begin, end), what happens next, and what was asked."""
+
+    logs: dict[TopicPartition, tuple[int, int]]
+    times: dict[TopicPartition, OffsetAndTimestamp | None] = Factory(dict)
+    committed: dict[TopicPartition, OffsetAndMetadata | None] = Factory(dict)
+    internal: set[str] = Factory(set)
+    ids: dict[str, int] = Factory(dict)
+    failures: list[KafkaError] = Factory(list)
+    commits: list[dict[TopicPartition, int]] = Factory(list)
+    leased: list[dict[str, str]] = Factory(list)
+    asked: list[str] = Factory(list)
+
+    @contextmanager
+    def lease(self, kafka: Mapping[str, str]) -> Iterator[Any]:
+        self.leased.append(dict(kafka))
+        if self.failures:
+            raise self.failures.pop(0)
+        yield self
+
+    def describe_topics(self, *names: str) -> ClusterDescription:
+        self.asked.append("topics")
+        topics: dict[str, list[int]] = {}
+        for topic, partition in self.logs:
+            topics.setdefault(topic, []).append(partition)
+        described = {
+            name: TopicDescription(
+                name=name,
+                topic_id=UUID(int=self.ids.get(name, 1)),
+                internal=name in self.internal,
+                partitions=tuple(
+                    PartitionDescription(partition=number, leader=0, leader_epoch=0, replicas=(0,), isr=(0,)) for number in numbers
+                ),
+            )
+            for name, numbers in topics.items()
+            if not names or name in names
+        }
+        return ClusterDescription(cluster_id="c", brokers=(), topics=described)
+
+    def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+        self.asked.append("begins")
+        return {partition: self.logs[partition][0] for partition in partitions}
+
+    def end_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+        self.asked.append("ends")
+        return {partition: self.logs[partition][1] for partition in partitions}
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return {partition: self.times.get(partition) for partition in times}
+
+    def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return {partition: self.committed.get(partition) for partition in partitions}
+
+    def assign(self, partitions: Any) -> None:
+        assert set(partitions) <= self.logs.keys()
+
+    def pause(self, *partitions: TopicPartition) -> None: ...
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.commits.append(dict(offsets))
+
+
+def options(**given: str) -> SourceOptions:
+    """Return options; ``__`` stands for a dot, and what is needed has a default."""
+    named = {name.replace("__", "."): text for name, text in given.items()}
+    if not {"subscribe", "subscribePattern", "assign"} & named.keys():
+        named["subscribe"] = "a"
+    return SourceOptions.parse({"kafka.bootstrap.servers": "b0:9092"} | named)
+
+
+def lookup(cluster: Cluster, settings: SourceOptions) -> Lookup:
+    """Return a look-up that never waits."""
+    return Lookup(settings, lease=cluster.lease, sleep=lambda seconds: None)
