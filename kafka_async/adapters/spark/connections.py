@@ -69,7 +69,7 @@ class Connections:
             entries = [entry for found in self._idle.values() for entry in found]
             self._idle.clear()
         for entry in entries:
-            entry.timer.cancel()
+            entry.keep()
             entry.consumer.stop(timeout_ms=STOP_MS)
 
     def _take(self, key: str) -> KafkaConsumer | None:
@@ -78,7 +78,7 @@ class Connections:
             entry = found.pop() if found else None
         if entry is None:
             return None
-        entry.timer.cancel()
+        entry.keep()
         return entry.consumer
 
     def _give_back(self, key: str, consumer: KafkaConsumer) -> None:
@@ -87,7 +87,7 @@ class Connections:
         entry.timer.name = "kafka_async idle consumer"
         with self._lock:
             self._idle.setdefault(key, []).append(entry)
-        entry.timer.start()
+            entry.timer.start()
 
     def _expire(self, key: str, entry: "_Idle") -> None:
         with self._lock:
@@ -103,6 +103,11 @@ class Connections:
 class _Idle:
     consumer: KafkaConsumer
     timer: threading.Timer
+
+    def keep(self) -> None:
+        """End the timer; nobody but us has the consumer now."""
+        self.timer.cancel()
+        self.timer.join()
 
 
 _process = Connections()

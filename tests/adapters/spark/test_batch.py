@@ -1,0 +1,77 @@
+"""The tasks of a batch read."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+
+from kafka_async import OffsetAndTimestamp, TopicPartition
+from kafka_async.adapters.spark.batch import plan_batch
+from kafka_async.adapters.spark.filters import Bounds
+from kafka_async.errors import DataLossError, KafkaConfigurationError
+
+from .support import A0, A1, B0, Cluster, lookup, options
+
+Found = dict[TopicPartition, tuple[int, int]]
+
+
+def cluster() -> Cluster:
+    return Cluster(logs={A0: (3, 10), A1: (0, 20), B0: (0, 5)})
+
+
+def planned(given: dict[str, str], bounds: Bounds | None = None, there: Cluster | None = None) -> Found:
+    settings = options(**given)
+    tasks = plan_batch(settings, lookup(there or cluster(), settings), bounds or Bounds())
+    return {piece.partition: (piece.start, piece.end) for task in tasks for piece in task}
+
+
+def test_a_batch_reads_from_the_beginning_to_the_end() -> None:
+    assert planned({}) == {A0: (3, 10), A1: (0, 20)}
+
+
+def test_a_batch_reads_what_its_options_say() -> None:
+    given = {"startingOffsets": '{"a":{"0":5,"1":-2}}', "endingOffsets": '{"a":{"0":-1,"1":7}}'}
+    assert planned(given) == {A0: (5, 10), A1: (0, 7)}
+
+
+def test_a_batch_of_nothing_has_no_task() -> None:
+    assert planned({"subscribePattern": "x.*"}) == {}
+    assert planned({"startingOffsets": '{"a":{"0":10,"1":20}}'}) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffsets": '{"a":{"0":1,"1":0}}'}, "offsets 1 to 2 of a-0 are gone: its log begins at 3"),
+        ({"endingOffsets": '{"a":{"0":15,"1":20}}'}, "offsets 10 to 14 of a-0 are not there: its log ends at 10"),
+    ],
+)
+def test_offsets_that_are_not_in_the_log_are_named_or_left_out(given: dict[str, str], message: str) -> None:
+    with pytest.raises(DataLossError, match=message):
+        planned(given)
+    assert planned(given | {"failOnDataLoss": "false"}) == {A0: (3, 10), A1: (0, 20)}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffsets": '{"a":{"0":11,"1":0}}'}, "11 of a-0 is above its end, 10"),
+        (
+            {"startingOffsets": '{"a":{"0":9,"1":0}}', "endingOffsets": '{"a":{"0":4,"1":20}}'},
+            "9 of a-0 is above endingOffsets, 4",
+        ),
+    ],
+)
+def test_offsets_that_contradict_each_other_are_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=message):
+        planned(given)
+
+
+def test_filters_cut_the_ranges() -> None:
+    bounds = Bounds(numbers=frozenset((1,)), first=4, end=9)
+    assert planned({}, bounds) == {A1: (4, 9)}
+
+
+def test_a_filter_on_time_is_looked_up() -> None:
+    there = cluster()
+    there.times = {A0: OffsetAndTimestamp(6, 100)}
+    assert planned({}, Bounds(since=99), there) == {A0: (6, 10)}

@@ -1,0 +1,100 @@
+"""Consumers between tasks: shared one after the other, never at once, never across a fork."""
+
+import multiprocessing
+import threading
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from kafka_async.adapters.spark import connections as module
+from kafka_async.adapters.spark.connections import Connections, connections, fingerprint
+
+
+class Consumer:
+    """Stands in for a consumer."""
+
+    made: list["Consumer"]
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.life: list[str] = []
+        Consumer.made.append(self)
+
+    def start(self) -> None:
+        self.life.append("started")
+
+    def stop(self, timeout_ms: float) -> None:
+        assert timeout_ms <= 2000
+        self.life.append("stopped")
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connections]:
+    Consumer.made = []
+    monkeypatch.setattr(module, "KafkaConsumer", Consumer)
+    made = Connections()
+    yield made
+    made.close()
+    assert all(consumer.life == ["started", "stopped"] for consumer in Consumer.made)
+
+
+def test_one_user_after_the_other_has_the_same_consumer(pool: Connections) -> None:
+    for _ in range(3):
+        with pool.lease({"client_id": "a", "fetch_max_bytes": "5"}):
+            pass
+    (consumer,) = Consumer.made
+    assert consumer.options == {"client_id": "a", "fetch_max_bytes": 5}
+
+
+def test_two_users_at_a_time_have_one_each(pool: Connections) -> None:
+    with pool.lease({"client_id": "a"}) as first, pool.lease({"client_id": "a"}) as second:
+        assert first is not second
+
+
+def test_other_options_are_another_consumer(pool: Connections) -> None:
+    for client in ("a", "b", "a"):
+        with pool.lease({"client_id": client}):
+            pass
+    assert len(Consumer.made) == 2
+
+
+def test_a_consumer_that_failed_or_was_left_early_is_closed(pool: Connections) -> None:
+    def read() -> Generator[int, None, None]:
+        with pool.lease({"client_id": "a"}):
+            yield 1
+            yield 2
+
+    reading = read()
+    next(reading)
+    reading.close()
+    with pytest.raises(RuntimeError), pool.lease({"client_id": "a"}):
+        raise RuntimeError
+    assert [consumer.life for consumer in Consumer.made] == [["started", "stopped"]] * 2
+
+
+def test_an_idle_consumer_is_closed(pool: Connections) -> None:
+    pool.idle_seconds = 0.01
+    with pool.lease({"client_id": "a"}) as consumer:
+        pass
+    for thread in threading.enumerate():
+        if thread.name == "kafka_async idle consumer":
+            thread.join(5)
+    assert consumer.life == ["started", "stopped"]  # type: ignore[attr-defined]  # the stand-in's
+
+
+def test_a_child_process_begins_without_consumers(pool: Connections) -> None:
+    before = connections()
+    with multiprocessing.get_context("fork").Pool(1) as workers:
+        assert workers.apply(_differs, (id(before),))
+    assert connections() is before
+
+
+def _differs(before: int) -> bool:
+    return id(connections()) != before
+
+
+def test_a_fingerprint_tells_options_apart_and_nothing_else() -> None:
+    assert fingerprint({"a": "1", "b": "2"}) == fingerprint({"b": "2", "a": "1"})
+    assert fingerprint({"a": "1"}) != fingerprint({"a": "2"})
+    assert "hunter2" not in fingerprint({"a": "hunter2"})

@@ -1,0 +1,252 @@
+"""The offsets of a streaming read."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+
+from pyspark.cloudpickle import dumps, loads
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from kafka_async import TopicPartition
+from kafka_async.adapters.spark.reader import TaskReader
+from kafka_async.adapters.spark.stream import StreamReader
+from kafka_async.errors import DataLossError, KafkaConfigurationError, UnknownTopicOrPartitionError
+
+from .support import A0, A1, B0, Cluster, lookup, options
+
+ALL = ReadAllAvailable()
+
+
+class Query:
+    """Asks a source as Spark does: every offset goes through JSON."""
+
+    def __init__(self, cluster: Cluster, **given: str) -> None:
+        settings = options(**given)
+        tasks = TaskReader(kafka={}, value={}, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+        self.now = 0.0
+        self.reader = StreamReader(settings, tasks, lookup(cluster, settings), clock=lambda: self.now)
+
+    def latest(self, start: dict[str, Any], limit: Any = ALL) -> dict[str, Any]:
+        self.now += 10.0
+        end: dict[str, Any] = json.loads(json.dumps(self.reader.latestOffset(json.loads(json.dumps(start)), limit)))
+        return end
+
+    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> dict[TopicPartition, tuple[int, int]]:
+        found = self.reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
+        return {piece.partition: (piece.start, piece.end) for task in found for piece in task.value}
+
+
+def cluster() -> Cluster:
+    return Cluster(logs={A0: (0, 10), A1: (0, 20)})
+
+
+def test_a_start_at_the_end_loses_nothing_however_often_spark_asks() -> None:
+    there = cluster()
+    query = Query(there)
+    first = query.reader.initialOffset()
+    there.logs[A0] = (0, 15)
+    end = query.latest(first)
+    there.logs[A0] = (0, 90)
+    again = query.reader.initialOffset()
+    assert query.ranges(again, end) == {}
+    after = query.latest(end)
+    assert query.ranges(end, after) == {A0: (15, 90)}
+
+    # The first batch was planned and not finished; another process goes on from what Spark kept.
+    restarted = Query(there)
+    assert restarted.ranges(restarted.reader.initialOffset(), end) == {}
+
+
+def test_the_first_batch_begins_where_it_did_before_a_restart() -> None:
+    there = cluster()
+    query = Query(there)
+    query.reader.initialOffset()
+    end = {"a": {"0": 12, "1": 20}, "__initial__": {"a": {"0": 10, "1": 20}}}
+    assert query.ranges(query.reader.initialOffset(), end) == {A0: (10, 12)}
+
+
+def test_from_the_second_batch_on_offsets_are_those_of_sparks_own_connector() -> None:
+    query = Query(cluster(), startingOffsets="earliest")
+    first = query.latest(query.reader.initialOffset(), ReadMaxRows(6))
+    assert first == {"a": {"0": 2, "1": 4}, "__initial__": {"a": {"0": 0, "1": 0}}}
+    assert query.latest(first, ReadMaxRows(6)) == {"a": {"0": 4, "1": 8}}
+
+
+def test_an_end_that_did_not_move_is_the_start_to_the_letter() -> None:
+    query = Query(cluster(), startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset())
+    assert json.dumps(query.latest(end)) == json.dumps(end)
+
+
+def test_checkpoints_of_sparks_own_connector_are_gone_on_from() -> None:
+    query = Query(cluster())
+    assert query.ranges({"a": {"0": 4, "1": 20}}, query.latest({"a": {"0": 4, "1": 20}})) == {A0: (4, 10)}
+
+
+def test_new_partitions_are_read_from_their_beginning() -> None:
+    there = cluster()
+    query = Query(there, subscribePattern="[ab]")
+    end = query.latest(query.reader.initialOffset())
+    there.logs[B0] = (0, 7)
+    after = query.latest(end, ReadMaxRows(100))
+    assert after == {"a": {"0": 10, "1": 20}, "b": {"0": 7}}
+    assert query.ranges(end, after) == {B0: (0, 7)}
+
+
+def test_a_new_partition_that_does_not_begin_at_0_may_have_lost_records() -> None:
+    there = cluster()
+    query = Query(there, subscribePattern="[ab]")
+    end = query.latest(query.reader.initialOffset())
+    there.logs[B0] = (3, 7)
+    after = query.latest(end)
+    with pytest.raises(DataLossError, match="b-0 is new and begins at offset 3, not at 0"):
+        query.ranges(end, after)
+
+
+START = {"a": {"0": 4, "1": 20}}
+
+
+@pytest.mark.parametrize(
+    ("logs", "message", "tolerated"),
+    [
+        ({A0: (6, 10), A1: (0, 20)}, "offsets 4 to 5 of a-0 are gone: its log begins at 6", {A0: (6, 10)}),
+        ({A0: (10, 10), A1: (0, 20)}, "offsets 4 to 9 of a-0 are gone: its log begins at 10", {}),
+        ({A0: (0, 2), A1: (0, 20)}, "a-0 was read up to offset 4 and ends at 2 now", {A0: (0, 2)}),
+        ({A0: (0, 10)}, "a-1: read so far, and not there, or not subscribed, any more", {A0: (4, 10)}),
+    ],
+)
+def test_lost_offsets_are_named_or_left_out(
+    logs: dict[TopicPartition, tuple[int, int]], message: str, tolerated: dict[TopicPartition, tuple[int, int]]
+) -> None:
+    strict, lenient = Query(Cluster(logs=logs)), Query(Cluster(logs=logs), failOnDataLoss="false")
+    end = strict.latest(START)
+    with pytest.raises(DataLossError, match=message):
+        strict.ranges(START, end)
+    assert lenient.ranges(START, lenient.latest(START)) == tolerated
+
+
+def test_a_topic_that_vanishes_between_end_and_plan_is_lost_not_waited_for() -> None:
+    there = cluster()
+    query = Query(there, subscribePattern="a", failOnDataLoss="false")
+    end = query.latest(START)
+    there.logs.clear()
+    query.now += 10
+    assert query.ranges(START, end) == {}
+
+
+def test_a_checkpoint_of_another_topic_is_refused() -> None:
+    query = Query(cluster())
+    start = {"other": {"0": 5}}
+    with pytest.raises(DataLossError, match="other-0: read so far, and not there, or not subscribed"):
+        query.ranges(start, query.latest(start))
+
+
+def test_a_checkpoint_that_is_none_is_refused() -> None:
+    with pytest.raises(KafkaConfigurationError, match="checkpoint"):
+        Query(cluster()).latest({"logOffset": 5})
+
+
+def test_a_topic_that_does_not_exist_ends_the_query_before_it_begins() -> None:
+    query = Query(cluster(), subscribe="a,nope")
+    with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
+        query.latest(query.reader.initialOffset())
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
+        ({"minOffsetsPerTrigger": "5"}, ReadMinRows(5)),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
+    ],
+)
+def test_spark_is_told_the_limit(given: dict[str, str], limit: Any) -> None:
+    assert Query(cluster(), **given).reader.getDefaultReadLimit() == limit
+
+
+def test_all_that_is_available_is_read_where_spark_says_so() -> None:
+    query = Query(cluster(), maxOffsetsPerTrigger="7", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset(), ALL)
+    assert query.ranges(query.reader.initialOffset(), end) == {A0: (0, 10), A1: (0, 20)}
+
+
+def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
+    there = cluster()
+    query = Query(there, minOffsetsPerTrigger="100", maxTriggerDelay="60s", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset(), ReadMinRows(100))
+    there.logs[A0] = (0, 11)
+    assert query.latest(end, ReadMinRows(100)) == end
+    query.now += 60
+    assert query.latest(end, ReadMinRows(100)) == {"a": {"0": 11, "1": 20}}
+
+
+def test_available_now_ends_where_the_topics_ended_when_it_began() -> None:
+    there = cluster()
+    query = Query(there, startingOffsets="earliest", subscribePattern="[ab]", minOffsetsPerTrigger="1000")
+    query.reader.prepareForTriggerAvailableNow()
+    there.logs |= {A0: (0, 50), B0: (0, 5)}
+    start, taken = query.reader.initialOffset(), 0
+    for _ in range(20):
+        end = query.latest(start, ReadMaxRows(7))
+        if end == start:
+            break
+        taken += sum(stop - first for first, stop in query.ranges(start, end).values())
+        start = end
+    assert start == {"a": {"0": 10, "1": 20}}
+    assert taken == 30
+
+
+def test_available_now_from_the_end_reads_nothing() -> None:
+    there = cluster()
+    query = Query(there)
+    query.reader.prepareForTriggerAvailableNow()
+    there.logs[A0] = (0, 50)
+    end = query.latest(query.reader.initialOffset())
+    assert query.ranges(query.reader.initialOffset(), end) == {}
+    assert query.latest(end) == end
+
+
+def test_finished_offsets_are_committed_once_the_last_batch_included() -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest")
+    first = query.latest(query.reader.initialOffset())
+    assert there.commits == []
+    query.reader.commit(first)
+    query.latest(first)
+    query.latest(first)
+    assert there.commits == [{A0: 10, A1: 20}]
+
+
+def test_nothing_is_committed_without_a_group() -> None:
+    there = cluster()
+    query = Query(there, kafka__group__id="g")
+    query.latest(START)
+    assert there.commits == []
+
+
+def test_progress_tells_where_the_topics_end() -> None:
+    query = Query(cluster(), maxOffsetsPerTrigger="2")
+    assert query.reader.reportLatestOffset() is None
+    query.latest(START, ReadMaxRows(2))
+    assert query.reader.reportLatestOffset() == {"a": {"0": 10, "1": 20}}
+
+
+def test_topics_are_looked_at_once_a_second() -> None:
+    there = cluster()
+    query = Query(there)
+    for _ in range(15):
+        query.now -= 10.0 - 0.1  # latest() adds ten seconds
+        query.latest(START)
+    assert there.asked.count("topics") == 2
+    assert there.asked.count("ends") == 15
+
+
+def test_a_reader_travels_to_executors() -> None:
+    settings = options(kafka__client__id="me")
+    tasks = TaskReader(kafka=settings.reading, value={}, names=("key",), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+    copy = loads(dumps(StreamReader(settings, tasks)))  # type: ignore[no-untyped-call]  # Spark's own
+    assert copy.initialOffset() == {"__pending__": True}
