@@ -69,9 +69,9 @@ class JsonDecoder(Decoder):
 
 
 def _read(values: Any, raw: Any) -> Any:
-    """Return an array of rows; ``None`` where there are not as many as values. Raises ``ArrowInvalid``."""
+    """Return an array of rows; ``None`` where there are not as many as values, or more nulls. Raises ``ArrowInvalid``."""
     values.cast(pa.string())  # raises for what is no UTF-8, and copies nothing
-    if values.null_count:
+    if nulls := values.null_count:
         values = pc.fill_null(values, b"null")
     edged = pa.concat_arrays([_EDGE, values, _EDGE])
     whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(edged)], pa.int32()), edged), _JOIN)[0].as_buffer()
@@ -83,7 +83,9 @@ def _read(values: Any, raw: Any) -> Any:
         parse_options=pj.ParseOptions(explicit_schema=pa.schema([("r", raw)]), unexpected_field_behavior="ignore"),
     )
     rows = table.column("r")
-    return rows.chunk(0) if len(rows) == len(values) and rows.num_chunks == 1 else None
+    if len(rows) != len(values) or rows.num_chunks != 1 or rows.null_count != nulls:
+        return None
+    return rows.chunk(0)
 
 
 def _raw(kind: Any, zone: tzinfo) -> Any:

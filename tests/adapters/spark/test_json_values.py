@@ -18,6 +18,9 @@ from kafka_async.adapters.spark.json_values import JsonDecoder  # noqa: E402  # 
 from kafka_async.adapters.spark.times import zone  # noqa: E402  # beside the others
 from kafka_async.errors import DeserializationError  # noqa: E402  # beside the others
 
+from .json_texts import SCHEMA as EVERY_TYPE  # noqa: E402  # beside the others
+from .json_texts import TEXTS  # noqa: E402  # beside the others
+
 SCHEMA = "id BIGINT, name STRING, price DECIMAL(6,2), at TIMESTAMP, day DATE, local TIMESTAMP_NTZ, parts ARRAY<STRUCT<x: INT>>"
 GOOD = {
     "id": 1, "name": "é", "price": 1.5, "at": "2020-01-02T03:04:05Z", "day": "2020-01-02", "local": "2020-01-02 03:04:05",
@@ -152,6 +155,19 @@ def test_fewer_columns_cost_and_say_less() -> None:
     assert narrow.fields == (("b", "STRING"), ("_corrupt", "BINARY"))
     assert rows(narrow, [b'{"a":"x","b":"y"}']) == [("y", None)]
     assert rows(whole.select({}), [b"{", b"{}"]) == [(b"{",), (None,)]
+
+
+@pytest.mark.parametrize(("name", "kind"), parse_fields(EVERY_TYPE), ids=lambda part: str(part))
+def test_what_is_read_in_bulk_is_what_is_read_one_by_one(name: str, kind: Any) -> None:
+    found = JsonDecoder(columns=((name, kind),))
+    in_bulk = 0
+    for text in TEXTS:
+        one_by_one = found.each([text.encode()])
+        if (columns := found.bulk(binary([text.encode()]))) is not None:
+            in_bulk += 1
+            assert (text, one_by_one.bad, repr(columns[0].to_pylist())) == (text, {}, repr(one_by_one.arrays[0].to_pylist()))
+
+    assert bool(in_bulk) == found.has_bulk
 
 
 def test_nothing_gives_nothing() -> None:
