@@ -5,8 +5,6 @@ for. Must never let a machine without Java pass for a success where CI demands t
 """
 
 import asyncio
-import os
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -14,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
-from tests.spark_jars import jvm_connector
 
 from .identity import Identity, identity_broker
 from .secure import Secure, secure_broker
@@ -88,22 +85,11 @@ def kafka_identity(real_brokers: None, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def spark(real_brokers: None) -> Iterator[Any]:
-    """A ``SparkSession`` of two cores that knows this source and Spark's own connector; one JVM for all tests."""
-    sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
-    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.jars": jvm_connector(),
-    }
-    session = sql.SparkSession.builder.master("local[2]").appName("kafka_async tests").config(map=settings).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")  # failures are part of the tests
-    from kafka_async.spark import register
+    """Spark in this process, with our source and Spark's own connector."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+    from .spark import new_session
 
-    register(session)
+    session = new_session()
     yield session
     session.stop()
 

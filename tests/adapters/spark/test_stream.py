@@ -25,7 +25,7 @@ class Query:
 
     def __init__(self, cluster: Cluster, **given: str) -> None:
         settings = options(**given)
-        tasks = TaskReader(kafka={}, value={}, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+        tasks = TaskReader(kafka={}, decoder=None, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
         self.now = 0.0
         self.reader = StreamReader(settings, tasks, lookup(cluster, settings), clock=lambda: self.now)
 
@@ -247,6 +247,6 @@ def test_topics_are_looked_at_once_a_second() -> None:
 
 def test_a_reader_travels_to_executors() -> None:
     settings = options(kafka__client__id="me")
-    tasks = TaskReader(kafka=settings.reading, value={}, names=("key",), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+    tasks = TaskReader(kafka=settings.reading, decoder=None, names=("key",), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
     copy = loads(dumps(StreamReader(settings, tasks)))  # type: ignore[no-untyped-call]  # Spark's own
     assert copy.initialOffset() == {"__pending__": True}

@@ -1,0 +1,27 @@
+"""The job that ``test_spark_faults`` kills: from a topic to files, on two executors, a few thousand records at a time."""
+
+import sys
+
+from .spark import new_session
+
+
+def main(servers: str, topic: str, directory: str) -> None:
+    """Copy all that is in ``topic``; a second run goes on where the first one ended."""
+    session = new_session("local-cluster[2,1,512]", spark__executor__memory="512m", spark__task__maxFailures="8")
+    frame = (
+        session.readStream.format("kafka_async")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "4000")
+        .load()
+        .select("partition", "offset", "value")
+    )
+    writer = frame.writeStream.format("parquet").option("path", f"{directory}/out")
+    query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,144 @@
+"""Batch reads through Spark: row for row those of Spark's own connector, and what bad input gets."""
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+
+from tests.brokers import KafkaCluster
+
+from .spark import JVM, OURS, rows, source
+from .test_positions import raise_log_start
+from .tools import new_topic
+
+pytestmark = pytest.mark.integration
+
+BEGAN_MS = int(time.time() * 1000) - 3_600_000
+"""An hour ago: retention goes by the times of records, and would take older ones."""
+
+
+@pytest.fixture(scope="module")
+def topics(kafka43: KafkaCluster) -> dict[str, str]:
+    """Topics with everything that a log may hold."""
+    plain = new_topic(kafka43, 3)
+    for codec in ("none", "lz4", "zstd"):
+        kafka43.produce(
+            plain,
+            300,
+            partitions=3,
+            codec=codec,  # type: ignore[arg-type]  # a literal of the three above
+            keys=lambda i: b"key %d" % i if i % 3 else None,
+            values=lambda i: None if i % 7 == 0 else b"" if i % 7 == 1 else b"\xff value %d" % i,
+            headers=[("trace", b"\x00\x01"), ("trace", b"again"), ("none", None)] if codec == "lz4" else (),
+            timestamps=lambda i: BEGAN_MS + 1000 * i,
+        )
+    append_time = new_topic(kafka43, message_timestamp_type="LogAppendTime")
+    kafka43.produce(append_time, 50, timestamps=lambda i: BEGAN_MS)
+    compacted = new_topic(
+        kafka43, cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms="60000", min_compaction_lag_ms="0"
+    )
+    for start in range(0, 200, 50):
+        kafka43.produce(compacted, 50, start=start, keys=lambda i: b"%d" % (i % 10), timestamps=lambda i: BEGAN_MS)
+    kafka43.produce(compacted, 1, keys=lambda i: b"last", timestamps=lambda i: BEGAN_MS + 3_600_000)
+    transactional = new_topic(kafka43)
+    for number, end in enumerate(("commit", "abort", "commit", "abort")):
+        kafka43.produce(transactional, 20, start=20 * number, transaction=end)  # type: ignore[arg-type]  # a literal of the two
+    return {"plain": plain, "append_time": append_time, "compacted": compacted, "transactional": transactional}
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_rows_are_those_of_sparks_own_connector(spark: Any, kafka43: KafkaCluster, topics: dict[str, str], isolation: str) -> None:
+    wanted = {"subscribe": ",".join(topics.values()), "includeHeaders": "true", "kafka__isolation__level": isolation}
+    ours, theirs = (source(spark, kafka43, kind=kind, **wanted).load() for kind in (OURS, JVM))
+
+    assert ours.schema == theirs.schema
+    found = rows(ours)
+    if found != (expected := rows(theirs)):  # the cleaner may have come between the two
+        found, expected = rows(ours), rows(theirs)
+    assert found == expected
+    count = sum(row[2] == topics["transactional"] for row in found)
+    assert count == (80 if isolation == "read_uncommitted" else 40)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"startingOffsets": "5", "endingOffsets": "90"},
+        {"startingTimestamp": str(BEGAN_MS + 100_000), "endingTimestamp": str(BEGAN_MS + 200_000)},
+        {"startingOffsetsByTimestamp": str(BEGAN_MS + 250_000), "minPartitions": "7"},
+        {"startingOffsets": "-2", "endingOffsets": "-1", "maxRecordsPerPartition": "40"},
+    ],
+    ids=["offsets", "time", "times", "words"],
+)
+def test_options_mean_what_they_mean_to_sparks_own_connector(
+    spark: Any, kafka43: KafkaCluster, topics: dict[str, str], wanted: dict[str, str]
+) -> None:
+    topic = topics["plain"]
+    spelled = {
+        name: json.dumps({topic: dict.fromkeys("012", int(text))}) if "Offsets" in name else text for name, text in wanted.items()
+    }
+    ours, theirs = (source(spark, kafka43, kind=kind, assign=f'{{"{topic}":[0,1,2]}}', **spelled).load() for kind in (OURS, JVM))
+    assert rows(ours) == rows(theirs)
+    if "minPartitions" in wanted:
+        assert ours.rdd.getNumPartitions() >= 7
+
+
+def test_a_schema_of_the_users_reads_fewer_columns(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
+    wanted = source(spark, kafka43, subscribe=topics["append_time"])
+    (row,) = (
+        wanted.schema("offset BIGINT, value BINARY").load().selectExpr("count(*)", "sum(offset)", "max(length(value))").collect()
+    )
+    assert tuple(row) == (50, sum(range(50)), 100)
+    assert source(spark, kafka43, subscribe=topics["plain"], columns="topic,offset").load().columns == ["topic", "offset"]
+
+
+def test_filters_are_pushed_down_where_both_sides_want_it(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
+    frame = source(spark, kafka43, subscribe=topics["plain"], pushFilters="true").load()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        moment = datetime.fromtimestamp((BEGAN_MS + 10_000) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%fZ")
+        chosen = frame.where(f"partition = 1 and offset >= 10 and offset < 20 and timestamp >= timestamp'{moment}'")
+        assert chosen.rdd.getNumPartitions() == 1
+        assert [row[4] for row in rows(chosen)] == list(range(10, 20))
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        frame.count()
+
+
+def test_offsets_that_are_gone_are_an_error_or_left_out(spark: Any, kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 100)
+    raise_log_start(kafka43, topic, 30)
+    wanted = {"subscribe": topic, "startingOffsets": f'{{"{topic}":{{"0":10}}}}'}
+    with pytest.raises(Exception, match=f"offsets 10 to 29 of {topic}-0 are gone: its log begins at 30"):
+        source(spark, kafka43, **wanted).load().count()
+    assert source(spark, kafka43, failOnDataLoss="false", **wanted).load().count() == 70
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"subscribe": "nope-nope"}, "topics that do not exist: nope-nope"),
+        ({"subscribe": "t", "startingOffset": "earliest"}, "unknown option 'startingoffset'; did you mean 'startingOffsets'"),
+        ({"subscribe": "t", "endingOffsets": "earliest"}, "a batch that ends at the beginning"),
+    ],
+    ids=["topic", "option", "end"],
+)
+def test_what_cannot_be_is_named_before_anything_runs(
+    spark: Any, kafka43: KafkaCluster, wanted: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        source(spark, kafka43, **wanted).load().count()
+
+
+def test_a_read_that_is_left_early_ends_and_the_next_one_is_whole(spark: Any, kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 30_000)
+    frame = source(spark, kafka43, subscribe=topic).load()
+    assert len(frame.take(3)) == 3
+    assert frame.count() == 30_000

@@ -1,0 +1,211 @@
+"""Streaming reads through Spark: nothing lost, nothing twice, whatever the first batch, a failure or the other connector does."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+
+from attrs import Factory, define
+
+from tests.brokers import KafkaCluster
+
+from .spark import JVM, OURS, source
+from .tools import PATIENCE, new_topic
+
+pytestmark = pytest.mark.integration
+
+Place = tuple[str, int, int]
+
+
+class SinkFailed(Exception):
+    """What a failing sink raises."""
+
+
+@define(eq=False)
+class Sink:
+    """Keeps what each batch brought, as a sink that writes a batch once does; fails in the batches it is told to."""
+
+    fails_in: set[int] = Factory(set)
+    batches: dict[int, list[Place]] = Factory(dict)
+    replayed: list[tuple[list[Place], list[Place]]] = Factory(list)
+    """What a batch brought before a failure, and after it."""
+    tried: dict[int, list[Place]] = Factory(dict)
+    arrived: threading.Event = Factory(threading.Event)
+
+    def write(self, frame: Any, number: int) -> None:
+        places = sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect())
+        if number in self.tried:
+            self.replayed.append((self.tried.pop(number), places))
+        if number in self.fails_in:
+            self.fails_in.discard(number)
+            self.tried[number] = places
+            raise SinkFailed(number)
+        assert number not in self.batches
+        self.batches[number] = places
+        self.arrived.set()
+
+    @property
+    def places(self) -> list[Place]:
+        """All that was brought; a place that came twice is there twice."""
+        return sorted(place for places in self.batches.values() for place in places)
+
+
+@define(eq=False)
+class Job:
+    """One streaming job: what it reads, where it keeps its offsets, what it writes to."""
+
+    spark: Any
+    cluster: KafkaCluster
+    checkpoint: Path
+    sink: Sink = Factory(Sink)
+
+    def start(self, *, kind: str = OURS, now: bool = True, **options: str) -> Any:
+        frame = source(self.spark, self.cluster, kind=kind, stream=True, **options).load()
+        writer = frame.writeStream.foreachBatch(self.sink.write).option("checkpointLocation", str(self.checkpoint))
+        return (writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")).start()
+
+    def run(self, **options: Any) -> list[dict[str, Any]]:
+        """Read all that is there, and return the progress of each batch. Raises what ended the query."""
+        query = self.start(**options)
+        try:
+            assert query.awaitTermination(60)
+        finally:
+            query.stop()
+        return [json.loads(progress.json) for progress in query.recentProgress]
+
+    def fail(self, **options: Any) -> None:
+        """Read until the sink fails."""
+        with pytest.raises(Exception, match="SinkFailed"):
+            self.run(**options)
+
+
+@pytest.fixture
+def job(spark: Any, kafka43: KafkaCluster, tmp_path: Path) -> Job:
+    return Job(spark, kafka43, tmp_path / "checkpoint")
+
+
+def places(topic: str, **ends: int) -> list[Place]:
+    """Return every place from the first offsets to ``ends``, by partition: ``p0=5``."""
+    return sorted((topic, int(name[1:]), offset) for name, end in ends.items() for offset in range(end))
+
+
+@contextmanager
+def producing(cluster: KafkaCluster, topic: str) -> Iterator[Callable[[], int]]:
+    """Write to a topic all the time. Yields what returns the number of records written, and stops then."""
+    stopped = threading.Event()
+    written = [0]
+
+    def write() -> None:
+        while not stopped.is_set():
+            written[0] += cluster.produce(topic, 20, start=written[0]).count
+
+    writer = threading.Thread(target=write)
+
+    def stop() -> int:
+        stopped.set()
+        writer.join()
+        return written[0]
+
+    writer.start()
+    try:
+        yield stop
+    finally:
+        stop()
+
+
+@pytest.mark.parametrize("place", [0, 2, 4], ids=["first", "middle", "last"])
+def test_a_batch_that_failed_is_read_again_and_nothing_else(job: Job, place: int) -> None:
+    topic = new_topic(job.cluster, 2)
+    job.cluster.produce(topic, 250, partitions=2)
+    wanted = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "50", "commitGroup": f"g-{topic}"}
+    job.sink.fails_in = {place}
+    job.fail(**wanted)
+    progress = job.run(**wanted)
+
+    assert job.sink.places == places(topic, p0=125, p1=125)
+    ((before, after),) = job.sink.replayed
+    assert before == after
+    assert {len(batch) for batch in job.sink.batches.values()} <= {0, 50}
+    (last,) = progress[-1]["sources"]
+    assert last["endOffset"] == last["latestOffset"] == {topic: {"0": 125, "1": 125}}
+    assert job.cluster.committed(f"g-{topic}") == {(topic, 0): 125, (topic, 1): 125}
+
+
+def test_a_start_at_the_end_loses_nothing_when_the_first_batch_fails(job: Job) -> None:
+    topic = new_topic(job.cluster)
+    with producing(job.cluster, topic) as stop:
+        job.sink.fails_in = {0, 1}
+        for _ in range(2):
+            query = job.start(now=False, subscribe=topic)
+            with pytest.raises(Exception, match="SinkFailed"):
+                query.awaitTermination(60)
+        written = stop()
+    first = json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2])["__initial__"][topic]["0"]
+    job.run(subscribe=topic)
+    assert job.sink.places == [(topic, 0, offset) for offset in range(first, written)]
+    assert all(before == after for before, after in job.sink.replayed)
+
+
+@pytest.mark.parametrize(("before", "after"), [(JVM, OURS), (OURS, JVM)], ids=["to ours", "from ours"])
+def test_a_job_moves_from_one_connector_to_the_other(job: Job, before: str, after: str) -> None:
+    topic = new_topic(job.cluster, 2)
+    job.cluster.produce(topic, 200, partitions=2)
+    wanted = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"}
+    job.sink.fails_in = {2}
+    job.fail(kind=before, **wanted)
+    job.run(kind=after, **wanted)
+    assert job.sink.places == places(topic, p0=100, p1=100)
+    assert all(old == new for old, new in job.sink.replayed)
+
+
+def test_new_partitions_and_topics_are_read_and_the_end_is_committed(job: Job) -> None:
+    topic = new_topic(job.cluster)
+    job.cluster.produce(topic, 10)
+    query = job.start(now=False, subscribePattern=f"{topic}.*", startingOffsets="earliest", commitGroup=f"g-{topic}")
+    try:
+        assert job.sink.arrived.wait(PATIENCE)
+        job.cluster.add_partitions(topic, 2)
+        job.cluster.produce(topic, 20, partitions=(1,))
+        other = job.cluster.create_topic(f"{topic}-more")
+        job.cluster.produce(other, 5)
+        wanted = sorted(places(topic, p0=10, p1=20) + places(other, p0=5))
+        _until(lambda: job.sink.places == wanted)
+        ends = {(topic, 0): 10, (topic, 1): 20, (other, 0): 5}
+        _until(lambda: job.cluster.committed(f"g-{topic}") == ends)
+    finally:
+        query.stop()
+
+
+def test_a_checkpoint_of_another_topic_is_refused(job: Job) -> None:
+    first, second = new_topic(job.cluster), new_topic(job.cluster)
+    job.cluster.produce(first, 5)
+    job.run(subscribe=first, startingOffsets="earliest")
+    job.cluster.produce(second, 5)
+    with pytest.raises(Exception, match=f"{first}-0: read so far, and not there, or not subscribed"):
+        job.run(subscribe=second)
+
+
+def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(job: Job) -> None:
+    topic = new_topic(job.cluster)
+    job.cluster.produce(topic, 50)
+    job.run(subscribe=topic, startingOffsets="earliest")
+    job.cluster.delete_topics(topic)
+    job.cluster.create_topic(topic)
+    job.cluster.produce(topic, 7)
+    with pytest.raises(Exception, match=f"{topic}-0 was read up to offset 50 and ends at 7 now"):
+        job.run(subscribe=topic)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition that nothing announces."""
+    pause, waited = threading.Event(), 0.0
+    while not condition():
+        assert waited < PATIENCE, "it did not happen"
+        pause.wait(0.1)
+        waited += 0.1

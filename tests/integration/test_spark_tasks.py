@@ -1,0 +1,100 @@
+"""One task on a real broker, without Spark around it: what happens to the log in the middle of a job."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+
+import pyarrow as pa
+
+from kafka_async import TopicPartition
+from kafka_async.adapters.spark.connections import connections
+from kafka_async.adapters.spark.options import SourceOptions
+from kafka_async.adapters.spark.planner import OffsetRange
+from kafka_async.adapters.spark.reader import TaskReader
+from kafka_async.errors import DataLossError
+from tests.brokers import KafkaCluster
+
+from .test_positions import raise_log_start
+from .tools import new_topic
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 60_000
+SCHEMA = pa.schema([pa.field("value", pa.binary()), pa.field("offset", pa.int64())])
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    connections().close()
+
+
+def task_reader(cluster: KafkaCluster, **options: str) -> TaskReader:
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"} | options
+    parsed = SourceOptions.parse(given)
+    return TaskReader(
+        # Small, so that most of the range is still at the broker when something happens to it.
+        kafka=parsed.reading | {"fetch_buffer_bytes": "300000", "max_partition_fetch_bytes": "50000"},
+        decoder=None,
+        names=("value", "offset"),
+        schema=SCHEMA,
+        fail_on_data_loss=parsed.fail_on_data_loss,
+        poll_timeout_ms=parsed.poll_timeout_ms,
+    )
+
+
+def whole(cluster: KafkaCluster) -> tuple[str, tuple[OffsetRange, ...]]:
+    topic = new_topic(cluster)
+    cluster.produce(topic, RECORDS)
+    return topic, (OffsetRange(TopicPartition(topic, 0), 0, RECORDS),)
+
+
+def offsets(batches: Any) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def test_a_broker_that_restarts_is_waited_for(kafka43: KafkaCluster) -> None:
+    _, task = whole(kafka43)
+    reading = task_reader(kafka43).read(task)
+    first = offsets([next(reading)])
+    restart = threading.Thread(target=kafka43.restart, args=(0,))
+    restart.start()
+    rest = offsets(reading)
+    restart.join()
+    assert first + rest == list(range(RECORDS))
+
+
+def test_retention_that_passes_a_task_is_an_error_that_names_the_offset(kafka43: KafkaCluster) -> None:
+    topic, task = whole(kafka43)
+    reading = task_reader(kafka43).read(task)
+    next(reading)
+    raise_log_start(kafka43, topic, RECORDS - 10)
+    with pytest.raises(DataLossError, match=f"offset \\d+ of {topic}-0 is outside the log"):
+        offsets(reading)
+
+
+def test_retention_that_passes_a_task_leaves_out_what_is_gone(kafka43: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
+    topic, task = whole(kafka43)
+    reading = task_reader(kafka43, failOnDataLoss="false").read(task)
+    found = offsets([next(reading)])
+    raise_log_start(kafka43, topic, RECORDS - 10)
+    with caplog.at_level(logging.WARNING, "kafka_async.spark"):
+        found += offsets(reading)
+    kept = len(found) - 10
+    assert found == [*range(kept), *range(RECORDS - 10, RECORDS)]
+    assert kept < RECORDS - 10
+    assert f"{topic}-0: offsets" in caplog.text
+
+
+def test_a_topic_that_is_deleted_is_told_and_not_waited_for(kafka43: KafkaCluster) -> None:
+    topic, task = whole(kafka43)
+    reading = task_reader(kafka43, **{"kafkaConsumer.pollTimeoutMs": "2000"}).read(task)
+    next(reading)
+    kafka43.delete_topics(topic)
+    with pytest.raises(DataLossError, match=f"{topic}-0: deleted while a job reads it|{topic}"):
+        offsets(reading)
