@@ -52,11 +52,19 @@ def new_session(master: str = "local[2]", **settings: str) -> Any:
     return session
 
 
-def source(session: Any, cluster: KafkaCluster, *, kind: str = OURS, stream: bool = False, **options: Any) -> Any:
-    """Return a reader of ``cluster``; ``__`` in the name of an option stands for a dot."""
+def source(
+    session: Any,
+    cluster: KafkaCluster,
+    given: Mapping[str, str] | None = None,
+    *,
+    kind: str = OURS,
+    stream: bool = False,
+    **more: str,
+) -> Any:
+    """Return a reader of ``cluster`` with the options ``given`` and ``more``; ``__`` in a name stands for a dot."""
     reader = (session.readStream if stream else session.read).format(kind)
     reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-    for name, value in options.items():
+    for name, value in {**(given or {}), **more}.items():
         reader = reader.option(name.replace("__", "."), value)
     return reader
 

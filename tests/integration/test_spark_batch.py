@@ -53,7 +53,7 @@ def topics(kafka43: KafkaCluster) -> dict[str, str]:
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_rows_are_those_of_sparks_own_connector(spark: Any, kafka43: KafkaCluster, topics: dict[str, str], isolation: str) -> None:
     wanted = {"subscribe": ",".join(topics.values()), "includeHeaders": "true", "kafka__isolation__level": isolation}
-    ours, theirs = (source(spark, kafka43, kind=kind, **wanted).load() for kind in (OURS, JVM))
+    ours, theirs = (source(spark, kafka43, wanted, kind=kind).load() for kind in (OURS, JVM))
 
     assert ours.schema == theirs.schema
     found = rows(ours)
@@ -81,7 +81,7 @@ def test_options_mean_what_they_mean_to_sparks_own_connector(
     spelled = {
         name: json.dumps({topic: dict.fromkeys("012", int(text))}) if "Offsets" in name else text for name, text in wanted.items()
     }
-    ours, theirs = (source(spark, kafka43, kind=kind, assign=f'{{"{topic}":[0,1,2]}}', **spelled).load() for kind in (OURS, JVM))
+    ours, theirs = (source(spark, kafka43, spelled, kind=kind, assign=f'{{"{topic}":[0,1,2]}}').load() for kind in (OURS, JVM))
     assert rows(ours) == rows(theirs)
     if "minPartitions" in wanted:
         assert ours.rdd.getNumPartitions() >= 7
@@ -116,8 +116,8 @@ def test_offsets_that_are_gone_are_an_error_or_left_out(spark: Any, kafka43: Kaf
     raise_log_start(kafka43, topic, 30)
     wanted = {"subscribe": topic, "startingOffsets": f'{{"{topic}":{{"0":10}}}}'}
     with pytest.raises(Exception, match=f"offsets 10 to 29 of {topic}-0 are gone: its log begins at 30"):
-        source(spark, kafka43, **wanted).load().count()
-    assert source(spark, kafka43, failOnDataLoss="false", **wanted).load().count() == 70
+        source(spark, kafka43, wanted).load().count()
+    assert source(spark, kafka43, wanted, failOnDataLoss="false").load().count() == 70
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_cannot_be_is_named_before_anything_runs(
     spark: Any, kafka43: KafkaCluster, wanted: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message):
-        source(spark, kafka43, **wanted).load().count()
+        source(spark, kafka43, wanted).load().count()
 
 
 def test_a_read_that_is_left_early_ends_and_the_next_one_is_whole(spark: Any, kafka43: KafkaCluster) -> None:
