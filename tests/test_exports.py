@@ -9,6 +9,7 @@ import pytest
 
 import kafka_async
 from kafka_async import errors, trace
+from kafka_async.application.ranges import RangeCalls
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -28,7 +29,10 @@ def _public_methods(cls: type) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(_public_methods(kafka_async.KafkaConsumer)))
+_METHODS = _public_methods(kafka_async.KafkaConsumer) | _public_methods(RangeCalls)
+
+
+@pytest.mark.parametrize("name", sorted(_METHODS))
 def test_every_public_method_says_what_it_does(name: str) -> None:
     assert inspect.getdoc(getattr(kafka_async.KafkaConsumer, name))
 
@@ -46,7 +50,7 @@ def test_every_trace_event_says_when_it_comes() -> None:
 
 
 def test_the_blocking_consumer_has_every_method_of_the_other_one() -> None:
-    assert _public_methods(kafka_async.KafkaConsumer) == _public_methods(BlockingConsumer)
+    assert _public_methods(BlockingConsumer) == _METHODS
 
 
 def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:

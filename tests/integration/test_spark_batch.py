@@ -30,7 +30,7 @@ def topics(kafka43: KafkaCluster) -> dict[str, str]:
             plain,
             300,
             partitions=3,
-            codec=codec,  # type: ignore[arg-type]  # a literal of the three above
+            codec=codec,
             keys=lambda i: b"key %d" % i if i % 3 else None,
             values=lambda i: None if i % 7 == 0 else b"" if i % 7 == 1 else b"\xff value %d" % i,
             headers=[("trace", b"\x00\x01"), ("trace", b"again"), ("none", None)] if codec == "lz4" else (),

@@ -66,7 +66,7 @@ class Job:
     sink: Sink = Factory(Sink)
 
     def start(self, *, kind: str = OURS, now: bool = True, **options: str) -> Any:
-        frame = source(self.spark, self.cluster, kind=kind, stream=True, **options).load()
+        frame = source(self.spark, self.cluster, options, kind=kind, stream=True).load()
         writer = frame.writeStream.foreachBatch(self.sink.write).option("checkpointLocation", str(self.checkpoint))
         return (writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")).start()
 
