@@ -141,13 +141,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stops = last.offsets or {}
         starts = first.offsets
         if starts is None:
-            starts = last.initial if last.initial is not None else self._found_initial()
+            starts = last.initial if last.initial is not None else self._adopted(stops)
         there = self._partitions()
         self._check_gone(starts.keys() - stops.keys() | (stops.keys() - there))
         begins = self._lookup.earliest(stops.keys() & there)
         ranges = [self._range(partition, starts, stops[partition], begin) for partition, begin in begins.items()]
         options = self._options
         return input_partitions(plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition))
+
+    def _adopted(self, stops: Offsets) -> Offsets:
+        """Return where a first batch begins that Spark's own connector planned: it keeps that where we cannot read it."""
+        found = self._found_initial()
+        behind = {partition for partition, stop in stops.items() if found.get(partition, 0) > stop}
+        if behind:
+            self._lookup.lost(
+                f"{names_of(behind)}: the checkpoint does not say where its first batch begins; that was the end then"
+            )
+        return {partition: stops[partition] if partition in behind else offset for partition, offset in found.items()}
 
     def _check_gone(self, gone: Collection[TopicPartition]) -> None:
         if gone:

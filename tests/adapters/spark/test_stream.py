@@ -86,6 +86,17 @@ def test_checkpoints_of_sparks_own_connector_are_gone_on_from() -> None:
     assert query.ranges({"a": {"0": 4, "1": 20}}, query.latest({"a": {"0": 4, "1": 20}})) == {A0: (4, 10)}
 
 
+def test_a_first_batch_of_sparks_own_connector_begins_where_the_options_say() -> None:
+    planned = {"a": {"0": 6, "1": 9}}
+    earliest = Query(cluster(), startingOffsets="earliest")
+    assert earliest.ranges(earliest.reader.initialOffset(), planned) == {A0: (0, 6), A1: (0, 9)}
+    latest = Query(cluster())
+    with pytest.raises(DataLossError, match="a-0, a-1: the checkpoint does not say where its first batch begins"):
+        latest.ranges(latest.reader.initialOffset(), planned)
+    lenient = Query(cluster(), failOnDataLoss="false")
+    assert lenient.ranges(lenient.reader.initialOffset(), planned) == {}
+
+
 def test_new_partitions_are_read_from_their_beginning() -> None:
     there = cluster()
     query = Query(there, subscribePattern="[ab]")
