@@ -12,18 +12,23 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
 from attrs import define, field
 
+from ...errors import KafkaConnectionError
 from ..sync import KafkaConsumer
 from .options import consumer_options
 from .secrets import resolve
 
 IDLE_SECONDS: Final = 60.0
 """How long a consumer that nobody uses stays connected."""
+TASK_PATIENCE: Final = 60.0
+"""Seconds that a task tries to connect: the driver has just found the cluster, so brokers that refuse are about to come back."""
+_PAUSE: Final = 0.5
 STOP_MS: Final = 2000.0
 """Milliseconds that closing one may take."""
 
@@ -42,17 +47,19 @@ class Connections:
     """The idle consumers of a process, by the options they were made with."""
 
     idle_seconds: float = IDLE_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     _idle: dict[str, list["_Idle"]] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @contextlib.contextmanager
-    def lease(self, kafka: Mapping[str, str]) -> Iterator[KafkaConsumer]:
-        """Yield a consumer for these options, connected. It comes back unless the block ends with an exception."""
+    def lease(self, kafka: Mapping[str, str], *, patience: float = 0.0) -> Iterator[KafkaConsumer]:
+        """Yield a consumer for these options, connected. It comes back unless the block ends with an exception.
+
+        ``patience``: seconds in which to try again where no broker can be reached.
+        """
         key = fingerprint(kafka)
-        consumer = self._take(key)
-        if consumer is None:
-            consumer = KafkaConsumer(**consumer_options(resolve(kafka)))
-            consumer.start()
+        consumer = self._take(key) or self._connected(kafka, self.clock() + patience)
         good = False
         try:
             yield consumer
@@ -71,6 +78,18 @@ class Connections:
         for entry in entries:
             entry.keep()
             entry.consumer.stop(timeout_ms=STOP_MS)
+
+    def _connected(self, kafka: Mapping[str, str], deadline: float) -> KafkaConsumer:
+        while True:
+            consumer = KafkaConsumer(**consumer_options(resolve(kafka)))
+            try:
+                consumer.start()
+            except KafkaConnectionError:
+                if self.clock() >= deadline:
+                    raise
+                self.sleep(_PAUSE)
+            else:
+                return consumer
 
     def _take(self, key: str) -> KafkaConsumer | None:
         with self._lock:
@@ -123,6 +142,11 @@ def connections() -> Connections:
 def leased(kafka: Mapping[str, str]) -> AbstractContextManager[KafkaConsumer]:
     """Lease a consumer of this process; see ``Connections.lease``."""
     return _process.lease(kafka)
+
+
+def leased_for_a_task(kafka: Mapping[str, str]) -> AbstractContextManager[KafkaConsumer]:
+    """Lease a consumer of this process, with a task's patience."""
+    return _process.lease(kafka, patience=TASK_PATIENCE)
 
 
 def _forked() -> None:

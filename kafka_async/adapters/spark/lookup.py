@@ -4,7 +4,7 @@ Decides: which partitions a job reads, which offsets its options mean, how often
 of topic ids. Must never keep a connection of its own: it leases one, and asks within the deadlines of the consumer.
 
 An exception on the driver ends a streaming query: what may pass is tried again here (``fetchOffset.numRetries``), beyond what the
-consumer itself tries until its ``default_api_timeout_ms``.
+consumer itself tries until its ``default_api_timeout_ms``; and for ``PATIENCE`` once the cluster has answered.
 """
 
 import logging
@@ -23,6 +23,8 @@ from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
 from .options import SourceOptions
 
 T = TypeVar("T")
+PATIENCE: Final = 120.0
+"""Seconds for which a cluster that has answered before is asked again."""
 _log = logging.getLogger("kafka_async.spark")
 
 _GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
@@ -35,7 +37,9 @@ class Lookup:
     options: SourceOptions
     lease: Lease = leased
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
     _topic_ids: dict[str, Any] = field(factory=dict, init=False)
+    _answered: bool = field(default=False, init=False)
     _reported: set[str] = field(factory=set, init=False)
 
     # --- partitions ------------------------------------------------------------------------------------------------------------
@@ -162,13 +166,18 @@ class Lookup:
 
     def _persist(self, ask: Callable[[KafkaConsumer], T]) -> T:
         """Ask, and again after failures that may pass."""
-        for attempt in range(self.options.retries + 1):
+        deadline = self.clock() + (PATIENCE if self._answered else 0.0)
+        retries = 0
+        while True:
             try:
                 with self.lease(self.options.looking) as consumer:
-                    return ask(consumer)
+                    answer = ask(consumer)
             except KafkaError as error:
-                if not error.retriable or attempt == self.options.retries:
+                if not error.retriable or (retries >= self.options.retries and self.clock() >= deadline):
                     raise
                 _log.warning("asking again after %s", error)
+            else:
+                self._answered = True
+                return answer
+            retries += 1
             self.sleep(self.options.retry_interval)
-        raise AssertionError("the last attempt returns or raises")

@@ -19,7 +19,7 @@ from ...model import TopicPartition
 from ...records import Columns
 from ..sync import KafkaConsumer
 from .columns import BatchBuilder
-from .connections import Lease, leased
+from .connections import Lease, leased_for_a_task
 from .offsets import name_of, names_of
 from .planner import Task
 from .values import ValueDecoder
@@ -41,7 +41,7 @@ class TaskReader:
     schema: Any
     fail_on_data_loss: bool
     poll_timeout_ms: int
-    lease: Lease = leased
+    lease: Lease = leased_for_a_task
 
     def read(self, task: Task) -> Iterator[Any]:
         """Yield the records of ``task`` as ``pyarrow.RecordBatch``.

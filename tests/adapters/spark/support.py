@@ -88,5 +88,10 @@ def options(**given: str) -> SourceOptions:
 
 
 def lookup(cluster: Cluster, settings: SourceOptions) -> Lookup:
-    """Return a look-up that never waits."""
-    return Lookup(settings, lease=cluster.lease, sleep=lambda seconds: None)
+    """Return a look-up for which time passes only while it waits."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    return Lookup(settings, lease=cluster.lease, sleep=sleep, clock=lambda: now[0])

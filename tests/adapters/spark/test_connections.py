@@ -9,12 +9,14 @@ import pytest
 
 from kafka_async.adapters.spark import connections as module
 from kafka_async.adapters.spark.connections import Connections, connections, fingerprint
+from kafka_async.errors import KafkaConnectionError
 
 
 class Consumer:
     """Stands in for a consumer."""
 
     made: list["Consumer"]
+    refusals = 0
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -22,6 +24,9 @@ class Consumer:
         Consumer.made.append(self)
 
     def start(self) -> None:
+        if Consumer.refusals:
+            Consumer.refusals -= 1
+            raise KafkaConnectionError("refused")
         self.life.append("started")
 
     def stop(self, timeout_ms: float) -> None:
@@ -71,6 +76,20 @@ def test_a_consumer_that_failed_or_was_left_early_is_closed(pool: Connections) -
     with pytest.raises(RuntimeError), pool.lease({"client_id": "a"}):
         raise RuntimeError
     assert [consumer.life for consumer in Consumer.made] == [["started", "stopped"]] * 2
+
+
+def test_a_task_waits_for_brokers_that_refuse(pool: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    pool.clock = lambda: now[0]
+    pool.sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)
+    monkeypatch.setattr(Consumer, "refusals", 3)
+    with pool.lease({"client_id": "a"}, patience=2.0):
+        pass
+    pool.close()
+    monkeypatch.setattr(Consumer, "refusals", 1)
+    with pytest.raises(KafkaConnectionError), pool.lease({"client_id": "a"}):
+        pass
+    Consumer.made = [consumer for consumer in Consumer.made if consumer.life]
 
 
 def test_an_idle_consumer_is_closed(pool: Connections) -> None:

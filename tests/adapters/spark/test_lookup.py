@@ -65,6 +65,17 @@ def test_patience_has_an_end() -> None:
         lookup(there, options(fetchOffset__numRetries="2")).latest({A0})
 
 
+def test_a_cluster_that_has_answered_before_is_waited_for() -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    asking.latest({A0})
+    there.failures = [KafkaTimeoutError("late")] * 119
+    assert asking.latest({A0}) == {A0: 10}
+    there.failures = [KafkaTimeoutError("late")] * 1000
+    with pytest.raises(KafkaTimeoutError):
+        asking.latest({A0})
+
+
 def test_what_does_not_pass_is_raised_at_once() -> None:
     there = cluster()
     there.failures = [TopicAuthorizationFailedError("a")]
