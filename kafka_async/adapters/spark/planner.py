@@ -7,6 +7,7 @@ batch reads too. Other than there several small ranges share a task: a task cost
 """
 
 from collections.abc import Iterable
+from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import Final
 
@@ -37,13 +38,12 @@ Task = tuple[OffsetRange, ...]
 def plan(ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None) -> list[Task]:
     """Return the tasks that read ``ranges``, in the order of topics and partitions. Empty ranges are left out.
 
-    No task reads more than ``max_records`` offsets; there are about ``min_partitions`` tasks, or more, where there are that many
-    offsets.
+    No task reads more than ``max_records`` offsets; there are at least ``min_partitions`` tasks, where there are that many offsets.
     """
     pieces = sorted((piece for piece in ranges if piece.size > 0), key=lambda piece: (piece.partition, piece.start))
     if max_records is not None:
         pieces = [part for piece in pieces for part in _divided(piece, -(-piece.size // max_records))]
-    if min_partitions is not None and len(pieces) < min_partitions:
+    if min_partitions is not None and 0 < len(pieces) < min_partitions:
         pieces = _spread(pieces, min_partitions)
     limit = PACK_RECORDS if max_records is None else min(max_records, PACK_RECORDS)
     return _packed(pieces, limit, min_partitions or 1)
@@ -56,19 +56,15 @@ def _divided(piece: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _spread(pieces: list[OffsetRange], wanted: int) -> list[OffsetRange]:
-    """Divide the large ranges so that there are about ``wanted``, each in proportion to its size.
-
-    Ranges that stay whole are left out of the proportion first, else many small ones would keep a large one from being divided.
-    """
-    total = sum(piece.size for piece in pieces)
-    whole = {piece for piece in pieces if round(piece.size / total * wanted) <= 1}
-    left = max(wanted - len(whole), 1)
-    size = sum(piece.size for piece in pieces if piece not in whole)
-    return [
-        part
-        for piece in pieces
-        for part in ([piece] if piece in whole else _divided(piece, max(1, round(piece.size / size * left))))
-    ]
+    """Divide ranges, always that with the largest pieces, until there are ``wanted``, or no offset is left to divide."""
+    parts = [1] * len(pieces)
+    largest = [(-float(piece.size), number) for number, piece in enumerate(pieces)]
+    heapify(largest)
+    for _ in range(wanted - len(pieces)):
+        number = largest[0][1]
+        parts[number] += 1
+        heapreplace(largest, (-pieces[number].size / parts[number], number))
+    return [part for piece, count in zip(pieces, parts, strict=True) for part in _divided(piece, count)]
 
 
 def _packed(pieces: list[OffsetRange], limit: int, least: int) -> list[Task]:
