@@ -45,6 +45,11 @@ def test_small_ranges_stay_apart_where_more_tasks_are_wanted() -> None:
     assert len(plan(ranges(10, 10, 10), min_partitions=3)) == 3
 
 
+def test_there_are_never_fewer_tasks_than_wanted() -> None:
+    assert sizes(plan(ranges(LARGE, LARGE, LARGE), min_partitions=7)) == [3333, 3333, 3334, 5000, 5000, 5000, 5000]
+    assert len(plan(ranges(2, 1), min_partitions=10)) == 3
+
+
 def test_large_ranges_are_divided_in_proportion() -> None:
     tasks = plan(ranges(30_000, 10_000, 10), min_partitions=5)
     assert [(task[0].partition.partition, task[0].size) for task in tasks] == [
@@ -85,3 +90,4 @@ def test_every_offset_is_read_once(parts: list[tuple[int, int]], wanted: int | N
     assert joined == {piece.partition: (piece.start, piece.end) for piece in pieces if piece.size}
     assert all(len({piece.partition for piece in task}) == len(task) for task in tasks)
     assert most is None or all(size <= most for size in sizes(tasks))
+    assert wanted is None or len(tasks) >= min(wanted, sum(piece.size for piece in pieces))
