@@ -131,7 +131,7 @@ cdef int read_header(const uint8_t* data, Py_ssize_t size, Py_ssize_t start, Hea
     h.base = big64(p)
     if h.magic < 2:
         h.last, h.epoch, h.attributes, h.producer, h.count = h.base, -1, 0, -1, 1
-        return GOOD if h.base >= 0 else OFFSETS
+        return GOOD if 0 <= h.base < INT64_MAX else OFFSETS
     h.epoch = <int32_t>big32(p + 12)
     h.crc = big32(p + 17)
     h.attributes = p[21] << 8 | p[22]

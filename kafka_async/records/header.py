@@ -129,7 +129,7 @@ def read_header(data: bytes, start: int) -> Header | None:
     if end > len(data):
         return None
     if magic < 2:
-        if offset < 0:
+        if not 0 <= offset < INT64_MAX:
             raise corrupt(Flaw.OFFSETS)
         return Header(start, end, magic, offset, offset, -1, 0, 0, -1, -1, -1, 1)
     return _read_v2(data, start, end)

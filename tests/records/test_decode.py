@@ -243,6 +243,7 @@ FLAWED_BATCHES = {
     "magic": (Flaw.MAGIC, (lambda b: b[:16] + b"\3" + b[17:])(BatchSpec(records=TWO).encode())),
     "magic negative": (Flaw.MAGIC, (lambda b: b[:16] + b"\xff" + b[17:])(BatchSpec(records=TWO).encode())),
     "legacy offset negative": (Flaw.OFFSETS, MessageSpec(offset=-1).encode()),
+    "legacy offset too large": (Flaw.OFFSETS, MessageSpec(offset=2**63 - 1).encode()),
     "legacy crc": (Flaw.CRC, MessageSpec().encode()[:-1] + b"?"),
 }
 
