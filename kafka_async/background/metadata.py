@@ -98,6 +98,8 @@ class MetadataManager:
     _problems: dict[str, KafkaError] = field(factory=dict, init=False)
     _unknown_since: dict[str, float] = field(factory=dict, init=False)
     _last_ids: dict[str, UUID] = field(factory=dict, init=False)
+    _doubted: dict[TopicPartition, float] = field(factory=dict, init=False)
+    """Since when only epochs older than the known one were heard."""
     """Ids by name. They outlive a topic that is wanted and away, so that a new one of its name is known for what it is."""
     _last_error: KafkaError | None = field(default=None, init=False)
 
@@ -309,7 +311,7 @@ class MetadataManager:
             leader = Leader(part.leader_id, part.leader_epoch if part.leader_epoch >= 0 else None)
             if part.leader_id < 0:
                 self.request_update(now)
-            if self._believe(partition, leader):
+            if self._believe(partition, leader, now):
                 changed.add(partition)
             known = self.leaders.get(partition, leader)
             partitions.append(
@@ -331,11 +333,17 @@ class MetadataManager:
             self.on_recreated(name)
         return changed
 
-    def _believe(self, partition: TopicPartition, leader: Leader) -> bool:
-        """Take a leader over unless its epoch is older than the known one: brokers learn of elections at different times."""
+    def _believe(self, partition: TopicPartition, leader: Leader, now: float) -> bool:
+        """Take a leader over unless its epoch is older than the known one: brokers learn of elections at different times.
+
+        When for a whole request timeout nobody has said anything but an older one, then what was known was wrong: a broker's error,
+        or a cluster that was set up anew. Holding on to it would be waiting for ever for an epoch that nobody knows.
+        """
         known = self.leaders.get(partition)
-        if known is not None and known.epoch is not None and leader.epoch is not None and leader.epoch < known.epoch:
+        older = known is not None and known.epoch is not None and leader.epoch is not None and leader.epoch < known.epoch
+        if older and now - self._doubted.setdefault(partition, now) < self.config.request_timeout_ms / 1000:
             return False
+        self._doubted.pop(partition, None)
         self.leaders[partition] = leader
         return known != leader
 
@@ -348,6 +356,7 @@ class MetadataManager:
         dropped = {TopicPartition(name, part.partition) for part in known.partitions}
         for partition in dropped:
             self.leaders.pop(partition, None)
+            self._doubted.pop(partition, None)
         return dropped
 
     def _report_problems(self, now: float) -> None:

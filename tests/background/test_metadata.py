@@ -135,6 +135,23 @@ def test_a_partition_without_a_leader_has_the_cluster_asked_again() -> None:
     assert until(world, lambda: bool(world.waiting(MetadataRequest)), 0.0) == pytest.approx(0.1)
 
 
+def test_an_older_epoch_is_believed_when_nobody_has_said_another_for_a_request_timeout() -> None:
+    world = known(epoch=32767, request_timeout_ms=30_000)
+    for now in (10.0, 20.0, 39.0):
+        again(world, now, described("t", (3, 2), epoch=4))
+        assert world.background.metadata.leaders[A] == Leader(1, 32767)
+    again(world, 40.0, described("t", (3, 2), epoch=4))
+    assert world.background.metadata.leaders[A] == Leader(3, 4)
+
+
+def test_doubts_begin_anew_when_the_known_epoch_is_confirmed() -> None:
+    world = known(epoch=8, request_timeout_ms=30_000)
+    again(world, 10.0, described("t", (3, 2), epoch=7))
+    again(world, 30.0, described("t", (1, 2), epoch=8))
+    again(world, 50.0, described("t", (3, 2), epoch=7))
+    assert world.background.metadata.leaders[A] == Leader(1, 8)
+
+
 def test_a_topic_with_another_id_is_another_topic_whatever_its_epochs() -> None:
     world = known(epoch=8)
     again(world, 10.0, described("t", (3, 3), epoch=0, generation=1))
