@@ -34,7 +34,7 @@ from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, Ne
 
 _REAUTHENTICATE_FROM: Final = 0.85  # Java: SaslClientAuthenticator re-authenticates after 85 to 95 % of the session, at random
 _REAUTHENTICATE_SPREAD: Final = 0.10
-_SHORTEST_SESSION: Final = 1.05  # seconds; a broker takes a second request within one for an error (Java: KafkaChannel, once a second)
+_SHORTEST_SESSION: Final = 1.05  # seconds; a second renewal within one is an error to a broker (Java: KafkaChannel)
 
 
 class ConnectionState(Enum):

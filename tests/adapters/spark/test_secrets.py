@@ -8,7 +8,7 @@ from kafka_async.adapters.spark.secrets import is_reference, resolve, resolve_on
 from kafka_async.errors import KafkaConfigurationError
 
 HERE = "tests.adapters.spark.test_secrets"
-PASSWORD = "sasl_plain_password"  # noqa: S105  # the name of an option
+PASSWORD = "sasl_plain_password"
 
 
 def secret() -> str:
