@@ -28,7 +28,7 @@ def test_the_application_can_subscribe_leave_and_be_refused_in_every_state(state
     assert TRANSITIONS[state, I.SUBSCRIBE] in (state, S.JOINING)
 
 
-@pytest.mark.parametrize("state", HEARTBEATING)
+@pytest.mark.parametrize("state", sorted(HEARTBEATING, key=str))
 def test_a_heartbeating_member_can_lose_its_place(state: ClassicState) -> None:
     assert TRANSITIONS[state, I.LOSE] is S.LOSING
 
