@@ -268,6 +268,8 @@ class OffsetCommitManager:
         identity = self.group.identity
         if isinstance(error, IllegalGenerationError) and identity != made_as and identity.member_id == made_as.member_id:
             return _Verdict.AGAIN  # a rebalance ended while the commit was out: what we still own is stored in the new generation
+        if isinstance(error, IllegalGenerationError) and not made_as.consumer_protocol and self.group.awaits_epoch(made_as):
+            return _Verdict.STALE  # it has ended, and the answer to our JoinGroup is still on its way, on another connection
         if type(error) in REFUSED:
             return _Verdict.REFUSED
         if isinstance(error, (StaleMemberEpochError, RebalanceInProgressError)):

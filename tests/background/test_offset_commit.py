@@ -438,6 +438,20 @@ def test_a_rebalance_that_ended_meanwhile_is_retried_in_the_new_generation(world
     assert error.lost == (B,)
 
 
+def test_a_generation_that_ended_while_our_join_waits_is_no_refusal(world: World, manager: OffsetCommitManager) -> None:
+    membership = world.join(CLASSIC)
+    call = _commit(manager, A)
+    request = only(manager.poll(0.0))
+    membership.awaits_epoch = True  # the JoinGroup goes another way, and its answer comes later
+    request.on_done(_answer({A: IllegalGenerationError.errno}), 0.1)
+    assert manager.poll(9.0).requests == ()
+    membership.identity, membership.awaits_epoch = CLASSIC_NEXT, False
+    request = only(manager.poll(9.1))
+    assert _made_as(request) == ("m", 6, "static")
+    request.on_done(_answer({A: 0}), 9.2)
+    call.result()
+
+
 def test_a_rebalance_under_way_is_retried_while_the_partitions_are_ours(world: World, manager: OffsetCommitManager) -> None:
     membership = world.join(CLASSIC)
     call = _commit(manager, A)
