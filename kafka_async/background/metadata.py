@@ -98,9 +98,9 @@ class MetadataManager:
     _problems: dict[str, KafkaError] = field(factory=dict, init=False)
     _unknown_since: dict[str, float] = field(factory=dict, init=False)
     _last_ids: dict[str, UUID] = field(factory=dict, init=False)
+    """Ids by name. They outlive a topic that is wanted and away, so that a new one of its name is known for what it is."""
     _doubted: dict[TopicPartition, float] = field(factory=dict, init=False)
     """Since when only epochs older than the known one were heard."""
-    """Ids by name. They outlive a topic that is wanted and away, so that a new one of its name is known for what it is."""
     _last_error: KafkaError | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:

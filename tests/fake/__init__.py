@@ -13,6 +13,7 @@ It must never sleep in real time: it waits through anyio, so that tests run it u
 
 from .broker import HANG, Drop, FakeBroker
 from .cluster import FakeCluster, FakeTopic, LoggedRequest
+from .link import LastBytes
 from .log import PartitionLog
 from .versions import KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, WITH_TELEMETRY
 
@@ -27,6 +28,7 @@ __all__ = [
     "FakeBroker",
     "FakeCluster",
     "FakeTopic",
+    "LastBytes",
     "LoggedRequest",
     "PartitionLog",
 ]

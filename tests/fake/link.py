@@ -18,6 +18,10 @@ from kafka_async.errors import KafkaConnectionError
 from kafka_async.network import Transport
 
 
+class LastBytes(bytes):
+    """An answer, or a part of one, after which the broker closes the connection."""
+
+
 class Server(Protocol):
     """What answers at the other end."""
 
@@ -109,6 +113,7 @@ class FakeTransport:
                 self.ended = True
             else:
                 self._incoming += frame
+                self.ended |= isinstance(frame, LastBytes)
         self._work = None
 
     def _stir(self) -> None:
