@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from attrs import define, frozen
 
-from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, KafkaTimeoutError
+from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, KafkaTimeoutError, SslAuthenticationError
 from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
 from ..wire import decode_response, encode_request, response_correlation_id
 from .frames import PREFIX, FrameBuffer
@@ -140,7 +140,10 @@ class Protocol:
         Raises ``FrameSizeError``, ``SslAuthenticationError``, ``CorrelationIdError`` or ``MalformedResponseError``; the
         connection has to be closed then, and the requests in flight, the one concerned among them, are ended by ``fail``.
         """
-        frame = self.frames.next_frame()
+        try:
+            frame = self.frames.next_frame()
+        except SslAuthenticationError as error:
+            raise SslAuthenticationError(f"{self.peer}: {error}") from None
         return None if frame is None else self._answer(frame, now)
 
     def fail(self, error: KafkaError, now: float) -> int:

@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kafka_async import KafkaConsumer
-from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, KafkaProtocolError, KafkaTimeoutError
+from kafka_async.errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    SslAuthenticationError,
+)
 from tests.brokers import KafkaCluster
 
 from .tools import make, new_topic, read
@@ -73,7 +80,7 @@ def closed_port() -> str:
 @pytest.mark.parametrize("peer", [http, tls, hasty, echo])
 async def test_start_says_that_the_server_does_not_speak_kafka(peer: Peer) -> None:
     async with serving(peer) as address, asyncio.timeout(15):
-        with pytest.raises((KafkaConnectionError, KafkaProtocolError)) as caught:
+        with pytest.raises((KafkaConnectionError, KafkaProtocolError, SslAuthenticationError)) as caught:
             await KafkaConsumer("topic", bootstrap_servers=address).start()
     assert address in f"{caught.value} {caught.value.__cause__}"
 
