@@ -90,7 +90,8 @@ def maven_jars(name: str, pom: str, version: str) -> Path:
     cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"{name}-{zlib.crc32(pom.encode()):08x}"  # another list of jars is another directory
-    with (cache / f"{name}.lock").open("w") as lock:
+    # One lock for all, since they share Maven's own repository, which is not made for several writers.
+    with (cache / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=cache) as work:
