@@ -133,7 +133,8 @@ def test_a_batch_that_failed_is_read_again_and_nothing_else(job: Job, place: int
     assert before == after
     assert {len(batch) for batch in job.sink.batches.values()} <= {0, 50}
     (last,) = progress[-1]["sources"]
-    assert last["endOffset"] == last["latestOffset"] == {topic: {"0": 125, "1": 125}}
+    assert last["endOffset"] == {topic: {"0": 125, "1": 125}}
+    assert last["latestOffset"] == (last["endOffset"] if place < 4 else None), "Spark asks for it only when it plans a batch"
     assert job.cluster.committed(f"g-{topic}") == {(topic, 0): 125, (topic, 1): 125}
 
 

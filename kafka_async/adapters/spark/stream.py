@@ -103,8 +103,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return where the partitions ended at the last look, so that progress tells the lag."""
-        if self._latest is None:  # the batch in hand was planned before a restart
-            self._ends()
         return None if self._latest is None else as_json(self._latest)
 
     def _limited(self, starts: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
