@@ -1,6 +1,6 @@
 """Brokers that break the protocol, at every API: a typed error or a recovery in bounded time; nothing lost, nothing repeated.
 
-Virtual time, so that what takes a timeout costs nothing. Real sockets and memory: ``test_hostile_sockets.py``.
+Virtual time, so that what takes a timeout costs nothing. Real sockets and memory: ``test_flood.py``.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,6 @@ Fault = Callable[[bytes], bytes | None]
 FAULTS: Final[dict[str, Fault]] = {
     "2 GiB announced": lambda answer: b"\x7f\xff\xff\xff" + answer[4:],
     "a negative length": lambda answer: b"\xff\xff\xff\xfe" + answer[4:],
-    "no length": lambda answer: b"\0\0\0\0",
     "a length beyond the answer": lambda answer: (len(answer) + 6).to_bytes(4, "big") + answer[4:],
     "a body of zeros": lambda answer: answer[:8] + bytes(len(answer) - 8),
     "a body of ones": lambda answer: answer[:8] + b"\xff" * (len(answer) - 8),
