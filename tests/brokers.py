@@ -141,6 +141,7 @@ class _Node:
     controller_port: int
     directory: Path
     listener_ports: dict[str, int]
+    advertised_ports: dict[str, int] = field(factory=dict)
     directory_id: str = field(factory=_kafka_uuid)
     process: "subprocess.Popen[bytes] | None" = None
     guard: "subprocess.Popen[bytes] | None" = None
@@ -202,12 +203,15 @@ class Produced:
 def _properties(node: _Node, nodes: Sequence[_Node], protocols: Mapping[str, str], extra: Mapping[str, str]) -> str:
     replicas = str(min(3, len(nodes)))
     protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | dict(protocols)
-    addresses = [f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": node.port, **node.listener_ports}.items()]
+    ports = {"PLAINTEXT": node.port, **node.listener_ports}
+    addresses, advertised = (
+        [f"{name}://127.0.0.1:{port}" for name, port in named.items()] for named in (ports, ports | node.advertised_ports)
+    )
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node.id),
         "listeners": ",".join([*addresses, f"CONTROLLER://127.0.0.1:{node.controller_port}"]),
-        "advertised.listeners": ",".join(addresses),
+        "advertised.listeners": ",".join(advertised),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -244,7 +248,8 @@ class KafkaCluster:
     each broker. ``listeners``: further listeners by name, each with its security protocol, such as ``{"TLS": "SSL"}``. ``scram``:
     credentials to format with, as ``StorageTool`` takes them. ``plugins``: a directory with Java classes that the brokers can load.
     ``java_options``: further options of the brokers' virtual machines. ``quick_start``: compile their code lightly; they start in
-    half the time and never get as fast as they can.
+    half the time and never get as fast as they can. ``proxied``: those of
+    ``listeners`` that the brokers advertise at other ports than they listen at, for ``tests.faults.proxy`` to open.
 
     Ports and data stay over ``stop`` and ``start``. Methods block. Everything ends with the ``with`` block, at interpreter exit, or
     when this process is killed, whichever is first.
@@ -263,6 +268,7 @@ class KafkaCluster:
         plugins: Path | None = None,
         java_options: Sequence[str] = (),
         quick_start: bool = True,
+        proxied: Sequence[str] = (),
     ) -> None:
         self.version = version
         self._extra = dict(properties or {})
@@ -273,6 +279,7 @@ class KafkaCluster:
         self._plugins = plugins
         self._java_options = tuple(java_options)
         self._quick_start = quick_start
+        self._proxied = tuple(proxied)
         self._directory: Path | None = None
         self._nodes: list[_Node] = []
         self._brokers = brokers
@@ -323,6 +330,10 @@ class KafkaCluster:
     def listener(self, name: str) -> str:
         """``host:port`` of all brokers on one of the further ``listeners``, separated by commas."""
         return ",".join(f"127.0.0.1:{node.listener_ports[name]}" for node in self._nodes)
+
+    def advertised(self, name: str) -> list[str]:
+        """``host:port`` at which each broker says that one of the ``proxied`` listeners is."""
+        return [f"127.0.0.1:{node.advertised_ports[name]}" for node in self._nodes]
 
     def pid(self, broker: int) -> int | None:
         """Process id of a running broker."""
@@ -529,11 +540,13 @@ class KafkaCluster:
 
     def _prepare(self, libs: Path) -> None:
         assert self._directory is not None
-        ports = iter(free_ports((2 + len(self._listeners)) * self._brokers))
+        ports = iter(free_ports((2 + len(self._listeners) + len(self._proxied)) * self._brokers))
         for i in range(self._brokers):
             directory = self._directory / str(i)
             directory.mkdir()
-            self._nodes.append(_Node(i, next(ports), next(ports), directory, dict(zip(self._listeners, ports, strict=False))))
+            own, controller = next(ports), next(ports)
+            named = {name: next(ports) for name in self._listeners}
+            self._nodes.append(_Node(i, own, controller, directory, named, {name: next(ports) for name in self._proxied}))
         self._classpath = f"{libs}/*" if self._plugins is None else f"{libs}/*:{self._plugins}"
         voters = ",".join(f"{n.id}@127.0.0.1:{n.controller_port}:{n.directory_id}" for n in self._nodes)
         cluster_id = _kafka_uuid()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+from tests.faults.proxy import PROXIED
 
 from .identity import Identity, identity_broker
 from .secure import Secure, secure_broker
@@ -58,7 +59,8 @@ def _three_brokers(real_brokers: None) -> Iterator[KafkaCluster]:
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "broker.rack": "rack-{broker}",
     }
-    with KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256) as cluster:
+    listeners = {PROXIED: "PLAINTEXT"}
+    with KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256, listeners=listeners, proxied=[PROXIED]) as cluster:
         yield cluster
 
 

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
@@ -242,6 +243,8 @@ class Watch:
     breaches: list[str] = field(factory=list)
     refused: list[str] = field(factory=list)
     """Commits that failed: of which member, and why."""
+    seen: dict[tuple[int, int], float] = field(factory=dict)
+    """When a record (partition, offset) was first reported, in seconds of the monotonic clock."""
 
     @property
     def count(self) -> int:
@@ -347,6 +350,9 @@ class Process:
         self.starts.setdefault(partition, first)
         self.positions[partition] = last + 1
         self.watch.consumed[partition].extend(range(first, last + 1))
+        now = time.monotonic()
+        for offset in range(first, last + 1):
+            self.watch.seen.setdefault((partition, offset), now)
 
     def _committed(self, partition: int, offset: int) -> None:
         if partition not in self.owned:
@@ -380,19 +386,21 @@ class Process:
 
 @define(eq=False)
 class Processes:
-    """The members of one group as processes."""
+    """The members of one group as processes. ``bootstrap_servers``: where they find the cluster, if not at its own addresses."""
 
     group: Group
     topic: str
     settings: Path
     """A properties file for members in the classic protocol; in the consumer protocol the broker says how often to heartbeat."""
     arguments: tuple[str, ...] = ()
+    bootstrap_servers: str | None = None
     watch: Watch = field(factory=Watch)
     members: list[Process] = field(factory=list)
 
     async def start(self, *arguments: str, java: str | None = None) -> Process:
         """Start one more member; ``java``: a class path, to start Kafka's own VerifiableConsumer instead of ours."""
-        options = ["--bootstrap-server", self.group.cluster.bootstrap_servers, "--topic", self.topic]
+        servers = self.bootstrap_servers or self.group.cluster.bootstrap_servers
+        options = ["--bootstrap-server", servers, "--topic", self.topic]
         options += ["--group-id", self.group.name, "--group-protocol", self.group.protocol]
         if _value_of("--group-protocol", arguments, self.group.protocol) == "classic":
             options += ["--session-timeout", str(self.group.session_ms), "--command-config", str(self.settings)]
@@ -453,12 +461,14 @@ def java_tools() -> str:
 
 
 @asynccontextmanager
-async def processes(group: Group, topic: str, count: int, *arguments: str) -> AsyncIterator[Processes]:
+async def processes(
+    group: Group, topic: str, count: int, *arguments: str, bootstrap_servers: str | None = None
+) -> AsyncIterator[Processes]:
     """Start ``count`` members as processes; end them at the end of the block."""
     with TemporaryDirectory() as directory:
         settings = Path(directory) / "classic.properties"
         settings.write_text(f"heartbeat.interval.ms={HEARTBEAT_MS}\n")
-        found = Processes(group, topic, settings, arguments)
+        found = Processes(group, topic, settings, arguments, bootstrap_servers)
         try:
             for _ in range(count):
                 await found.start()
@@ -475,7 +485,8 @@ def _value_of(option: str, arguments: Sequence[str], otherwise: str) -> str:
 class Load:
     """Records written all the time, ``rate`` a second, in turn to every partition.
 
-    ``offsets``: what was acknowledged, by partition, in order.
+    ``offsets``: what was acknowledged, by partition, in order. ``acknowledged``: when, in seconds of the monotonic clock, by
+    (partition, offset). ``partitions`` may grow while it writes, a second after the topic did.
     """
 
     cluster: KafkaCluster
@@ -483,12 +494,13 @@ class Load:
     partitions: int
     rate: int
     offsets: dict[int, list[int]] = field(factory=lambda: defaultdict(list))
+    acknowledged: dict[tuple[int, int], float] = field(factory=dict)
     _enough: threading.Event = field(factory=threading.Event)
     _task: "asyncio.Task[None] | None" = None
 
     def _run(self) -> None:
         settings = {"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        producer = Producer(settings)
+        producer = Producer(settings | {"topic.metadata.refresh.interval.ms": 500})
         index = 0
         while not self._enough.wait(0.02):
             for _ in range(self.rate // 50):
@@ -500,6 +512,7 @@ class Load:
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         assert error is None, error
         self.offsets[message.partition()].append(message.offset())
+        self.acknowledged[message.partition(), message.offset()] = time.monotonic()
 
     def start(self) -> None:
         """Write from now on."""
