@@ -45,8 +45,8 @@ class Strike(Enum):
     """A bit of the frame's length is flipped, which makes a frame of 1 GiB of it."""
     CORRELATION = auto()
     """A bit of the response's correlation id is flipped, or one of the request's API key."""
-    LAST = auto()
-    """A bit of the frame's last byte is flipped."""
+    RECORD = auto()
+    """A bit of the tenth byte from the end is flipped, in a Fetch response with records that of a record."""
 
 
 @define(eq=False)
@@ -122,10 +122,14 @@ class _Connection:
         lines = self.proxy.lines
         return lines[self.client_id] if self.client_id in lines else lines[""]
 
+    pumps: list["asyncio.Task[None]"] = field(factory=list)
+
     def cut(self) -> None:
-        """Reset both ends."""
+        """Reset both ends, whatever is held back."""
         for writer in (self.client, self.broker):
             writer.transport.abort()
+        for pump in self.pumps:
+            pump.cancel()
 
     async def pump(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass frames on until an end closes."""
@@ -135,8 +139,7 @@ class _Connection:
                 frame = head + await reader.readexactly(_LENGTH.unpack(head)[0])
                 await self._pass(way, frame, reader, writer)
         except (OSError, asyncio.IncompleteReadError):
-            pass  # an end closed, which the other one learns now
-        self.cut()
+            return  # an end closed, which the other one learns when this returns
 
     async def _pass(self, way: Way, frame: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         api = self._look(way, frame)
@@ -199,7 +202,7 @@ class _Connection:
 def _struck(strike: Strike | None, way: Way, frame: bytes) -> bytes:
     if strike is Strike.HALF:
         return frame[: len(frame) // 2]
-    places = {Strike.LENGTH: (0, 0x40), Strike.CORRELATION: (7 if way == "response" else 4, 0x40), Strike.LAST: (-1, 0x01)}
+    places = {Strike.LENGTH: (0, 0x40), Strike.CORRELATION: (7 if way == "response" else 4, 0x40), Strike.RECORD: (-10, 0x01)}
     if strike not in places:
         return frame
     index, bit = places[strike]
@@ -220,6 +223,7 @@ class Proxy:
     _connections: set[_Connection] = field(factory=set)
     _tasks: set["asyncio.Task[None]"] = field(factory=set)
     _servers: list[asyncio.Server] = field(factory=list)
+    _closed: bool = False
 
     @property
     def everyone(self) -> Line:
@@ -257,12 +261,11 @@ class Proxy:
 
     async def close(self) -> None:
         """Close the ports and reset what goes through them."""
+        self._closed = True
         for server in self._servers:
             server.close()
         self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks)
         for server in self._servers:
             await server.wait_closed()
 
@@ -277,19 +280,17 @@ class Proxy:
             writer.transport.abort()  # the broker is down
             return
         connection = _Connection(self, writer, broker_writer)
-        self._connections.add(connection)
-        pumps = [
+        connection.pumps = [
             asyncio.create_task(connection.pump("request", reader, broker_writer)),
             asyncio.create_task(connection.pump("response", broker_reader, writer)),
         ]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._connections.discard(connection)
+        self._connections.add(connection)
+        if self._closed:
             connection.cut()
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+        await asyncio.wait(connection.pumps, return_when=asyncio.FIRST_COMPLETED)
+        self._connections.discard(connection)
+        connection.cut()
+        await asyncio.wait(connection.pumps)
 
 
 @frozen

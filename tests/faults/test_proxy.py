@@ -131,9 +131,9 @@ async def test_a_trap_strikes_the_answer_to_its_api_once(strike: Strike, passes:
 
 async def test_a_flipped_bit_is_the_only_one_that_changes() -> None:
     async with connected() as client:
-        for strike, expected in ((Strike.CORRELATION, (1 ^ 0x40, b"hello")), (Strike.LAST, (1, b"helln"))):
+        for strike, expected in ((Strike.CORRELATION, (1 ^ 0x40, b"hello world")), (Strike.RECORD, (1, b"hdllo world"))):
             client.proxy.line("me").set_trap(API, "response", strike)
-            client.send(1)
+            client.send(1, b"hello world")
             assert await client.answer() == expected
 
 

@@ -1,0 +1,339 @@
+"""Chaos: groups of three in both protocols under load, while brokers, members and the network fail at random.
+
+``python -m tests.faults.chaos --minutes 10`` starts three brokers behind proxies, lets things happen, and then checks the log of
+everything that was delivered: nothing is lost, the order is kept, a record comes twice only where the kill of a member explains it,
+and no record waited longer than the session timeout and ten seconds. The seed that it prints repeats the same sequence of events.
+
+Decides: what happens, and when the cluster is whole enough for the next thing: one broker is down at a time, and its replicas are
+in sync again before another one fails, so that no record that was acknowledged is lost by Kafka itself. Owns: the members and the
+load. Must never forgive a duplicate that no kill explains.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, field, frozen
+from confluent_kafka import ElectionType, KafkaException
+
+from tests.brokers import CURRENT, KafkaCluster
+from tests.integration.groups import PROTOCOLS, Load, Process, Processes, load, new_group, processes
+from tests.integration.tools import eventually, new_topic
+
+from .proxy import PROXIED, Proxy, proxied
+
+MEMBERS: Final = 3
+PARTITIONS: Final = 6
+RATE: Final = 300
+"""Records a second."""
+SESSION_MS: Final = 10_000
+PATIENCE: Final = SESSION_MS / 1000 + 10
+"""Seconds that a record may wait at most."""
+SETTLING: Final = 90.0
+"""Seconds in which everything is whole again after the last event."""
+_SETTINGS: Final = {"metadata.max.age.ms": 3000, "request.timeout.ms": 6000, "client.id": "chaos"}
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What came of it. ``faults``: what must not be; empty if all is well."""
+
+    seed: int
+    events: dict[str, int]
+    records: int
+    lost: int
+    duplicates: dict[str, int]
+    """Records that came twice, by protocol, each explained by a kill."""
+    longest_wait: dict[str, float]
+    """Seconds from the acknowledgment of a record to its delivery, by protocol."""
+    faults: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """Return it as text for people and programs."""
+        found = {"seed": self.seed, "events": self.events, "records": self.records, "lost": self.lost}
+        return json.dumps(
+            found | {"duplicates": self.duplicates, "longest_wait_s": self.longest_wait, "faults": self.faults}, indent=1
+        )
+
+
+@define(eq=False)
+class Turmoil:
+    """The cluster, the groups, the load, and everything that can happen to them."""
+
+    cluster: KafkaCluster
+    proxy: Proxy
+    topic: str
+    groups: Sequence[Processes]
+    writing: Load
+    chance: random.Random
+    happened: Counter[str] = field(factory=Counter)
+    excused: dict[str, set[tuple[int, int]]] = field(factory=dict)
+    """Records that may come again, by protocol: read by a member that was killed, but not known to be committed."""
+
+    # ---- brokers
+
+    async def kill_broker(self) -> None:
+        """A broker dies and comes back."""
+        broker = self._any_broker()
+        await asyncio.to_thread(self.cluster.kill, broker)
+        await self._pass(1, 5)
+        await asyncio.to_thread(self.cluster.start, broker)
+
+    async def stop_broker(self) -> None:
+        """A broker is shut down in good order and comes back."""
+        broker = self._any_broker()
+        await asyncio.to_thread(self.cluster.stop, broker)
+        await self._pass(1, 3)
+        await asyncio.to_thread(self.cluster.start, broker)
+
+    async def freeze_broker(self) -> None:
+        """A broker stops in the middle of whatever it does (SIGSTOP), and goes on."""
+        broker = self._any_broker()
+        self.cluster.pause(broker)
+        await self._pass(1, 7)
+        self.cluster.unpause(broker)
+
+    async def rolling_restart(self) -> None:
+        """One broker after the other is restarted."""
+        for broker in range(3):
+            await asyncio.to_thread(self.cluster.restart, broker)
+            await self.whole()
+
+    async def move_leaders(self) -> None:
+        """Every partition is led by its preferred replica again."""
+        await asyncio.to_thread(self._elect)
+
+    async def move_partition(self) -> None:
+        """A partition gets its replicas in another order."""
+        replicas = self.chance.sample(range(3), 3)
+        await asyncio.to_thread(self.cluster.reassign, self.topic, {self.chance.randrange(PARTITIONS): replicas})
+        await asyncio.to_thread(self._elect)
+
+    async def add_partition(self) -> None:
+        """The topic grows by a partition, which is then written to."""
+        count = self.writing.partitions + 1
+        await asyncio.to_thread(self.cluster.add_partitions, self.topic, count)
+        await self._pass(2, 2)
+        self.writing.partitions = count
+
+    # ---- network
+
+    async def cut(self) -> None:
+        """Every connection is reset, several times."""
+        for _ in range(self.chance.randint(1, 5)):
+            self.proxy.cut()
+            await self._pass(0.1, 1)
+
+    async def black_hole(self) -> None:
+        """Nothing comes through for a while."""
+        self.proxy.everyone.black_hole()
+        await self._pass(1, 5)
+        self.proxy.everyone.heal()
+
+    async def half_open(self) -> None:
+        """Nothing comes through in one direction, then all of that is reset."""
+        self.proxy.everyone.stalled.add(self.chance.choice(("request", "response")))
+        await self._pass(1, 5)
+        self.proxy.cut()
+        self.proxy.everyone.heal()
+
+    async def bad_line(self) -> None:
+        """Everything is slow and in pieces."""
+        line = self.proxy.everyone
+        line.latency, line.piece = self.chance.uniform(0.01, 0.1), self.chance.choice((None, 7, 100))
+        line.rate = self.chance.choice((None, 100_000.0))
+        await self._pass(2, 6)
+        line.heal()
+
+    # ---- members
+
+    async def kill_member(self) -> None:
+        """A member of each group dies; another one comes."""
+        for group in self.groups:
+            await self._kill(group, self.chance.choice(group.alive))
+            await group.start()
+
+    async def bounce_member(self) -> None:
+        """A member of each group leaves in good order; another one comes."""
+        for group in self.groups:
+            await self.chance.choice(group.alive).stop()
+            await group.start()
+
+    # ---- what all of them need
+
+    async def whole(self) -> None:
+        """Wait until every replica is in sync, for then one broker may fail."""
+        await eventually(lambda: asyncio.to_thread(self._in_sync), SETTLING)
+
+    def _in_sync(self) -> bool:
+        try:
+            topics = self.cluster.admin.list_topics(timeout=5).topics.values()
+        except KafkaException:
+            return False
+        return all(len(partition.isrs) == 3 for topic in topics for partition in topic.partitions.values())
+
+    def _elect(self) -> None:
+        self.cluster.admin.elect_leaders(ElectionType.PREFERRED, None).result()
+
+    def _any_broker(self) -> int:
+        return self.chance.randrange(3)
+
+    async def _pass(self, low: float, high: float) -> None:
+        await asyncio.sleep(self.chance.uniform(low, high))  # the moments are what is random here
+
+    async def _kill(self, group: Processes, member: Process) -> None:
+        watch = group.watch
+        member.kill()
+        await member.gone()
+        excused = self.excused.setdefault(group.group.protocol, set())
+        for partition in member.left:
+            read = max(watch.consumed[partition], default=-1)
+            excused |= {(partition, offset) for offset in range(watch.committed.get(partition, 0), read + 1)}
+
+    # ---- the course of it
+
+    async def rage(self, seconds: float, events: "Sequence[Event]") -> None:
+        """Let ``events`` happen for so long, in random order, none a second time before all have happened."""
+        deadline = time.monotonic() + seconds
+        deck: list[Event] = []
+        while time.monotonic() < deadline:
+            deck = deck or self.chance.sample(events, len(events))
+            event = deck.pop()
+            self.happened[event.__name__] += 1
+            _say(f"{event.__name__}")
+            await event(self)
+            await self._pass(0.5, 2)
+            await self.whole()
+
+    def outcome(self, seed: int) -> Outcome:
+        """Check the log of everything that was delivered."""
+        faults: list[str] = []
+        duplicates: dict[str, int] = {}
+        longest: dict[str, float] = {}
+        lost = 0
+        for group in self.groups:
+            name, watch = group.group.protocol, group.watch
+            missing = [place for place in self.writing.acknowledged if place not in watch.seen]
+            lost += len(missing)
+            faults += [f"{name}: lost {missing[:5]}"] if missing else []
+            faults += [f"{name}: {breach}" for breach in watch.breaches]
+            repeated = {(partition, offset) for partition, offsets in watch.repeated().items() for offset in offsets}
+            strange = sorted(repeated - self.excused.get(name, set()))
+            faults += [f"{name}: {len(strange)} records came twice without a kill, {strange[:5]}"] if strange else []
+            duplicates[name] = len(repeated)
+            waits = [watch.seen[place] - when for place, when in self.writing.acknowledged.items() if place in watch.seen]
+            longest[name] = round(max(waits, default=0.0), 2)
+            faults += [f"{name}: a record waited {longest[name]} s"] if longest[name] > PATIENCE else []
+        return Outcome(
+            seed=seed,
+            events=dict(self.happened),
+            records=len(self.writing.acknowledged),
+            lost=lost,
+            duplicates=duplicates,
+            longest_wait=longest,
+            faults=tuple(faults),
+        )
+
+
+Event = Callable[[Turmoil], Awaitable[None]]
+
+EVENTS: Final[tuple[Event, ...]] = (
+    Turmoil.kill_broker,
+    Turmoil.stop_broker,
+    Turmoil.freeze_broker,
+    Turmoil.rolling_restart,
+    Turmoil.move_leaders,
+    Turmoil.move_partition,
+    Turmoil.add_partition,
+    Turmoil.cut,
+    Turmoil.black_hole,
+    Turmoil.half_open,
+    Turmoil.bad_line,
+    Turmoil.kill_member,
+    Turmoil.bounce_member,
+)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+@asynccontextmanager
+async def _groups(cluster: KafkaCluster, proxy: Proxy, topic: str, settings: Path) -> AsyncIterator[list[Processes]]:
+    """Start the members of a group in each protocol, all behind the proxy."""
+    arguments = ("--command-config", str(settings))
+    async with AsyncExitStack() as stack:
+        found = []
+        for protocol in PROTOCOLS:
+            members = processes(
+                new_group(cluster, protocol, session_ms=SESSION_MS),
+                topic,
+                MEMBERS,
+                *arguments,
+                bootstrap_servers=proxy.bootstrap_servers,
+            )
+            found.append(await stack.enter_async_context(members))
+        for group in found:
+            await group.settled(PARTITIONS, SETTLING)
+        yield found
+
+
+async def chaos(cluster: KafkaCluster, seconds: float, *, seed: int | None = None, events: Sequence[Event] = EVENTS) -> Outcome:
+    """Run it on three brokers with a ``PROXIED`` listener; return what came of it."""
+    seed = random.randrange(1 << 32) if seed is None else seed  # noqa: S311  # not a secret
+    _say(f"seed {seed}")
+    topic = new_topic(cluster, PARTITIONS, min_insync_replicas="2")
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as settings:
+        settings.writelines(f"{name}={value}\n" for name, value in _SETTINGS.items())
+        settings.flush()
+        async with proxied(cluster) as proxy, _groups(cluster, proxy, topic, Path(settings.name)) as groups:
+            async with load(cluster, topic, PARTITIONS, RATE) as writing:
+                turmoil = Turmoil(cluster, proxy, topic, groups, writing, random.Random(seed))  # noqa: S311  # as above
+                await turmoil.rage(seconds, events)
+            await _settle(groups, writing)
+            return turmoil.outcome(seed)
+
+
+async def _settle(groups: Sequence[Processes], writing: Load) -> None:
+    """Give every group the time to read and to commit the rest. What is missing then is the outcome's to say."""
+
+    async def finished() -> bool:
+        return all(group.watch.read_all(writing.offsets) and group.watch.committed_all(writing.offsets) for group in groups)
+
+    try:
+        await eventually(finished, SETTLING)
+    except AssertionError as error:
+        _say(f"not everything was read and committed: {error}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.chaos", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10, help="how long things happen (default 10)")
+    parser.add_argument("--seed", type=int, help="repeats the events of an earlier run")
+    names = [event.__name__ for event in EVENTS]
+    parser.add_argument("--events", nargs="+", choices=names, default=names, metavar="NAME", help=f"of {', '.join(names)}")
+    return parser
+
+
+def main() -> int:
+    """Run it on a cluster of its own; print the outcome as JSON; return 1 where something is wrong."""
+    options = _parser().parse_args()
+    events = [event for event in EVENTS if event.__name__ in options.events]
+    arguments: dict[str, Any] = {"brokers": 3, "heap_mb": 256, "listeners": {PROXIED: "PLAINTEXT"}, "proxied": [PROXIED]}
+    with KafkaCluster(CURRENT, **arguments) as cluster:
+        outcome = asyncio.run(chaos(cluster, options.minutes * 60, seed=options.seed, events=events))
+    sys.stdout.write(outcome.to_json() + "\n")
+    return int(bool(outcome.faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

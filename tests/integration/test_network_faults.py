@@ -1,0 +1,318 @@
+"""Each phase of a consumer's life meets each fault of a network, once: the consumer gets over it by itself, and in time.
+
+A trap in the proxy strikes the very request or response of the phase. All cases of a phase run at the same time, each with a client
+id and a group of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, Literal
+
+import pytest
+from attrs import define, field, frozen
+
+from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
+from tests.brokers import KafkaCluster, payload
+from tests.faults.proxy import Proxy, Strike, Trap, Way, in_front_of, proxied
+
+from .groups import PROTOCOLS, Group, both, exactly, load, new_group, several, shared
+from .secure import Secure, login
+from .tools import Consumer, Record, flat, make, new_topic, nothing_more, offsets, read
+
+pytestmark = pytest.mark.integration
+
+RECORDS: Final = 10
+SHORT: Final = {
+    "request_timeout_ms": 1_000,
+    "default_api_timeout_ms": 20_000,
+    "reconnect_backoff_max_ms": 200,
+    "retry_backoff_max_ms": 200,
+    "max_poll_interval_ms": 1_000,
+    "auto_commit_interval_ms": 3_600_000,
+    "enable_auto_commit": False,
+}
+LONGEST: Final = 15.0
+"""Seconds in which a case is over: the longest wait is that for an answer to a JoinGroup, max_poll_interval_ms + 5 s."""
+STOP_MS: Final = 1_500
+
+Step = Literal["start", "steady", "stop"]
+
+FAULTS: Final[tuple[tuple[Way, Strike], ...]] = (
+    ("request", Strike.CUT),
+    ("request", Strike.STALL),
+    ("response", Strike.HALF),
+    ("response", Strike.STALL),
+    ("response", Strike.LENGTH),
+    ("response", Strike.CORRELATION),
+)
+MORE_FAULTS: Final[tuple[tuple[Way, Strike], ...]] = (
+    *FAULTS,
+    ("request", Strike.HALF),
+    ("request", Strike.AFTER),
+    ("response", Strike.CUT),
+    ("response", Strike.AFTER),
+)
+
+
+@frozen
+class Phase:
+    """A request of the life of a consumer: in which protocol, its API key, and the step before which its trap is armed."""
+
+    name: str
+    protocol: str
+    api: int
+    step: Step = "start"
+    faults: tuple[tuple[Way, Strike], ...] = FAULTS
+
+
+PHASES: Final = {
+    "connect": [
+        Phase("versions", "classic", 18, faults=MORE_FAULTS),
+        Phase("metadata", "classic", 3),
+        Phase("coordinator", "classic", 10),
+    ],
+    "join": [
+        Phase("join", "classic", 11, faults=MORE_FAULTS),
+        Phase("sync", "classic", 14),
+        Phase("consumer-join", "consumer", 68, faults=MORE_FAULTS),
+    ],
+    "position": [
+        Phase("offset-fetch", "classic", 9),
+        Phase("list-offsets", "classic", 2),
+        Phase("first-fetch", "classic", 1),
+    ],
+    "steady": [
+        Phase("fetch", "classic", 1, "steady", faults=MORE_FAULTS),
+        Phase("heartbeat", "classic", 12, "steady"),
+        Phase("commit", "classic", 8, "steady", faults=MORE_FAULTS),
+        Phase("consumer-heartbeat", "consumer", 68, "steady"),
+        Phase("consumer-commit", "consumer", 8, "steady"),
+    ],
+    "leave": [Phase("leave", "classic", 13, "stop"), Phase("consumer-leave", "consumer", 68, "stop")],
+}
+
+
+@define(eq=False)
+class Case:
+    """One consumer and its fault."""
+
+    phase: Phase
+    way: Way
+    strike: Strike
+    proxy: Proxy
+    group: Group
+    topic: str
+    consumer: Consumer = field(init=False)
+    trap: Trap | None = None
+    records: list[Record] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.consumer = self._make()
+
+    def _make(self) -> Consumer:
+        options: dict[str, Any] = {"bootstrap_servers": self.proxy.bootstrap_servers, "client_id": self.name}
+        return self.group.member(self.topic, **SHORT, **options)
+
+    @property
+    def name(self) -> str:
+        """Also the client id."""
+        return f"{self.phase.name}-{self.way}-{self.strike.name.lower()}"
+
+    def _arm(self, step: Step) -> None:
+        if step == self.phase.step:
+            self.trap = self.proxy.line(self.name).set_trap(self.phase.api, self.way, self.strike)
+
+    async def begin(self) -> None:
+        """Start and read what is there; arm what is to strike from now on."""
+        self._arm("start")
+        try:
+            await self.consumer.start()
+        except (KafkaConnectionError, KafkaTimeoutError):
+            # start() waits request_timeout_ms for the cluster, as long as for one answer; then an application tries again.
+            assert self.strike is Strike.STALL
+            self.consumer = self._make()
+            await self.consumer.start()
+        await self._read(RECORDS)
+        self._arm("steady")
+        await self.consumer.commit()
+        if self.phase.step == "steady" and self.trap is not None:
+            await self.trap.sprung.wait()
+
+    async def go_on(self) -> None:
+        """Read what came since, commit, leave: in time, whatever happens to the leave request."""
+        await self._read(2 * RECORDS)
+        await self.consumer.commit()
+        self._arm("stop")
+        before = time.monotonic()
+        await self.consumer.stop(STOP_MS)
+        assert time.monotonic() - before < STOP_MS / 1000 + 1, f"{self.name}: stop() took longer than its timeout"
+        assert self.trap is not None
+        assert self.trap.sprung.is_set(), f"{self.name}: nothing happened"
+
+    async def _read(self, count: int) -> None:
+        while len(self.records) < count:
+            self.records += flat(await self.consumer.getmany(timeout_ms=LONGEST * 1000))
+
+
+async def _all(what: Callable[[Case], Any], cases: list[Case]) -> None:
+    """Run one step of every case at the same time; name those that fail."""
+
+    async def step(case: Case) -> str | None:
+        try:
+            async with asyncio.timeout(LONGEST):
+                await what(case)
+        except Exception as error:  # noqa: BLE001,RUF100  # told with the name of the case
+            return f"{case.name}: {error!r}; {case.consumer.statistics()}"
+        return None
+
+    failed = [text for text in await asyncio.gather(*map(step, cases)) if text is not None]
+    assert not failed, "\n".join(failed)
+
+
+@pytest.fixture
+async def proxy(kafka_cluster3: KafkaCluster) -> AsyncIterator[Proxy]:
+    """The three brokers behind proxies."""
+    async with proxied(kafka_cluster3) as found:
+        yield found
+
+
+@pytest.mark.parametrize("phases", PHASES.values(), ids=PHASES)
+async def test_a_fault_of_the_network_costs_no_record(kafka_cluster3: KafkaCluster, proxy: Proxy, phases: list[Phase]) -> None:
+    topic = new_topic(kafka_cluster3)
+    kafka_cluster3.produce(topic, RECORDS)
+    cases = [
+        Case(phase, way, strike, proxy, new_group(kafka_cluster3, phase.protocol, session_ms=6_000), topic)
+        for phase in phases
+        for way, strike in phase.faults
+    ]
+    try:
+        await _all(Case.begin, cases)
+        await asyncio.to_thread(kafka_cluster3.produce, topic, RECORDS)
+        await _all(Case.go_on, cases)
+    finally:
+        await asyncio.gather(*(case.consumer.stop(0) for case in cases))
+    for case in cases:
+        assert offsets(case.records) == {0: list(range(2 * RECORDS))}, case.name
+    committed = await asyncio.gather(*(case.group.commits(topic) for case in cases))
+    assert committed == [{0: 2 * RECORDS}] * len(cases)
+
+
+LINES: Final[dict[str, dict[str, Any]]] = {
+    "slow": {"latency": 0.05},
+    "narrow": {"rate": 20_000.0},
+    "pieces": {"piece": 3},
+    "merged": {"gather": 0.05},
+}
+
+
+async def test_a_slow_line_and_frames_in_pieces_or_merged_cost_no_record(kafka_cluster3: KafkaCluster, proxy: Proxy) -> None:
+    topic = new_topic(kafka_cluster3, 3)
+    kafka_cluster3.produce(topic, 300, partitions=3)
+
+    async def live(name: str, protocol: str) -> None:
+        client_id = f"{name}-{protocol}"
+        for setting, value in LINES[name].items():
+            setattr(proxy.line(client_id), setting, value)
+        group = new_group(kafka_cluster3, protocol)
+        options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "client_id": client_id}
+        async with group.member(topic, **options) as consumer:
+            records = await read(consumer, 300)
+            await nothing_more(consumer)
+        assert offsets(records) == {partition: list(range(100)) for partition in range(3)}, client_id
+        assert await group.commits(topic, 3) == dict.fromkeys(range(3), 100), client_id
+
+    await asyncio.gather(*(live(name, protocol) for name in LINES for protocol in PROTOCOLS))
+
+
+async def test_a_flipped_bit_in_records_is_refetched_once_and_not_delivered(kafka_cluster3: KafkaCluster, proxy: Proxy) -> None:
+    topic = new_topic(kafka_cluster3)
+    kafka_cluster3.produce(topic, RECORDS)
+    trap = proxy.line("flipped").set_trap(1, "response", Strike.RECORD)
+    async with make(kafka_cluster3, topic, bootstrap_servers=proxy.bootstrap_servers, client_id="flipped", **SHORT) as consumer:
+        records = await read(consumer, RECORDS)
+        assert trap.sprung.is_set()
+        await nothing_more(consumer)
+    assert [(record.offset, record.value) for record in records] == [(index, payload(index, 100)) for index in range(RECORDS)]
+
+
+@both
+async def test_connections_that_are_cut_again_and_again_cost_no_place_and_no_record(
+    kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
+) -> None:
+    topic = new_topic(kafka_cluster3, 6)
+    group = new_group(kafka_cluster3, protocol, session_ms=10_000)
+    async with several(group, 3, topic, bootstrap_servers=proxy.bootstrap_servers) as members:
+        await shared(members, 6)
+        before = [list(member.journal.entries) for member in members]
+        async with load(kafka_cluster3, topic, 6) as writing:
+            for _ in range(4):
+                await asyncio.sleep(0.5)  # load goes on between the cuts
+                assert proxy.cut() >= 3
+        await exactly(members, dict(writing.offsets))
+        assert [list(member.journal.entries) for member in members] == before
+        assert not [error for member in members for error in member.errors]
+    assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
+
+
+@both
+async def test_a_black_hole_shorter_than_the_session_costs_no_place_and_no_record(
+    kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
+) -> None:
+    topic = new_topic(kafka_cluster3, 6)
+    group = new_group(kafka_cluster3, protocol, session_ms=10_000)
+    options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "request_timeout_ms": 1_000}
+    async with several(group, 3, topic, **options) as members:
+        await shared(members, 6)
+        before = [list(member.journal.entries) for member in members]
+        async with load(kafka_cluster3, topic, 6) as writing:
+            proxy.everyone.black_hole()
+            await asyncio.sleep(3)  # three times as long as a request waits
+            proxy.cut()  # a network that comes back knows nothing of the connections
+            proxy.everyone.heal()
+        await exactly(members, dict(writing.offsets))
+        assert [list(member.journal.entries) for member in members] == before
+    assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
+
+
+@both
+async def test_behind_a_black_hole_nothing_is_handed_out_once_the_session_is_over(
+    kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
+) -> None:
+    """Others may own the partitions by then: what was prefetched of them is theirs."""
+    topic = new_topic(kafka_cluster3)
+    kafka_cluster3.produce(topic, 5_000)
+    group = new_group(kafka_cluster3, protocol, session_ms=2_000)
+    options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "client_id": "lost", "max_poll_records": 10}
+    options |= {"request_timeout_ms": 1_500, "enable_auto_commit": False}
+    async with group.member(topic, **options) as consumer, group.member(enable_auto_commit=False) as other:
+        await read(consumer, 1)
+        proxy.line("lost").black_hole()
+        other.subscribe([topic])
+        took_over = await read(other, 1)  # once the session of the first is over
+        assert took_over[0].offset == 0
+        assert await consumer.getmany(timeout_ms=500) == {}
+        proxy.cut("lost")
+        proxy.line("lost").heal()
+
+
+AUTHENTICATION: Final = {"handshake": 17, "credentials": 36}
+
+
+async def test_a_fault_while_logging_in_is_a_typed_error_or_another_try(kafka_secure: Secure) -> None:
+    topic = new_topic(kafka_secure.cluster)
+    kafka_secure.cluster.produce(topic, RECORDS)
+
+    async def live(api: int, way: Way, strike: Strike) -> None:
+        async with in_front_of(kafka_secure.cluster.listener("LOGIN")) as proxy:
+            trap = proxy.everyone.set_trap(api, way, strike)
+            options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, **SHORT, **login()}
+            began = time.monotonic()
+            try:
+                async with kafka_secure.consumer("LOGIN", topic, **options) as consumer:
+                    assert offsets(await read(consumer, RECORDS)) == {0: list(range(RECORDS))}
+            except (KafkaConnectionError, KafkaTimeoutError):
+                assert time.monotonic() - began < SHORT["request_timeout_ms"] / 1000 + 3
+            assert trap.sprung.is_set()
+
+    await asyncio.gather(*(live(api, way, strike) for api in AUTHENTICATION.values() for way, strike in FAULTS))
