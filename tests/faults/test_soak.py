@@ -1,4 +1,4 @@
-"""The part of the soak that is small enough for every run. ``python -m tests.faults.soak`` does an hour's work and counts bytes too."""
+"""The part of the soak that is small enough for every run; ``python -m tests.faults.soak`` does an hour's work and counts bytes."""
 
 from functools import partial
 
