@@ -96,5 +96,5 @@ def test_a_topic_that_is_deleted_is_told_and_not_waited_for(kafka43: KafkaCluste
     reading = task_reader(kafka43, **{"kafkaConsumer.pollTimeoutMs": "2000"}).read(task)
     next(reading)
     kafka43.delete_topics(topic)
-    with pytest.raises(DataLossError, match=f"{topic}-0: deleted while a job reads it|{topic}"):
+    with pytest.raises(DataLossError, match=f"{topic}-0"):
         offsets(reading)
