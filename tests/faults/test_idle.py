@@ -163,9 +163,9 @@ class Bound:
     requests: float
 
 
-FETCHING: Final = Bound(2 * 3 * POLLS + 270, 3 * POLLS + 270)
+FETCHING: Final = Bound(2 * 2 * POLLS + 220, 3 * POLLS + 240)
 """Three brokers are polled, and something is tried again at intervals of up to a second."""
-RETRYING: Final = Bound(600, 270)
+RETRYING: Final = Bound(500, 270)
 """Nothing can be fetched; three brokers or one coordinator are tried at intervals of up to a second."""
 
 STATES: Final[dict[Callable[[World], Awaitable[None]], Bound]] = {
