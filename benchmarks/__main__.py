@@ -20,6 +20,7 @@ from typing import Any, Final, get_args
 
 from attrs import evolve, frozen
 
+from benchmarks import fault_members
 from benchmarks.data import CHUNK, Topics
 from benchmarks.jobs import Codec, Job, Protocol, Shape
 from benchmarks.members import HEARTBEAT_MS, MEMBERS
@@ -64,6 +65,7 @@ class Plan:
     rounds: int
     seconds: float
     max_records: int | None
+    scenarios: tuple[str, ...] = ()
 
 
 def say(text: str) -> None:
@@ -213,6 +215,26 @@ def rebalance(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
         yield Group(command="rebalance", title=title, shape=Shape(partitions=SHARED, records=0), runs=runs)
 
 
+def faults(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """What a group of three loses, repeats and waits for when brokers, the network or a member fail; on a cluster of its own."""
+    from benchmarks.faults import MEMBERS as COUNT
+    from benchmarks.faults import RATE, SCENARIOS, fault_cluster, suffer
+
+    known = [client for client in plan.clients if client in fault_members.MEMBERS]
+    clients: dict[str, tuple[str, Protocol]] = {client: (client, "classic") for client in known}
+    clients |= {f"{client} (848)": (client, "consumer") for client in known if client in fault_members.BOTH_PROTOCOLS}
+    with fault_cluster() as cluster:
+        for name in plan.scenarios or SCENARIOS:
+            about_it = (SCENARIOS[name].__doc__ or "").rstrip(".")
+
+            def measure(client: str, name: str = name) -> dict[str, float]:
+                return suffer(cluster, *clients[client], name)
+
+            runs = rotate(plan, list(clients), measure)
+            title = f"faults: {name}; {about_it}; {COUNT} members, {RATE} records/s, session 10 s"
+            yield Group(command="faults", title=title, shape=Shape(records=0), runs=runs)
+
+
 COMMANDS: Final = {
     "throughput": throughput,
     "latency": latency,
@@ -220,6 +242,7 @@ COMMANDS: Final = {
     "memory": memory,
     "idle": idle,
     "rebalance": rebalance,
+    "faults": faults,
 }
 
 
@@ -228,7 +251,7 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-b", "--bootstrap", metavar="HOST:PORT", help="broker to use; without it a Kafka of its own is started")
     common.add_argument("--clients", nargs="+", default=["*"], metavar="NAME", help="clients to run, with wildcards: 'aiokafka.*'")
-    common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5)")
+    common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5; of faults 1)")
     common.add_argument("--seconds", type=_positive, metavar="N", help="length of a timed run (default 10)")
     common.add_argument("--max-records", type=_positive, metavar="N", help="records per read call, where a client takes a limit")
     common.add_argument("--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="for JSON and SVG (%(default)s)")
@@ -253,6 +276,8 @@ def parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
         if name == "throughput":
             sub.add_argument("--suite", action="store_true", help="run every shape that a target speaks of")
+        if name == "faults":
+            sub.add_argument("--scenarios", nargs="+", default=[], metavar="NAME", help="some of the scenarios (default all)")
     return top
 
 
@@ -265,7 +290,7 @@ def _positive(text: str) -> int:
 
 def shapes_of(options: argparse.Namespace) -> list[Shape]:
     """Return the shapes that the options name, every combination of them."""
-    if options.command in ("latency", "partitions", "rebalance"):
+    if options.command in ("latency", "partitions", "rebalance", "faults"):
         return []
     if getattr(options, "suite", False):
         shapes = list(SUITE)
@@ -324,14 +349,19 @@ def main() -> int:
     groups: list[Group] = []
     for note in NOTES:
         say(note)
-    with broker(options.bootstrap) as bootstrap, contextlib.closing(Topics(bootstrap)) as topics:
+    own = options.command == "faults"  # which starts three brokers
+    with (
+        contextlib.nullcontext("") if own else broker(options.bootstrap) as bootstrap,
+        contextlib.closing(Topics(bootstrap)) as topics,
+    ):
         plan = Plan(
             bootstrap=bootstrap,
             topics=topics,
             clients=clients,
-            rounds=options.rounds or (1 if options.quick else 5),
+            rounds=options.rounds or (1 if options.quick or own else 5),
             seconds=options.seconds or (2 if options.quick else 10),
             max_records=options.max_records,
+            scenarios=tuple(getattr(options, "scenarios", ())),
         )
         for group in COMMANDS[options.command](plan, shapes):
             say("\n" + table(group))

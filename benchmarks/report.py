@@ -90,6 +90,15 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
         Metric("calm_gap_ms", "the same in calm ms", ".0f"),
         Metric("moved_gap_ms", "longest gap moved ms", ".0f"),
     ),
+    "faults": (
+        Metric("stall_s", "longest wait s", ".2f"),
+        Metric("p99_s", "p99 s", ".2f"),
+        Metric("lost", "lost", ".0f"),
+        Metric("duplicates", "repeated", ".0f"),
+        Metric("rebalances", "rebalances", ".0f"),
+        Metric("errors", "errors raised", ".0f"),
+        Metric("deaths", "deaths", ".0f"),
+    ),
 }
 
 
@@ -165,7 +174,7 @@ def _ratio_lines(group: Group) -> list[str]:
     metrics = METRICS[group.command]
     ours = [client for client in group.clients() if client.startswith("kafka_async.")]
     peers = [client for client in group.clients() if client not in ours]
-    if not ours or not peers:
+    if not ours or not peers or group.command == "faults":  # a ratio of zeros says nothing
         return []
     rows = [["ratio, paired by round", *(metric.heading for metric in metrics)]]
     for mine in ours:

@@ -59,4 +59,5 @@ TARGETS: Final = (
     Target("rebalance", GETMANY, "first_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "second_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "kept_gap_ms", 1, ("confluent.consume",)),
+    *(Target("faults", client, metric, 0) for client in (GETMANY, f"{GETMANY} (848)") for metric in ("lost", "deaths")),
 )

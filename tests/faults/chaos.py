@@ -179,7 +179,8 @@ class Turmoil:
             topics = self.cluster.admin.list_topics(timeout=5).topics.values()
         except KafkaException:
             return False
-        return all(len(partition.isrs) == 3 for topic in topics for partition in topic.partitions.values())
+        found = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(partition.leader >= 0 and len(partition.isrs) == len(partition.replicas) for partition in found)
 
     def _elect(self) -> None:
         self.cluster.admin.elect_leaders(ElectionType.PREFERRED, None).result()

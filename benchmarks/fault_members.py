@@ -1,0 +1,178 @@
+"""Members of a group for the fault benchmark: subscribe, read, commit after every batch in the library's own idiom, report it all.
+
+``python -m benchmarks.fault_members CLIENT JOB`` prints one line of JSON for each batch and each assignment until it is terminated.
+Everything is at the library's defaults but the session timeout (``SESSION_MS``) and auto-commit (off). Must never end because of an
+error that the library calls retriable: an application would read on.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from benchmarks.jobs import Job
+
+SESSION_MS: Final = 10_000
+WAIT_MS: Final = 100
+"""Milliseconds of a read call at most, so that a member notices that it is to end."""
+
+
+class Report:
+    """What a member says. Times are nanoseconds of the clock that all processes share."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def read(self, places: Iterable[tuple[int, int]]) -> None:
+        """Say which records (partition, offset) have come."""
+        offsets: dict[int, list[int]] = defaultdict(list)
+        for partition, offset in places:
+            offsets[partition].append(offset)
+        self._say({"read": offsets})
+
+    def assigned(self, *_: Any) -> None:
+        """Say that a rebalance gave this member its partitions; a call-back of any library."""
+        self._say({"assigned": 1})
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Say that a call raised."""
+        self._say({"failed": f"{what}: {error!r}"[:300]})
+
+    def end(self, *_: object) -> None:
+        """Have the member end."""
+        self.over = True
+
+    def _say(self, event: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps({"at": time.monotonic_ns(), **event}) + "\n")
+        sys.stdout.flush()
+
+
+async def ours(job: Job, report: Report) -> None:
+    """This package."""
+    from kafka_async import ConsumerRebalanceListener, KafkaConsumer
+    from kafka_async.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: object) -> None:
+            report.assigned()
+
+    options: dict[str, Any] = {"group_id": job.group, "group_protocol": job.protocol, "auto_offset_reset": "earliest"}
+    if job.protocol == "classic":
+        options |= {"session_timeout_ms": SESSION_MS}
+    consumer: KafkaConsumer[Any, Any] = KafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False, **options)
+    consumer.subscribe([job.topic], listener=Listener())
+    async with consumer:
+        while not report.over:
+            await _step(report, lambda: consumer.getmany(timeout_ms=WAIT_MS), consumer.commit, KafkaError)
+
+
+async def aiokafka(job: Job, report: Report) -> None:
+    """aiokafka."""
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    from aiokafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+        def on_partitions_assigned(self, assigned: object) -> None:
+            report.assigned()
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            """Nothing: everything was committed."""
+
+    options: dict[str, Any] = {"group_id": job.group, "session_timeout_ms": SESSION_MS, "auto_offset_reset": "earliest"}
+    consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False, **options)
+    consumer.subscribe([job.topic], listener=Listener())
+    await consumer.start()
+    while not report.over:
+        await _step(report, lambda: consumer.getmany(timeout_ms=WAIT_MS), consumer.commit, KafkaError)
+    await consumer.stop()
+
+
+async def _step(report: Report, read: Callable[[], Any], commit: Callable[[], Any], errors: type[Exception]) -> None:
+    """Read once, report, commit, in the way that both asyncio libraries share."""
+    try:
+        batch = await read()
+        if batch:
+            report.read((record.partition, record.offset) for records in batch.values() for record in records)
+            await commit()
+    except errors as error:
+        report.failed("read or commit", error)
+        await asyncio.sleep(0.05)  # an error that comes at once every time must not drown the report
+
+
+def confluent(job: Job, report: Report) -> None:
+    """confluent-kafka."""
+    from confluent_kafka import Consumer, KafkaException
+
+    options: dict[str, Any] = {"group.id": job.group, "group.protocol": job.protocol, "auto.offset.reset": "earliest"}
+    if job.protocol == "classic":
+        options |= {"session.timeout.ms": SESSION_MS}
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, "enable.auto.commit": False, "log_level": 0, **options})
+    consumer.subscribe([job.topic], on_assign=report.assigned)
+    while not report.over:
+        messages = consumer.consume(500, WAIT_MS / 1000)
+        for error in (message.error() for message in messages):
+            if error is not None:
+                report.failed("read", KafkaException(error))
+        good: list[Any] = [message for message in messages if message.error() is None]
+        if good:
+            report.read((message.partition(), message.offset()) for message in good)
+            try:
+                consumer.commit(asynchronous=False)
+            except KafkaException as error:
+                report.failed("commit", error)
+    consumer.close()
+
+
+def kafka_python(job: Job, report: Report) -> None:
+    """kafka-python."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+        def on_partitions_assigned(self, assigned: object) -> None:
+            report.assigned()
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            """Nothing: everything was committed."""
+
+    options: dict[str, Any] = {"group_id": job.group, "session_timeout_ms": SESSION_MS, "auto_offset_reset": "earliest"}
+    consumer = KafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False, **options)
+    consumer.subscribe([job.topic], listener=Listener())
+    while not report.over:
+        try:
+            batch = consumer.poll(timeout_ms=WAIT_MS)
+            if batch:
+                report.read((record.partition, record.offset) for records in batch.values() for record in records)
+                consumer.commit()
+        except KafkaError as error:
+            report.failed("read or commit", error)
+    consumer.close()
+
+
+MEMBERS: Final[dict[str, Callable[[Job, Report], Coroutine[Any, Any, None] | None]]] = {
+    "kafka_async.getmany": ours,
+    "aiokafka.getmany": aiokafka,
+    "confluent.consume": confluent,
+    "kafka_python.poll": kafka_python,
+}
+"""Clients that can be members, by the name that ``--clients`` takes; a blocking one is a plain function."""
+BOTH_PROTOCOLS: Final = ("kafka_async.getmany", "confluent.consume")
+"""Those that speak the consumer protocol too."""
+
+
+def main() -> None:
+    """Be a member until terminated."""
+    name, text = sys.argv[1:]
+    report = Report()
+    signal.signal(signal.SIGTERM, report.end)
+    running = MEMBERS[name](Job.from_json(text), report)
+    if running is not None:
+        asyncio.run(running)
+
+
+if __name__ == "__main__":
+    main()

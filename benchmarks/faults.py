@@ -1,0 +1,333 @@
+"""What faults cost: three members of a group read under load, behind proxies, while a broker, the network or a member fails.
+
+Decides: the scenarios, and what is measured of what the members reported. Owns the processes of the members and the producer. The
+scenarios are the same for every client, which is told nothing of them. Must never count what happened before the fault.
+
+A record waits from its acknowledgment by Kafka to its delivery; so what the cluster itself needs to get over a broker (new leaders,
+while which nothing is acknowledged) is not charged to the client.
+"""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, cast
+
+from attrs import define, field
+from confluent_kafka import Producer
+
+from benchmarks.fault_members import SESSION_MS
+from benchmarks.jobs import Job, Protocol
+from tests.brokers import KafkaCluster
+from tests.faults.proxy import PROXIED, Proxy, Strike, Way, proxied
+
+MEMBERS: Final = 3
+PARTITIONS: Final = 6
+RATE: Final = 300
+"""Records a second."""
+CALM: Final = 2.0
+"""Seconds of load between the last member's first record and the fault, and after the fault."""
+PATIENCE: Final = 60.0
+"""Seconds after which what has not come is lost."""
+_TICK: Final = 0.02
+
+
+@define(eq=False)
+class Load:
+    """A producer with ``acks=all``; ``acknowledged``: seconds by (partition, offset)."""
+
+    bootstrap: str
+    topic: str
+    acknowledged: dict[tuple[int, int], float] = field(factory=dict)
+    over: threading.Event = field(factory=threading.Event)
+    task: "asyncio.Task[None] | None" = None
+
+    async def stop(self) -> None:
+        """Write no more; return when everything is acknowledged."""
+        self.over.set()
+        if self.task is not None:
+            await self.task
+
+    def run(self) -> None:
+        """Write until it is over; return when everything is acknowledged."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
+        number = 0
+        while not self.over.wait(_TICK):
+            for _ in range(int(RATE * _TICK)):
+                producer.produce(self.topic, bytes(100), partition=number % PARTITIONS, on_delivery=self._delivered)
+                number += 1
+            producer.poll(0)
+        producer.flush(PATIENCE)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged[message.partition(), message.offset()] = time.monotonic()
+
+
+@define(eq=False)
+class Member:
+    """A process of ``benchmarks.fault_members`` and what it reported: seconds and what."""
+
+    process: asyncio.subprocess.Process
+    output: asyncio.StreamReader
+    read: list[tuple[float, int, int]] = field(factory=list)
+    """When, partition, offset."""
+    assigned: list[float] = field(factory=list)
+    failed: list[str] = field(factory=list)
+    told_to_end: bool = False
+    task: "asyncio.Task[None] | None" = None
+
+    async def listen(self) -> None:
+        """Take reports until the process ends."""
+        async for line in self.output:
+            event = json.loads(line)
+            at = event["at"] / 1e9
+            for partition, offsets in event.get("read", {}).items():
+                self.read += [(at, int(partition), offset) for offset in offsets]
+            if "assigned" in event:
+                self.assigned.append(at)
+            if "failed" in event:
+                self.failed.append(event["failed"])
+
+    def kill(self) -> None:
+        """Crash it."""
+        self.told_to_end = True
+        self.process.kill()
+
+    async def end(self) -> None:
+        """Have it end within ten seconds."""
+        if self.process.returncode is None:
+            self.told_to_end = True
+            self.process.terminate()
+        try:
+            await asyncio.wait_for(self.process.wait(), 10)
+        except TimeoutError:
+            self.process.kill()
+        if self.task is not None:
+            await self.task
+
+
+@define(eq=False)
+class Run:
+    """One client in one scenario."""
+
+    cluster: KafkaCluster
+    proxy: Proxy
+    client: str
+    job: Job
+    members: list[Member] = field(factory=list)
+
+    async def start_member(self) -> Member:
+        """Start one more member."""
+        command = [sys.executable, "-m", "benchmarks.fault_members", self.client, self.job.to_json()]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        member = Member(process, cast("asyncio.StreamReader", process.stdout))
+        member.task = asyncio.create_task(member.listen())
+        self.members.append(member)
+        return member
+
+    async def settled(self) -> None:
+        """Wait until every member has read something lately and every partition was read."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._all_read():
+            if time.monotonic() > deadline or any(member.process.returncode is not None for member in self.members):
+                raise RuntimeError(f"the group did not settle; {[member.failed[-1:] for member in self.members]}")
+            await asyncio.sleep(0.1)
+
+    def _all_read(self) -> bool:
+        since = time.monotonic() - 1
+        lately = [{partition for at, partition, _ in member.read[-500:] if at > since} for member in self.members]
+        return all(lately) and sum(map(len, lately)) == PARTITIONS == len(set().union(*lately))
+
+    def measured(self, load: Load, since: float) -> dict[str, float]:
+        """Return what the fault cost."""
+        came: dict[tuple[int, int], float] = {}
+        times: Counter[tuple[int, int]] = Counter()
+        for at, partition, offset in sorted(entry for member in self.members for entry in member.read):
+            came.setdefault((partition, offset), at)
+            times[partition, offset] += at >= since
+        after = {place: at for place, at in load.acknowledged.items() if at >= since}
+        waits = sorted(max(0.0, came[place] - at) for place, at in after.items() if place in came)
+        return {
+            "stall_s": waits[-1],
+            "p99_s": waits[int(0.99 * len(waits))],
+            "lost": sum(place not in came for place in load.acknowledged),
+            "duplicates": sum(count - 1 for count in times.values() if count > 1),
+            "rebalances": max(sum(at >= since for at in member.assigned) for member in self.members),
+            "errors": sum(len(member.failed) for member in self.members),
+            "deaths": sum(member.process.returncode is not None and not member.told_to_end for member in self.members),
+            "records": len(after),
+        }
+
+
+# The scenarios. Each returns when the fault is over.
+
+
+async def broker_killed(run: Run) -> None:
+    """SIGKILL to the leader of partition 0, which comes back after 6 s."""
+    await _kill(run, await asyncio.to_thread(run.cluster.leader, run.job.topic))
+
+
+async def coordinator_killed(run: Run) -> None:
+    """SIGKILL to the group's coordinator, which comes back after 6 s."""
+    await _kill(run, await asyncio.to_thread(run.cluster.coordinator, run.job.group))
+
+
+async def _kill(run: Run, broker: int) -> None:
+    await asyncio.to_thread(run.cluster.kill, broker)
+    await asyncio.sleep(6)
+    await asyncio.to_thread(run.cluster.start, broker)
+
+
+async def broker_frozen(run: Run) -> None:
+    """SIGSTOP to the leader of partition 0 for 5 s."""
+    broker = await asyncio.to_thread(run.cluster.leader, run.job.topic)
+    run.cluster.pause(broker)
+    await asyncio.sleep(5)
+    run.cluster.unpause(broker)
+
+
+async def rolling_restart(run: Run) -> None:
+    """Each broker is restarted in good order, one after the other."""
+    for broker in range(3):
+        await asyncio.to_thread(run.cluster.restart, broker)
+        await asyncio.sleep(2)
+
+
+async def connections_cut(run: Run) -> None:
+    """All connections are reset every 2 s, five times."""
+    for _ in range(5):
+        run.proxy.cut()
+        await asyncio.sleep(2)
+
+
+async def black_hole(run: Run) -> None:
+    """For 5 s nothing passes; then what was held back does."""
+    run.proxy.everyone.black_hole()
+    await asyncio.sleep(5)
+    run.proxy.everyone.heal()
+
+
+async def member_killed(run: Run) -> None:
+    """SIGKILL to a member; another one comes."""
+    run.members[0].kill()
+    await run.start_member()
+    await asyncio.sleep(SESSION_MS / 1000)
+
+
+DAMAGE: Final[tuple[tuple[int, Way, Strike], ...]] = (
+    (1, "response", Strike.LENGTH),
+    (1, "response", Strike.CORRELATION),
+    (1, "response", Strike.HALF),
+    (8, "response", Strike.LENGTH),
+    (8, "response", Strike.CORRELATION),
+    (12, "response", Strike.CORRELATION),
+    (68, "response", Strike.CORRELATION),
+)
+"""API key, direction, and what happens to one frame: Fetch, OffsetCommit, Heartbeat, ConsumerGroupHeartbeat."""
+
+
+async def hostile_frames(run: Run) -> None:
+    """Answers to a fetch, a commit and a heartbeat with a wrong length or correlation id, or cut short, one each second."""
+    for api, way, strike in DAMAGE:
+        run.proxy.everyone.set_trap(api, way, strike)
+        await asyncio.sleep(1)
+    run.proxy.everyone.traps.clear()
+
+
+Scenario = Callable[[Run], Awaitable[None]]
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "broker-killed": broker_killed,
+    "coordinator-killed": coordinator_killed,
+    "broker-frozen": broker_frozen,
+    "rolling-restart": rolling_restart,
+    "connections-cut": connections_cut,
+    "black-hole": black_hole,
+    "member-killed": member_killed,
+    "hostile-frames": hostile_frames,
+}
+
+
+@contextlib.contextmanager
+def fault_cluster() -> Iterator[KafkaCluster]:
+    """Three brokers behind proxies, for the length of the block."""
+    with KafkaCluster(brokers=3, heap_mb=256, listeners={PROXIED: "PLAINTEXT"}, proxied=[PROXIED]) as cluster:
+        yield cluster
+
+
+def suffer(cluster: KafkaCluster, client: str, protocol: Protocol, scenario: str) -> dict[str, float]:
+    """Run one client through one scenario; return what was measured. The cluster is whole again afterwards."""
+    try:
+        return asyncio.run(_suffer(cluster, client, protocol, SCENARIOS[scenario]))
+    finally:
+        cluster.heal()
+        _wait_in_sync(cluster)
+
+
+async def _suffer(cluster: KafkaCluster, client: str, protocol: Protocol, scenario: Scenario) -> dict[str, float]:
+    name = f"faults-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(name, PARTITIONS, config={"min.insync.replicas": "2"})
+    if protocol == "consumer":
+        cluster.alter_config("group", name, {"consumer.session.timeout.ms": str(SESSION_MS)})
+    async with proxied(cluster) as proxy, _loaded(cluster, name) as load:
+        servers = proxy.bootstrap_servers
+        job = Job(mode="member", bootstrap=servers, topic=name, partitions=PARTITIONS, group=name, protocol=protocol)
+        async with _running(Run(cluster, proxy, client, job)) as run:
+            await run.settled()
+            await asyncio.sleep(CALM)
+            since = time.monotonic()
+            await scenario(run)
+            await asyncio.sleep(CALM)
+            await load.stop()
+            await _drained(run, load)
+        return run.measured(load, since)
+
+
+@asynccontextmanager
+async def _loaded(cluster: KafkaCluster, topic: str) -> AsyncIterator[Load]:
+    load = Load(cluster.bootstrap_servers, topic)
+    load.task = asyncio.create_task(asyncio.to_thread(load.run))
+    try:
+        yield load
+    finally:
+        await load.stop()
+
+
+@asynccontextmanager
+async def _running(run: Run) -> AsyncIterator[Run]:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_end, run)
+        for _ in range(MEMBERS):
+            await run.start_member()
+        yield run
+
+
+async def _end(run: Run) -> None:
+    await asyncio.gather(*(member.end() for member in run.members))
+
+
+async def _drained(run: Run, load: Load) -> None:
+    """Wait until nothing is missing, or until it counts as lost."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        read = {(partition, offset) for member in run.members for _, partition, offset in member.read}
+        if load.acknowledged.keys() <= read:
+            return
+        await asyncio.sleep(0.2)
+
+
+def _wait_in_sync(cluster: KafkaCluster) -> None:
+    """Wait until every replica is in sync, so that the next scenario begins with a whole cluster."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        topics = cluster.admin.list_topics(timeout=10).topics.values()
+        if all(len(partition.isrs) == len(partition.replicas) for topic in topics for partition in topic.partitions.values()):
+            return
+        time.sleep(0.3)
