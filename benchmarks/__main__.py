@@ -14,18 +14,21 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from benchmarks import fault_members
 from benchmarks.data import CHUNK, Topics
 from benchmarks.jobs import Codec, Job, Protocol, Shape
 from benchmarks.members import HEARTBEAT_MS, MEMBERS
+from benchmarks.plan import Plan, rotate, traffic
 from benchmarks.rebalance import settle
-from benchmarks.report import Group, Run, judge, save, table
+from benchmarks.report import Group, judge, save, table
+from benchmarks.spark import SHAPES as SPARK_SHAPES
+from benchmarks.spark import VARIANTS, spark
 from benchmarks.workers import CLIENTS
 
 ITERATING: Final = ("kafka_async.iterate", "aiokafka.iterate")
@@ -45,6 +48,8 @@ SUITE: Final = (
 )
 """The shapes that the targets speak of."""
 
+SUITES: Final = {"throughput": SUITE, "spark": SPARK_SHAPES}
+
 NOTES: Final = (
     "Each client in its own process, in rotation; medians over the rounds, (min-max). Timing starts when the first batch has come.",
     "confluent.tuned is confluent.consume with fetch.queue.backoff.ms=1; the default, 1000, makes fast readers wait.",
@@ -53,19 +58,6 @@ NOTES: Final = (
 
 WORKER_TIMEOUT: Final = 600.0
 """Seconds after which a run counts as failed."""
-
-
-@frozen(kw_only=True)
-class Plan:
-    """What to run: the broker, its topics, the clients and how often."""
-
-    bootstrap: str
-    topics: Topics
-    clients: tuple[str, ...]
-    rounds: int
-    seconds: float
-    max_records: int | None
-    scenarios: tuple[str, ...] = ()
 
 
 def say(text: str) -> None:
@@ -86,34 +78,6 @@ def work(client: str, job: Job) -> dict[str, float]:
         raise RuntimeError(last[0])
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return measured
-
-
-@contextlib.contextmanager
-def traffic(plan: Plan, topic: str, partitions: int, per_second: int) -> Iterator[None]:
-    """Have a process write paced records while the block runs."""
-    job = Job(mode="paced", bootstrap=plan.bootstrap, topic=topic, partitions=partitions, records=per_second)
-    command = [sys.executable, "-m", "benchmarks.worker", "producer", job.to_json()]
-    with subprocess.Popen(command) as producer:  # noqa: S603  # ours
-        try:
-            yield
-            if producer.poll() is not None:
-                raise RuntimeError(f"the producer ended with status {producer.returncode}")
-        finally:
-            producer.terminate()
-
-
-def rotate(plan: Plan, clients: Sequence[str], measure: Callable[[str], dict[str, float]]) -> tuple[Run, ...]:
-    """Measure every client once a round; each round begins with another one, so that none always runs first."""
-    runs: list[Run] = []
-    for number in range(plan.rounds):
-        first = number % len(clients) if clients else 0
-        for client in [*clients[first:], *clients[:first]]:
-            try:
-                runs.append(Run(client=client, round=number, values=measure(client)))
-            except RuntimeError as error:
-                runs.append(Run(client=client, round=number, error=str(error)))
-    order = {client: place for place, client in enumerate(clients)}
-    return tuple(sorted(runs, key=lambda run: (order[run.client], run.round)))
 
 
 def warm_up(plan: Plan, job: Job) -> None:
@@ -243,6 +207,7 @@ COMMANDS: Final = {
     "idle": idle,
     "rebalance": rebalance,
     "faults": faults,
+    "spark": spark,
 }
 
 
@@ -268,13 +233,13 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Compares this package with aiokafka, confluent-kafka and kafka-python on one broker.",
-        epilog="Clients: " + ", ".join(CLIENTS) + ".",
+        epilog=f"Clients: {', '.join(CLIENTS)}; with spark: {', '.join(VARIANTS)}.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, run in COMMANDS.items():
-        parents = [common, shapes] if name in ("throughput", "memory", "idle") else [common]
+        parents = [common, shapes] if name in ("throughput", "memory", "idle", "spark") else [common]
         sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
-        if name == "throughput":
+        if name in SUITES:
             sub.add_argument("--suite", action="store_true", help="run every shape that a target speaks of")
         if name == "faults":
             sub.add_argument("--scenarios", nargs="+", default=[], metavar="NAME", help="some of the scenarios (default all)")
@@ -293,7 +258,7 @@ def shapes_of(options: argparse.Namespace) -> list[Shape]:
     if options.command in ("latency", "partitions", "rebalance", "faults"):
         return []
     if getattr(options, "suite", False):
-        shapes = list(SUITE)
+        shapes = list(SUITES[options.command])
     else:
         shapes = [
             Shape(size=size, codec=codec, partitions=count, headers=options.headers)
@@ -307,12 +272,13 @@ def shapes_of(options: argparse.Namespace) -> list[Shape]:
     return shapes
 
 
-def chosen(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Return the clients that any of ``patterns`` matches. Raises ``SystemExit`` for one that matches none."""
+def chosen(patterns: Sequence[str], clients: Iterable[str]) -> tuple[str, ...]:
+    """Return the ``clients`` that any of ``patterns`` matches. Raises ``SystemExit`` for one that matches none."""
+    names = tuple(clients)
     for pattern in patterns:
-        if not fnmatch.filter(CLIENTS, pattern):
-            raise SystemExit(f"no client matches {pattern!r}; there are {', '.join(CLIENTS)}")
-    return tuple(client for client in CLIENTS if any(fnmatch.fnmatch(client, pattern) for pattern in patterns))
+        if not fnmatch.filter(names, pattern):
+            raise SystemExit(f"no client matches {pattern!r}; there are {', '.join(names)}")
+    return tuple(client for client in names if any(fnmatch.fnmatch(client, pattern) for pattern in patterns))
 
 
 @contextlib.contextmanager
@@ -330,7 +296,7 @@ def broker(bootstrap: str | None) -> Iterator[str]:
 def about() -> dict[str, Any]:
     """Return what a reader of the numbers needs to know about where they come from."""
     versions = {}
-    for name in ("kafka-async", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow"):
+    for name in ("kafka-async", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow", "pyspark"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return {
@@ -345,7 +311,8 @@ def main() -> int:
     """Run the command; return the exit status."""
     options = parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind as for Ctrl-C, so that no worker or broker stays behind
-    clients, shapes = chosen(options.clients), shapes_of(options)
+    clients = chosen(options.clients, VARIANTS if options.command == "spark" else CLIENTS)
+    shapes = shapes_of(options)
     groups: list[Group] = []
     for note in NOTES:
         say(note)

@@ -46,7 +46,7 @@ def values(size: int) -> list[bytes]:
 
 def _value(rng: random.Random, size: int) -> bytes:
     amount = f"{rng.uniform(1, 9999):.2f}"
-    head = f'{{"id":{rng.randrange(10**8):08d},"user":"{rng.randbytes(4).hex()}","amount":{amount},"note":"'
+    head = f'{{"id":{rng.randrange(10**7, 10**8)},"user":"{rng.randbytes(4).hex()}","amount":{amount},"note":"'
     words: list[str] = []
     length = len(head)
     while length < size:

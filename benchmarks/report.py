@@ -54,6 +54,8 @@ class Metric:
     more_is_better: bool = False
 
 
+_SPARK: Final = (Metric("rows_per_s", "rows/s", ",.0f", True), Metric("seconds", "s", ".2f"), Metric("cpu_s", "CPU s", ".2f"))
+
 METRICS: Final[dict[str, tuple[Metric, ...]]] = {
     "throughput": (
         Metric("records_per_s", "records/s", ",.0f", True),
@@ -98,6 +100,14 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
         Metric("rebalances", "rebalances", ".0f"),
         Metric("errors", "errors raised", ".0f"),
         Metric("deaths", "deaths", ".0f"),
+    ),
+    "spark batch": _SPARK,
+    "spark json": _SPARK,
+    "spark stream": _SPARK,
+    "spark latency": (
+        Metric("batch_ms", "micro-batch ms", ".0f"),
+        Metric("add_ms", "addBatch ms", ".0f"),
+        Metric("latest_ms", "latestOffset ms", ".0f"),
     ),
 }
 

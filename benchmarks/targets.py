@@ -35,11 +35,19 @@ def _large_or_compressed(shape: Shape) -> bool:
     return (size_decides or codec_decides) and shape.partitions in (1, 6) and not shape.headers
 
 
+def _of(size: int) -> Callable[[Shape], bool]:
+    return lambda shape: shape.size == size
+
+
 GETMANY: Final = "kafka_async.getmany"
 AIOKAFKA: Final = ("aiokafka.getmany",)
 # With its pauses or without, whichever did better: a ratio to a client that waits for a timer would flatter ours.
 CONFLUENT: Final = ("confluent.consume", "confluent.tuned")
 PEERS: Final = ("aiokafka.getmany", "aiokafka.iterate", *CONFLUENT, "confluent.aio", "kafka_python.poll")
+
+SPARK: Final = "kafka_async.read"
+JVM: Final = ("jvm.default",)
+TUNED: Final = ("jvm.tuned",)
 
 TARGETS: Final = (
     Target("throughput", GETMANY, "records_per_s", 4, CONFLUENT, _small),
@@ -60,4 +68,15 @@ TARGETS: Final = (
     Target("rebalance", GETMANY, "second_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "kept_gap_ms", 1, ("confluent.consume",)),
     *(Target("faults", client, metric, 0) for client in (GETMANY, f"{GETMANY} (848)") for metric in ("lost", "deaths")),
+    Target("spark batch", SPARK, "rows_per_s", 3.2, JVM, _of(100)),
+    Target("spark batch", SPARK, "rows_per_s", 2.3, TUNED, _of(100)),
+    Target("spark batch", SPARK, "rows_per_s", 2.7, JVM, _of(1000)),
+    Target("spark batch", SPARK, "rows_per_s", 2, TUNED, _of(1000)),
+    Target("spark batch", "kafka_async.value", "rows_per_s", 4, JVM, _of(100)),
+    Target("spark batch", SPARK, "cpu_s", 2 / 3, JVM),
+    Target("spark json", SPARK, "rows_per_s", 4, JVM),
+    Target("spark json", SPARK, "cpu_s", 2 / 3, JVM),
+    Target("spark stream", SPARK, "rows_per_s", 1.6, JVM),
+    Target("spark stream", SPARK, "cpu_s", 2 / 3, JVM),
+    Target("spark latency", SPARK, "batch_ms", 1.3, JVM),
 )

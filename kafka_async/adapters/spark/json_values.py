@@ -11,6 +11,7 @@ accept more than ``from_json`` does, or something else, the type is read as a te
 """
 
 from datetime import UTC, tzinfo
+from struct import Struct
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,12 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from attrs import field, frozen
 
+from ...application.arrow import plain_array
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ
 from .decoding import Decoder, Piece
 from .json_records import RecordReader
 
+_TWO_INT32: Final = Struct("=ii")
 _JOIN: Final = b'}\n{"r":'
-_EDGE: Final = pa.array([b""], pa.binary())
+# ``pa.array`` of Python objects imports pandas where that is installed: half a second in every new worker, for nothing.
+_EDGE: Final = pa.repeat(pa.scalar(b"", pa.binary()), 1)
 
 
 @frozen(kw_only=True)
@@ -74,7 +78,8 @@ def _read(values: Any, raw: Any) -> Any:
     if nulls := values.null_count:
         values = pc.fill_null(values, b"null")
     edged = pa.concat_arrays([_EDGE, values, _EDGE])
-    whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(edged)], pa.int32()), edged), _JOIN)[0].as_buffer()
+    one_list = pa.ListArray.from_arrays(plain_array(pa.int32(), 2, _TWO_INT32.pack(0, len(edged))), edged)
+    whole = pc.binary_join(one_list, _JOIN)[0].as_buffer()
     # The first value is empty, and so is the last: what is left of their joins goes.
     text = whole.slice(2, whole.size - 2 - (len(_JOIN) - 1))
     table = pj.read_json(

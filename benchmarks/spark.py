@@ -1,0 +1,254 @@
+"""This package's Spark source beside Spark's own connector, in one Spark session.
+
+Decides: which jobs are compared, and what is counted. Owns the session and the checkpoints. Must never report a run whose result is
+not that of the records written.
+
+Every variant of a job runs once for nothing, then once a round in rotation, so that the JVM is warm for all. CPU is that of the
+JVM, of the Python workers that it starts, and of this process, from ``/proc``; not that of the broker. ``jvm.tuned`` has larger
+fetches and hands 10,000 records at once to Spark; that number alone makes most of the difference.
+"""
+
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from attrs import define, evolve, field
+
+from benchmarks.jobs import Shape
+from benchmarks.plan import Plan, rotate, traffic
+from benchmarks.report import Group
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VARIANTS: Final = ("kafka_async.read", "kafka_async.value", "jvm.default", "jvm.tuned")
+"""``kafka_async.value`` names one column in the schema of the read, which the JVM's connector cannot."""
+
+SHAPES: Final = (
+    Shape(),
+    Shape(partitions=6),
+    Shape(partitions=6, codec="lz4"),
+    Shape(partitions=6, codec="zstd"),
+    Shape(partitions=6, size=1000, records=1_000_000),
+)
+PER_TRIGGER: Final = 1_000_000
+"""Offsets in a micro-batch of the catch-up."""
+RATE: Final = 200
+"""Records a second that small micro-batches are made of."""
+FIRST: Final = 5
+"""Micro-batches that do not count: code is compiled and connections are opened in them."""
+
+LOOK_EVERY: Final = 0.2
+"""Seconds between two looks at the CPU of all processes."""
+
+_TUNED: Final = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    "kafka.receive.buffer.bytes": str(1 << 20),
+}
+_FIELDS: Final = "id BIGINT, user STRING, amount DOUBLE, note STRING"
+_SUMS: Final = ("count(*)", "sum(id)", "count(user)", "sum(amount)", "sum(length(note))")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def spark(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
+    """This package's Spark source and Spark's own connector: batch, JSON to columns, catch-up, micro-batches."""
+    with Bench.open(plan) as bench:
+        for shape in shapes:
+            yield bench.compare("spark batch", f"Spark batch, count and sum: {shape}", shape, plan.clients, bench.batch)
+        plain = [variant for variant in plan.clients if variant != "kafka_async.value"]
+        largest = max(shapes, key=lambda shape: (shape.size == 100, shape.codec == "none", shape.partitions))
+        half = evolve(largest, records=largest.records // 2)
+        yield bench.compare("spark json", f"Spark, JSON to columns: {half}", half, plain, bench.json)
+        yield bench.compare("spark stream", f"Spark catch-up, AvailableNow: {largest}", largest, plain, bench.catch_up)
+        yield bench.latency(plain)
+
+
+@define(eq=False)
+class Bench:
+    """The session, and what it costs."""
+
+    plan: Plan
+    session: "SparkSession"
+    _cpu: "CpuMeter"
+    _checkpoints: Path
+    _made: int = field(default=0, init=False)
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, plan: Plan) -> Iterator["Bench"]:
+        """Give a bench with a session of its own for the length of the block."""
+        from pyspark.sql import SparkSession
+
+        from kafka_async.spark import register
+        from tests.spark_jars import jvm_connector
+
+        os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        settings: dict[str, bool | float | int | str | None] = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.jars": jvm_connector(),
+        }
+        before = set(_children(os.getpid()))
+        session = SparkSession.builder.master(f"local[{os.cpu_count()}]").config(map=settings).getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        register(session)
+        (java,) = set(_children(os.getpid())) - before
+        with tempfile.TemporaryDirectory() as folder, CpuMeter(java) as cpu:
+            try:
+                yield cls(plan, session, cpu, Path(folder))
+            finally:
+                session.stop()
+
+    def compare(
+        self, command: str, title: str, shape: Shape, variants: Sequence[str], job: Callable[[str, str, Shape], None]
+    ) -> Group:
+        """Run a job in every variant, round by round."""
+        topic = self.plan.topics.filled(shape)
+
+        def measure(variant: str) -> dict[str, float]:
+            cpu, begin = self._cpu.seconds(), time.monotonic()
+            job(variant, topic, shape)
+            seconds = time.monotonic() - begin
+            return {"rows_per_s": shape.records / seconds, "seconds": seconds, "cpu_s": self._cpu.seconds() - cpu}
+
+        for variant in variants:
+            with contextlib.suppress(RuntimeError):
+                measure(variant)
+        return Group(command=command, title=title, shape=shape, runs=rotate(self.plan, variants, measure))
+
+    def batch(self, variant: str, topic: str, shape: Shape) -> None:
+        """Count the records and add the lengths of their values."""
+        (row,) = self._read(variant, topic).selectExpr("count(*)", "sum(length(value))").collect()
+        _check(row, (shape.records, shape.records * shape.size))
+
+    def json(self, variant: str, topic: str, shape: Shape) -> None:
+        """Decode JSON values and add up their fields."""
+        from pyspark.sql import functions
+
+        if variant.startswith("kafka_async."):
+            frame = self._read(variant, topic, {"value.format": "json", "value.schema": _FIELDS, "columns": _names()})
+        else:
+            decoded = functions.from_json(functions.col("value").cast("string"), _FIELDS)
+            frame = self._read(variant, topic).select(decoded.alias("decoded")).select("decoded.*")
+        (row,) = frame.selectExpr(*_SUMS).collect()
+        _check((row[0], row[2]), (shape.records, shape.records))
+
+    def catch_up(self, variant: str, topic: str, shape: Shape) -> None:
+        """Read the topic as a stream until there is no more, a part of it at a time."""
+        options = {"maxOffsetsPerTrigger": str(PER_TRIGGER), "startingOffsets": "earliest"}
+        frame = self._stream(variant, topic, options).selectExpr("length(value)")
+        query = frame.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).trigger(availableNow=True).start()
+        query.awaitTermination()
+        _check([sum(progress.numInputRows for progress in query.recentProgress)], [shape.records])
+
+    def latency(self, variants: Sequence[str]) -> Group:
+        """Return the time of micro-batches of few records."""
+        topic = self.plan.topics.empty("spark", 4)
+        with traffic(self.plan, topic, 4, RATE):
+            runs = rotate(self.plan, variants, lambda variant: self._micro_batches(variant, topic))
+        title = f"Spark micro-batches: {RATE} records/s of 100 B, 4 partitions"
+        return Group(command="spark latency", title=title, shape=Shape(partitions=4, records=0), runs=runs)
+
+    def _micro_batches(self, variant: str, topic: str) -> dict[str, float]:
+        rows = self._stream(variant, topic, {}).selectExpr("length(value)")
+        query = rows.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
+        try:
+            query.awaitTermination(int(self.plan.seconds))
+            taken = [each.durationMs for each in query.recentProgress if each.numInputRows][FIRST:]
+        finally:
+            query.stop()
+        if not taken:
+            raise RuntimeError(f"no micro-batch within {self.plan.seconds:.0f} s after the first {FIRST}")
+        return {
+            "batch_ms": statistics.median(each["triggerExecution"] for each in taken),
+            "add_ms": statistics.median(each["addBatch"] for each in taken),
+            "latest_ms": statistics.median(each["latestOffset"] for each in taken),
+        }
+
+    def _read(self, variant: str, topic: str, options: Mapping[str, str] | None = None) -> "DataFrame":
+        reader = self.session.read.format(_format(variant)).options(**self._options(variant, topic), **(options or {}))
+        return (reader.schema("value BINARY") if variant == "kafka_async.value" else reader).load()
+
+    def _stream(self, variant: str, topic: str, options: Mapping[str, str]) -> "DataFrame":
+        return self.session.readStream.format(_format(variant)).options(**self._options(variant, topic), **options).load()
+
+    def _options(self, variant: str, topic: str) -> dict[str, str]:
+        tuned = _TUNED if variant == "jvm.tuned" else {}
+        return {"kafka.bootstrap.servers": self.plan.bootstrap, "subscribe": topic, **tuned}
+
+    def _checkpoint(self) -> str:
+        self._made += 1
+        return str(self._checkpoints / str(self._made))
+
+
+def _format(variant: str) -> str:
+    return "kafka_async" if variant.startswith("kafka_async.") else "kafka"
+
+
+def _names() -> str:
+    return ",".join(part.split()[0] for part in _FIELDS.split(","))
+
+
+def _check(found: Sequence[Any], expected: Sequence[int]) -> None:
+    """Raise ``RuntimeError`` where a job gave another result than it should."""
+    if list(found) != list(expected):
+        raise RuntimeError(f"the result is {list(found)}, expected {list(expected)}")
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return []
+
+
+@define(eq=False)
+class CpuMeter:
+    """Adds up the CPU of a process and all below it, of those too that ended since.
+
+    It looks again and again while the ``with`` block lasts: who waited for a process that ended, if anyone did, does not matter.
+    """
+
+    root: int
+    _seen: dict[tuple[int, str], float] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _over: threading.Event = field(factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="CPU meter", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def seconds(self) -> float:
+        """Return the CPU seconds so far, those of this process too."""
+        with self._lock:
+            self._look(self.root)
+            return time.process_time() + sum(self._seen.values())
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_EVERY):
+            self.seconds()
+
+    def _look(self, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            self._seen[pid, fields[19]] = (int(fields[11]) + int(fields[12])) / _TICKS  # with its time of birth: numbers come again
+        for child in _children(pid):
+            self._look(child)
