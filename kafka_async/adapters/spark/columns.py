@@ -21,7 +21,6 @@ from .schema import kafka_columns
 from .values import ValueDecoder
 
 _ROWS: Final = 16_384
-_MICROSECONDS: Final = pa.scalar(1000, pa.int64())
 
 
 @define(eq=False)
@@ -92,7 +91,7 @@ def _joined(arrays: Sequence[Any]) -> Any:
 
 def _timestamps(columns: Columns) -> Any:
     milliseconds = plain_array(pa.int64(), columns.rows, columns.timestamps)
-    return pc.multiply(milliseconds, _MICROSECONDS).view(pa.timestamp("us", tz="UTC"))
+    return pc.multiply(milliseconds, pa.scalar(1000, pa.int64())).view(pa.timestamp("us", tz="UTC"))
 
 
 def _headers(rows: int, column: HeadersColumn, kind: Any) -> Any:

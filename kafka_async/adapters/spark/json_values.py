@@ -26,8 +26,6 @@ from .json_records import RecordReader
 
 _TWO_INT32: Final = Struct("=ii")
 _JOIN: Final = b'}\n{"r":'
-# ``pa.array`` of Python objects imports pandas where that is installed: half a second in every new worker, for nothing.
-_EDGE: Final = pa.repeat(pa.scalar(b"", pa.binary()), 1)
 
 
 @frozen(kw_only=True)
@@ -77,7 +75,8 @@ def _read(values: Any, raw: Any) -> Any:
     values.cast(pa.string())  # raises for what is no UTF-8, and copies nothing
     if nulls := values.null_count:
         values = pc.fill_null(values, b"null")
-    edged = pa.concat_arrays([_EDGE, values, _EDGE])
+    edge = pa.repeat(pa.scalar(b"", pa.binary()), 1)  # not at import: pyarrow then imports pandas, on the driver for nothing
+    edged = pa.concat_arrays([edge, values, edge])
     one_list = pa.ListArray.from_arrays(plain_array(pa.int32(), 2, _TWO_INT32.pack(0, len(edged))), edged)
     whole = pc.binary_join(one_list, _JOIN)[0].as_buffer()
     # The first value is empty, and so is the last: what is left of their joins goes.
