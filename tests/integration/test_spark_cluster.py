@@ -29,7 +29,7 @@ from tests.brokers import KafkaCluster
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
-SECRET = "ann:correct-horse-battery"  # noqa: S105  # of the registry below
+SECRET = "ann:correct-horse-battery"
 RECORDS = 400
 
 
