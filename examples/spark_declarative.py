@@ -78,7 +78,7 @@ def run(folder: Path) -> None:
 
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "run",
-        "--conf", "spark.master=local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
+        "--remote", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
         "--conf", "spark.sql.shuffle.partitions=2", "--conf", f"spark.sql.warehouse.dir={folder}/warehouse",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603  # ours
