@@ -56,6 +56,12 @@ NOTES: Final = (
     "All others at their defaults: confluent-kafka does not check CRCs, the others do; confluent-kafka has its own threads.",
 )
 
+FAULT_NOTES: Final = (
+    "One client at a time: three members, each in a process of its own, behind proxies; (848): in KIP-848's groups.",
+    "All at the libraries' defaults but: session timeout 10 s, no auto-commit, a commit after every batch.",
+    "A record waits from its acknowledgment by Kafka to its delivery.",
+)
+
 WORKER_TIMEOUT: Final = 600.0
 """Seconds after which a run counts as failed."""
 
@@ -314,7 +320,7 @@ def main() -> int:
     clients = chosen(options.clients, VARIANTS if options.command == "spark" else CLIENTS)
     shapes = shapes_of(options)
     groups: list[Group] = []
-    for note in NOTES:
+    for note in FAULT_NOTES if options.command == "faults" else NOTES:
         say(note)
     own = options.command == "faults"  # which starts three brokers
     with (
