@@ -320,6 +320,7 @@ def main() -> int:
     clients = chosen(options.clients, VARIANTS if options.command == "spark" else CLIENTS)
     shapes = shapes_of(options)
     groups: list[Group] = []
+    written: list[Path] = []
     for note in FAULT_NOTES if options.command == "faults" else NOTES:
         say(note)
     own = options.command == "faults"  # which starts three brokers
@@ -339,7 +340,8 @@ def main() -> int:
         for group in COMMANDS[options.command](plan, shapes):
             say("\n" + table(group))
             groups.append(group)
-    for path in save(groups, about(), options.out, options.command):
+            written = save(groups, about(), options.out, options.command)  # at each step: a run may be long, and may be ended
+    for path in written:
         say(f"wrote {path}")
     missed = any(not verdict.met for group in groups for verdict in judge(group))
     failed = any(run.error for group in groups for run in group.runs)

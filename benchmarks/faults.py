@@ -36,6 +36,8 @@ CALM: Final = 2.0
 """Seconds of load between the last member's first record and the fault, and after the fault."""
 PATIENCE: Final = 60.0
 """Seconds after which what has not come is lost."""
+LATELY: Final = 3.0
+"""Seconds in which a member of a settled group reads a record of each of its partitions, on a busy machine too."""
 _TICK: Final = 0.02
 
 
@@ -138,12 +140,13 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while not self._all_read():
             if time.monotonic() > deadline or any(member.process.returncode is not None for member in self.members):
-                raise RuntimeError(f"the group did not settle; {[member.failed[-1:] for member in self.members]}")
+                last = [(member.process.returncode, len(member.read), *member.failed[-1:]) for member in self.members]
+                raise RuntimeError(f"the group did not settle; exit status, records read, last error of each: {last}")
             await asyncio.sleep(0.1)
 
     def _all_read(self) -> bool:
-        since = time.monotonic() - 1
-        lately = [{partition for at, partition, _ in member.read[-500:] if at > since} for member in self.members]
+        since = time.monotonic() - LATELY
+        lately = [{partition for at, partition, _ in member.read[-1500:] if at > since} for member in self.members]
         return all(lately) and sum(map(len, lately)) == PARTITIONS == len(set().union(*lately))
 
     def measured(self, load: Load, since: float) -> dict[str, float]:
