@@ -336,6 +336,6 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
 
 
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}
-"""A task reads few partitions to their ends, so a fetch is as large as is good: what it costs beside its bytes nearly disappears."""
+"""A task reads few partitions to their ends, so fetches are large: what one costs beside its bytes nearly disappears."""
 
 _CONVERTERS: Final[Mapping[Any, Callable[[str], Any]]] = {int: int, bool: lambda text: _WORDS[text.lower()]}
