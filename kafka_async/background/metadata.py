@@ -276,8 +276,8 @@ class MetadataManager:
         changed: set[TopicPartition] = set()
         seen: set[str] = set()
         for topic in response.topics:
-            if topic.name is None:
-                continue
+            if topic.name is None or (asked is not None and topic.name not in asked):
+                continue  # an id must not get the name of a topic that nobody asked about: assignments by id would go by it
             seen.add(topic.name)
             changed |= self._update_topic(topic, now)
         gone = set(self.topics) - seen if asked is None else set(self.topics) - (self.wanted() or frozenset(self.topics)) - seen

@@ -144,6 +144,12 @@ def test_an_older_epoch_is_believed_when_nobody_has_said_another_for_a_request_t
     assert world.background.metadata.leaders[A] == Leader(3, 4)
 
 
+def test_a_topic_that_was_not_asked_about_is_not_learned() -> None:
+    world = known()
+    again(world, 10.0, described("t", (1, 2)), described("other", (1,)))
+    assert set(world.background.metadata.topics) == {"t"}
+
+
 def test_doubts_begin_anew_when_the_known_epoch_is_confirmed() -> None:
     world = known(epoch=8, request_timeout_ms=30_000)
     again(world, 10.0, described("t", (3, 2), epoch=7))
