@@ -160,10 +160,10 @@ async def live_through(random: Random) -> str:
 
 
 def _end_lies(cluster: FakeCluster, coordinator: FakeCoordinator, plan: Plan) -> None:
-    """Take back what a client has to believe: versions hold as long as a connection, what the leader assigns for a generation."""
+    """Take back what a client has to believe: versions as long as a connection lasts, members and plan as long as a generation."""
     for node_id in cluster.brokers:
         cluster.disconnect(node_id)
-    if plan.protocol == "classic" and plan.api in (None, Api.SYNC_GROUP):
+    if plan.protocol == "classic" and plan.api in (None, Api.JOIN_GROUP, Api.SYNC_GROUP):
         coordinator.rebalance("g")
 
 
