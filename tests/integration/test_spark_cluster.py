@@ -26,7 +26,7 @@ import pytest
 from tests.adapters.spark.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]  # three JVMs each
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "ann:correct-horse-battery"
@@ -59,10 +59,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def drive(master: str, options: dict[str, str], archive: Path, folder: Path) -> tuple[dict[str, Any], str]:
-    """Run the job. Return what it found, and the driver's log."""
+    """Run the job. Return what it found, and the driver's log.
+
+    Spark plans a read in Python too, on the driver, with the Python that the executors have: so the environment is there as well.
+    """
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder / "environment", filter="fully_trusted")  # noqa: S202  # our own
     command = [sys.executable, "-m", "tests.integration.spark_cluster_job", master, json.dumps(options), str(archive)]
     more = {"PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=110, check=False)  # noqa: S603  # ours
+    done = subprocess.run(command, cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=200, check=False)  # noqa: S603  # ours
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found, done.stderr
