@@ -56,7 +56,12 @@ def main() -> None:
     explained = io.StringIO()
     with contextlib.redirect_stdout(explained):
         frame.explain(extended=True)
-    result = {"total": list(total), "packages": packages, "shown": shown(session) + explained.getvalue()}
+    result = {
+        "total": list(total),
+        "packages": packages,
+        "shown": shown(session) + explained.getvalue(),
+        "application": session.sparkContext.applicationId,
+    }
     session.stop()
     sys.stdout.write(json.dumps(result) + "\n")
 

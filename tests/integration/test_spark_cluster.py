@@ -26,9 +26,10 @@ import pytest
 from tests.adapters.spark.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]  # three JVMs each
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]  # three JVMs each
 
 ROOT = Path(__file__).parent.parent.parent
+SPARK_HOME = Path(sysconfig.get_path("purelib")) / "pyspark"
 SECRET = "ann:correct-horse-battery"
 RECORDS = 400
 
@@ -65,20 +66,23 @@ def drive(master: str, options: dict[str, str], archive: Path, folder: Path) -> 
     """
     with tarfile.open(archive) as packed:
         packed.extractall(folder / "environment", filter="fully_trusted")  # noqa: S202  # our own
-    command = [sys.executable, "-m", "tests.integration.spark_cluster_job", master, json.dumps(options), str(archive)]
-    more = {"PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=200, check=False)  # noqa: S603  # ours
+    # Not by PYTHONPATH: the executors of local-cluster would inherit it, and find the package without the archive.
+    run = "runpy.run_module('tests.integration.spark_cluster_job', None, '__main__')"
+    job = f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); {run}"
+    command = [sys.executable, "-c", job, master, json.dumps(options), str(archive)]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=330, check=False)  # noqa: S603  # ours
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    work = SPARK_HOME / "work" / found["application"]  # where the workers of local-cluster keep their logs, whatever they are told
+    if work.is_dir():
+        shutil.move(work, folder / "work")
     return found, done.stderr
 
 
 @contextlib.contextmanager
 def standalone(folder: Path) -> Iterator[str]:
     """Give the address of a master with two workers."""
-    import pyspark
-
-    program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    program = str(SPARK_HOME / "bin" / "spark-class")
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *arguments: str) -> Path:
