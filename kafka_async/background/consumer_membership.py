@@ -30,6 +30,7 @@ from ..trace import MEMBERSHIP, Fault, Listener, Notice, StateChanged
 from ..wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from .heartbeat import (
     FIRST_INTERVAL,
+    LONGEST_INTERVAL,
     SESSION_TIMEOUT,
     Coordinator,
     HeartbeatFields,
@@ -315,7 +316,7 @@ class ConsumerMembership:
         self._life.told = fields
         self._life.heard_at = sent_at
         if response.heartbeat_interval_ms > 0:
-            self._interval = response.heartbeat_interval_ms / 1000
+            self._interval = min(response.heartbeat_interval_ms / 1000, LONGEST_INTERVAL)
         self._backoff.succeeded()
         if self.member_state is MemberState.JOINING:
             self._life.joined_at = sent_at

@@ -47,6 +47,11 @@ SESSION_TIMEOUT: Final = 45.0
 FIRST_INTERVAL: Final = 5.0
 """Seconds between heartbeats until the first answer says: the default of ``group.consumer.heartbeat.interval.ms``."""
 
+LONGEST_INTERVAL: Final = 60.0
+"""Seconds between heartbeats that a coordinator is believed: four times ``group.consumer.max.heartbeat.interval.ms``. With garbage
+in this field a member would be silent, and thrown out, for weeks.
+"""
+
 EAGER: Final = 5
 """Heartbeats in an interval while others are about to make room for us, or to ask us for some."""
 

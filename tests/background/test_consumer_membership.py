@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.background.heartbeat import SESSION_TIMEOUT, Verdict, judge
+from kafka_async.background.heartbeat import LONGEST_INTERVAL, SESSION_TIMEOUT, Verdict, judge
 from kafka_async.background.member_state import LEAVABLE, MEMBER, SPEAKING, MemberState
 from kafka_async.background.membership import CommitFailure, Identity, Membership, Subscription
 from kafka_async.errors import (
@@ -132,6 +132,12 @@ def test_an_answer_without_an_interval_keeps_the_one_that_is_known() -> None:
     world = at_rest()
     world.exchange(answer(interval=0.0), 15.0)
     assert world.turn(15.0).wake_at == 15.0 + INTERVAL
+
+
+def test_an_interval_of_weeks_is_not_believed() -> None:
+    world = at_rest()
+    world.exchange(answer(interval=2_000_000.0), 15.0)
+    assert world.turn(15.0).wake_at == 15.0 + LONGEST_INTERVAL
 
 
 def test_who_has_come_and_got_nothing_yet_asks_again_soon_for_as_long_as_the_others_may_take_to_hear_of_it() -> None:
