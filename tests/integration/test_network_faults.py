@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 RECORDS: Final = 10
 SHORT: Final = {
-    "request_timeout_ms": 1_000,
+    "request_timeout_ms": 2_000,
     "default_api_timeout_ms": 20_000,
     "reconnect_backoff_max_ms": 200,
     "retry_backoff_max_ms": 200,
