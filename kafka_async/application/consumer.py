@@ -86,9 +86,10 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
     async def start(self) -> None:
         """Connect, learn about the cluster and, for a subscription, wait for the first assignment.
 
-        Raises ``KafkaConnectionError`` when no bootstrap server can be reached, ``UnknownTopicOrPartitionError`` when a topic
-        does not exist within ``request_timeout_ms`` (the broker may create it), ``AuthenticationFailedError`` and the
-        authorization errors. After an error the consumer is stopped.
+        Raises ``KafkaConnectionError`` when no bootstrap server can be reached, or each has cut two connections short or left
+        them unanswered, ``KafkaTimeoutError`` when the cluster says nothing within ``default_api_timeout_ms``,
+        ``UnknownTopicOrPartitionError`` when a topic does not exist within ``request_timeout_ms`` (the broker may create it),
+        ``AuthenticationFailedError`` and the authorization errors. After an error the consumer is stopped.
         """
         if self._state is ConsumerState.CLOSED:
             raise ConsumerStoppedError("the consumer was stopped; make a new one")

@@ -443,16 +443,18 @@ class ConsumerCore:
     async def _find_topics(self) -> None:
         """Wait for the cluster, and until every topic that is subscribed or assigned exists; the broker may create it."""
         topics = self._topics | {partition.topic for partition in self._unread.partitions}
-        deadline = self._runtime.clock() + self._config.request_timeout_ms / 1000
+        deadline = self._runtime.clock() + self._config.default_api_timeout_ms / 1000
+        missing_until = inf
         while True:
-            left = max(0.0, (deadline - self._runtime.clock()) * 1000)
             cluster: ClusterDescription = await self._ask(
-                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True), timeout_ms=left
+                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True),
+                timeout_ms=max(0.0, (deadline - self._runtime.clock()) * 1000),
             )
             missing = sorted(name for name in topics if name not in cluster.topics or not cluster.topics[name].partitions)
             if not missing:
                 return
-            if self._runtime.clock() + 0.2 >= deadline:
+            missing_until = min(missing_until, self._runtime.clock() + self._config.request_timeout_ms / 1000, deadline)
+            if self._runtime.clock() + 0.2 >= missing_until:
                 raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
             await self._runtime.signal.wait(self._runtime.signal.ticket(), 0.1)
 

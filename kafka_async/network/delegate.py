@@ -12,6 +12,7 @@ nothing again when nothing has happened in between, and never to be woken in the
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -122,6 +123,7 @@ class NetworkClientDelegate:
         self._links: dict[tuple[int, Lane], Link] = {}
         self._by_key: dict[int, Link] = {}
         self._history: dict[tuple[str, int, Lane], History] = {}
+        self._answered: set[tuple[str, int]] = set()
         self._unsent: list[UnsentRequest] = []
         self._shut: list[int] = []
         self._last_key = 0
@@ -272,8 +274,14 @@ class NetworkClientDelegate:
         return link is not None and link.can_send(now)
 
     def has_usable_node(self, now: float) -> bool:
-        """Some broker is connected, being connected, or may be tried now. Without one it is time to bootstrap again (KIP-899)."""
-        return any(not self._link(node, Lane.MAIN).in_backoff(now) for node in self._current.values())
+        """Some broker is connected, being connected, or may be tried now. Without one it is time to bootstrap again (KIP-899).
+
+        Of the servers to start from, behind which there is nothing to fall back on, one is enough that may be tried later.
+        """
+        if self._nodes:
+            return any(not self._link(node, Lane.MAIN).in_backoff(now) for node in self._nodes.values())
+        links = [self._link(node, Lane.MAIN) for node in self._bootstrap.values()]
+        return any(link.is_open or not link.history.is_hopeless for link in links)
 
     def next_ready_at(self, node_id: int, lane: Lane, now: float) -> float:
         """Return when a request to the broker can go on, as far as backoff and throttling decide; ``now`` where neither holds."""
@@ -345,11 +353,11 @@ class NetworkClientDelegate:
         links = self._shuffled(request.lane)
         ready = [link for link in links if link.can_send(now, last_word=request.last_word)]
         if ready:
-            return min(ready, key=_load).send(request, now), inf
+            return min(ready, key=attrgetter("in_flight")).send(request, now), inf
         hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
         fresh = [link for link in links if link.can_open(now)]
         if fresh and not hedges:
-            link = min(fresh, key=_failures)
+            link = min(fresh, key=attrgetter("history.failures"))
             self._open(link, opens, now)
             hedges = [now + HEDGE]
             fresh.remove(link)
@@ -393,6 +401,7 @@ class NetworkClientDelegate:
                 trace=self._trace,
                 authenticators=self._authenticators,
                 history=self._history.pop((node.host, node.port, lane), None),
+                answered=self._answered,
             )
         return link
 
@@ -460,7 +469,7 @@ class NetworkClientDelegate:
     def _expire(self, request: UnsentRequest, now: float) -> int:
         links = [link for link in self._links.values() if link.lane is request.lane and request.node_id in (None, link.node.id)]
         failed = [link for link in links if link.history.error is not None]
-        cause = max(failed, key=_recency).history.error if failed else None
+        cause = max(failed, key=attrgetter("history.retry_at")).history.error if failed else None
         if any(link.throttled_until > now for link in links):
             why = "the broker throttles this client"
         elif cause is not None:
@@ -486,15 +495,3 @@ def _split(
     for request in requests:
         (kept if keep(request) else ended).append(request)
     return kept, ended
-
-
-def _load(link: Link) -> int:
-    return link.in_flight
-
-
-def _failures(link: Link) -> int:
-    return link.history.failures
-
-
-def _recency(link: Link) -> float:
-    return link.history.retry_at

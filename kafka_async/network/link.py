@@ -103,6 +103,14 @@ class History:
     retry_at: float = -inf
     error: KafkaError | None = None
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Another attempt would end as the last one did: nobody listens, the login is refused, or it was cut short twice in a row.
+
+        A connection that was cut short once may have been unlucky.
+        """
+        return bool(self.setup_failures) or self.failures > 1 or isinstance(self.error, AuthenticationFailedError)
+
 
 class Link:
     """The connection to ``node`` in ``lane``, over all attempts."""
@@ -117,7 +125,9 @@ class Link:
         trace: Callable[[TraceEvent], None],
         authenticators: AuthenticatorFactory | None = None,
         history: History | None = None,
+        answered: set[tuple[str, int]] | None = None,
     ) -> None:
+        """``answered``: addresses that have answered a request at some time, on any link; this one adds its own."""
         self.node = node
         self.lane = lane
         self.history = history or History()
@@ -132,6 +142,7 @@ class Link:
         self._random = random
         self._trace = trace
         self._authenticators = authenticators
+        self._answered = set() if answered is None else answered
         self._conversation: Authenticator | None = None
         self._proven = False  # the current attempt has had an answer beyond the handshake
         self._work: Work | None = None
@@ -257,7 +268,9 @@ class Link:
                 self.throttled_until = max(self.throttled_until, now + answer.throttle)
             if self.state is ConnectionState.READY:
                 # Not before: a port that demands SASL of a client without it completes the handshake, then hangs up each time.
-                self._proven = True
+                if not self._proven:
+                    self._proven = True
+                    self._answered.add((self.node.host, self.node.port))
                 self.history.failures = 0
                 self.history.error = None
             answer.request.on_done(answer.response, now)
@@ -401,7 +414,8 @@ class Link:
     def _ask(self, message: Request[Any], number: int, done: Callable[[Any, float], None], now: float) -> None:
         if self._protocol:
             # In a renewal this goes behind what is in flight, such as a long poll or a JoinGroup that waits for others.
-            expires_at = now + self._protocol.longest_wait + self._setup_timeout
+            patience = min(self._setup_timeout, self._settings.request_timeout)
+            expires_at = now + self._protocol.longest_wait + patience
             request = UnsentRequest(message=message, on_done=done, expires_at=expires_at, lane=self.lane)
             self._protocol.ask(request, number, now)
 
@@ -423,10 +437,13 @@ class Link:
         protocol = self._protocol
         if protocol and protocol.frames.pending:
             return f"{self.peer} closed the connection in the middle of an answer, {protocol.frames.pending} bytes into it"
+        # A connection may always be cut. Only where it happens each time and never was otherwise is it likely to be the port.
+        suspect = self.history.failures > 0 and (self.node.host, self.node.port) not in self._answered
         if protocol and protocol.silent:
-            return f"{self.peer} closed the connection before it answered; does the port speak another security_protocol?"
+            question = "; does the port speak another security_protocol?" if suspect else ""
+            return f"{self.peer} closed the connection before it answered{question}"
         if self.state is ConnectionState.READY and not self._proven:
-            return f"{self.peer} closed the connection right after the handshake; does the port demand SASL?"
+            return f"{self.peer} closed the connection right after the handshake{'; does the port demand SASL?' if suspect else ''}"
         return f"{self.peer} closed the connection"
 
     def _feed(self, event: ConnectionInput) -> None:

@@ -30,6 +30,7 @@ from kafka_async.wire import Api
 from kafka_async.wire.messages import FetchResponse
 from tests.fake import HANG, KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Drop, FakeCluster
 from tests.fake.log import TIMESTAMP
+from tests.faults.coordinator import install
 
 from .support import Consumer, cancelled_at, consumer_on, iteration, numbers, read_values, settle, virtual, watched
 
@@ -103,13 +104,70 @@ async def test_start_tries_every_bootstrap_server() -> None:
 
 
 @virtual
-async def test_start_on_a_server_that_never_answers_ends_at_the_request_timeout() -> None:
+async def test_start_on_a_server_that_never_answers_ends_after_a_second_chance() -> None:
     cluster, _ = filled()
     cluster.control(Api.API_VERSIONS, lambda broker, request: HANG, keep=True)
-    with pytest.raises((KafkaConnectionError, KafkaTimeoutError)):
-        await consumer_on(cluster, "t", request_timeout_ms=5000).start()
-    assert anyio.current_time() < 10
+    with pytest.raises(NoBrokersAvailable, match="ApiVersions was not answered in time"):
+        await consumer_on(cluster, "t", request_timeout_ms=4000).start()
+    assert 8 < anyio.current_time() < 9
     await settle(cluster)
+
+
+@virtual
+async def test_start_on_a_server_that_never_answers_ends_at_its_deadline() -> None:
+    cluster, _ = filled()
+    cluster.control(Api.API_VERSIONS, lambda broker, request: HANG, keep=True)
+    with pytest.raises(KafkaTimeoutError):
+        await consumer_on(cluster, "t", request_timeout_ms=4000, default_api_timeout_ms=5000).start()
+    assert 5 <= anyio.current_time() < 6
+    await settle(cluster)
+
+
+@virtual
+@pytest.mark.parametrize("api", [Api.API_VERSIONS, Api.METADATA, Api.FIND_COORDINATOR, Api.CONSUMER_GROUP_HEARTBEAT])
+async def test_start_gets_over_one_answer_that_never_comes(api: Api) -> None:
+    cluster, tps = filled()
+    install(cluster)
+    cluster.control(api, lambda broker, request: HANG)
+    async with consumer_on(cluster, "t", group_id="g", request_timeout_ms=4000) as consumer:
+        for _ in range(5):
+            await consumer.getmany(timeout_ms=1000)
+        assert consumer.assignment() == set(tps)
+        assert consumer.state is ConsumerState.STEADY
+    assert anyio.current_time() < 10
+
+
+@virtual
+@pytest.mark.parametrize("api", [Api.API_VERSIONS, Api.METADATA])
+async def test_start_gets_over_a_connection_that_is_cut_once(api: Api) -> None:
+    cluster, tps = filled()
+    cluster.control(api, lambda broker, request: Drop())
+    async with consumer_on(cluster, "t") as consumer:
+        assert consumer.assignment() == set(tps)
+    assert anyio.current_time() < 1
+
+
+@virtual
+@pytest.mark.parametrize(("api", "why"), [(Api.API_VERSIONS, "another security_protocol"), (Api.METADATA, "demand SASL")])
+async def test_start_names_the_likely_cause_where_every_connection_is_cut(api: Api, why: str) -> None:
+    cluster, _ = filled()
+    cluster.control(api, lambda broker, request: Drop(), keep=True)
+    with pytest.raises(NoBrokersAvailable, match=why):
+        await consumer_on(cluster, "t").start()
+    assert anyio.current_time() < 1
+    await settle(cluster)
+
+
+@virtual
+async def test_connections_that_are_cut_later_raise_no_question_about_the_port(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, _ = filled(3)
+    async with consumer_on(cluster, "t") as consumer:
+        assert await consumer.getmany(timeout_ms=1000)
+        cluster.control(Api.API_VERSIONS, lambda broker, request: Drop(), keep=True)
+        cluster.disconnect(0)
+        await consumer.getmany(timeout_ms=5000)
+    assert "closed the connection before it answered" in caplog.text
+    assert "does the port" not in caplog.text
 
 
 @virtual

@@ -107,13 +107,10 @@ class Case:
     records: list[Record] = field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        self.consumer = self._make()
-
-    def _make(self) -> Consumer:
         options: dict[str, Any] = {"bootstrap_servers": self.proxy.bootstrap_servers, "client_id": self.name}
         if self.phase.api == 11:
             options |= {"max_poll_interval_ms": 1_000}  # the answer to a JoinGroup may take so long and 5 s more
-        return self.group.member(self.topic, **SHORT, **options)
+        self.consumer = self.group.member(self.topic, **SHORT, **options)
 
     @property
     def name(self) -> str:
@@ -127,13 +124,7 @@ class Case:
     async def begin(self) -> None:
         """Start and read what is there; arm what is to strike from now on."""
         self._arm("start")
-        try:
-            await self.consumer.start()
-        except (KafkaConnectionError, KafkaTimeoutError):
-            # start() waits request_timeout_ms for the cluster, as long as for one answer; then an application tries again.
-            assert self.strike is Strike.STALL
-            self.consumer = self._make()
-            await self.consumer.start()
+        await self.consumer.start()
         await self._read(RECORDS)
         self._arm("steady")
         await self.consumer.commit()

@@ -283,6 +283,29 @@ def test_when_every_server_has_failed_the_request_waits_and_they_are_tried_again
     assert world.outcomes == []
 
 
+def test_a_server_to_start_from_that_hung_up_once_is_usable_and_twice_is_not() -> None:
+    world = World(BOOT, random=lambda: 0.0)
+    world.add(metadata(world.done))
+    now = 0.0
+    for usable in (True, False):
+        world.plan(now)
+        world.delegate.opened(world.key(-1), now)
+        world.delegate.lost(world.key(-1), None, now)
+        assert world.delegate.has_usable_node(now) is usable
+        now += 10.0
+    world.plan(now)
+    assert world.delegate.has_usable_node(now), "it is being tried"
+
+
+def test_a_server_to_start_from_that_refuses_the_login_is_not_usable() -> None:
+    world = World(BOOT, random=lambda: 0.0)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.delegate.opened(world.key(-1), 0.0)
+    world.delegate.lost(world.key(-1), AuthenticationFailedError("who are you?"), 0.0)
+    assert not world.delegate.has_usable_node(0.0)
+
+
 def test_the_server_with_fewer_failures_comes_first() -> None:
     world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
     world.add(metadata(world.done))

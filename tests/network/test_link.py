@@ -156,11 +156,30 @@ def test_a_server_that_speaks_http_is_named_in_the_error_of_the_request() -> Non
     assert "the server answered with HTTP" in str(world.outcomes[0])
 
 
-def test_a_peer_that_closes_without_a_word_raises_the_question_of_the_protocol() -> None:
+def cut_before_the_first_answer(world: World, now: float) -> str:
+    world.add(heartbeat(world.done, expires_at=now + 30), now=now)
+    world.plan(now)
+    world.delegate.opened(world.key(), now)
+    world.delegate.lost(world.key(), None, now)
+    return str(world.outcomes[-1])
+
+
+def test_a_peer_that_closes_twice_without_a_word_raises_the_question_of_the_protocol() -> None:
     world = World(ONE)
-    start(world)
-    world.delegate.lost(world.key(), None, 0.1)
-    assert "does the port speak another security_protocol?" in str(world.outcomes[0])
+    assert cut_before_the_first_answer(world, 0.0).endswith("closed the connection before it answered")
+    assert "does the port speak another security_protocol?" in cut_before_the_first_answer(world, 1.0)
+
+
+def test_a_peer_that_answered_before_raises_no_question_when_its_connections_are_cut() -> None:
+    world = World(ONE)
+    world.connect()
+    world.delegate.lost(world.key(), None, 1.0)
+    for now in (2.0, 4.0, 8.0):
+        assert cut_before_the_first_answer(world, now).endswith("closed the connection before it answered")
+    world.delegate.set_nodes({}, 16.0)
+    world.delegate.set_nodes({1: ONE}, 17.0)
+    for now in (20.0, 24.0):
+        assert cut_before_the_first_answer(world, now).endswith("closed the connection before it answered")
 
 
 def test_an_end_in_the_middle_of_an_answer_says_so() -> None:
@@ -200,7 +219,10 @@ def test_a_port_that_hangs_up_after_the_handshake_is_not_asked_over_and_over() -
         delays.append(round(retry_at - now, 3))
         now = retry_at
     assert delays == [0.05, 0.1, 0.2, 0.4]
-    assert "right after the handshake; does the port demand SASL?" in str(world.outcomes[0])
+    first, *others = map(str, world.outcomes)
+    assert first.endswith("closed the connection right after the handshake")
+    assert all("right after the handshake; does the port demand SASL?" in text for text in others)
+    assert len(others) == 3
 
 
 def test_the_setup_timeout_grows_while_no_socket_can_be_had_and_starts_over_with_one() -> None:
