@@ -174,13 +174,20 @@ class Run:
 
 
 async def broker_killed(run: Run) -> None:
-    """SIGKILL to the leader of partition 0, which comes back after 6 s."""
-    await _kill(run, await asyncio.to_thread(run.cluster.leader, run.job.topic))
+    """SIGKILL to a leader that does not coordinate the group, which comes back after 6 s."""
+    await _kill(run, await asyncio.to_thread(_leader, run))
 
 
 async def coordinator_killed(run: Run) -> None:
     """SIGKILL to the group's coordinator, which comes back after 6 s."""
     await _kill(run, await asyncio.to_thread(run.cluster.coordinator, run.job.group))
+
+
+def _leader(run: Run) -> int:
+    """Return a broker that leads partitions and is not the coordinator, for commits would wait for that: a scenario of its own."""
+    coordinator = run.cluster.coordinator(run.job.group)
+    leaders = [run.cluster.leader(run.job.topic, partition) for partition in range(PARTITIONS)]
+    return next(leader for leader in leaders if leader != coordinator)
 
 
 async def _kill(run: Run, broker: int) -> None:
@@ -190,8 +197,8 @@ async def _kill(run: Run, broker: int) -> None:
 
 
 async def broker_frozen(run: Run) -> None:
-    """SIGSTOP to the leader of partition 0 for 5 s."""
-    broker = await asyncio.to_thread(run.cluster.leader, run.job.topic)
+    """SIGSTOP to a leader that does not coordinate the group, for 5 s."""
+    broker = await asyncio.to_thread(_leader, run)
     run.cluster.pause(broker)
     await asyncio.sleep(5)
     run.cluster.unpause(broker)

@@ -10,6 +10,7 @@ Command line and events are those of ``org.apache.kafka.tools.VerifiableConsumer
 import argparse
 import asyncio
 import json
+import logging
 import signal
 import sys
 import time
@@ -200,4 +201,5 @@ async def _main(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s", datefmt="%H:%M:%S")
     sys.exit(asyncio.run(_main(_parser().parse_args())))

@@ -55,14 +55,15 @@ class Outcome:
     """Records that came twice, by protocol, each explained by a kill."""
     longest_wait: dict[str, float]
     """Seconds from the acknowledgment of a record to its delivery, by protocol."""
+    longest_wait_during: dict[str, tuple[str, ...]]
+    """What happened meanwhile, by protocol: the last event before it, and those that began in it, with their seconds of it."""
     faults: tuple[str, ...]
 
     def to_json(self) -> str:
         """Return it as text for people and programs."""
         found = {"seed": self.seed, "events": self.events, "records": self.records, "lost": self.lost}
-        return json.dumps(
-            found | {"duplicates": self.duplicates, "longest_wait_s": self.longest_wait, "faults": self.faults}, indent=1
-        )
+        waits = {"longest_wait_s": self.longest_wait, "longest_wait_during": self.longest_wait_during}
+        return json.dumps(found | {"duplicates": self.duplicates} | waits | {"faults": self.faults}, indent=1)
 
 
 @define(eq=False)
@@ -75,7 +76,8 @@ class Turmoil:
     groups: Sequence[Processes]
     writing: Load
     chance: random.Random
-    happened: Counter[str] = field(factory=Counter)
+    happened: list[tuple[float, str]] = field(factory=list)
+    """When, and what."""
     excused: dict[str, set[tuple[int, int]]] = field(factory=dict)
     """Records that may come again, by protocol: read by a member that was killed, but not known to be committed."""
 
@@ -200,6 +202,15 @@ class Turmoil:
             read = max(watch.consumed[partition], default=-1)
             excused |= {(partition, offset) for offset in range(watch.committed.get(partition, 0), read + 1)}
 
+    def _note(self, what: str) -> None:
+        self.happened.append((time.monotonic(), what))
+        _say(what)
+
+    def _meanwhile(self, begin: float, end: float) -> tuple[str, ...]:
+        before = [(when, what) for when, what in self.happened if when < begin][-1:]
+        within = [(when, what) for when, what in self.happened if begin <= when < end]
+        return tuple(f"{what} {when - begin:+.1f}" for when, what in before + within)
+
     # ---- the course of it
 
     async def rage(self, seconds: float, events: "Sequence[Event]") -> None:
@@ -209,8 +220,7 @@ class Turmoil:
         while time.monotonic() < deadline:
             deck = deck or self.chance.sample(events, len(events))
             event = deck.pop()
-            self.happened[event.__name__] += 1
-            _say(f"{event.__name__}")
+            self._note(event.__name__)
             await event(self)
             await self._pass(0.5, 2)
             await self.whole()
@@ -220,6 +230,7 @@ class Turmoil:
         faults: list[str] = []
         duplicates: dict[str, int] = {}
         longest: dict[str, float] = {}
+        during: dict[str, tuple[str, ...]] = {}
         lost = 0
         for group in self.groups:
             name, watch = group.group.protocol, group.watch
@@ -231,16 +242,18 @@ class Turmoil:
             strange = sorted(repeated - self.excused.get(name, set()))
             faults += [f"{name}: {len(strange)} records came twice without a kill, {strange[:5]}"] if strange else []
             duplicates[name] = len(repeated)
-            waits = [watch.seen[place] - when for place, when in self.writing.acknowledged.items() if place in watch.seen]
-            longest[name] = round(max(waits, default=0.0), 2)
-            faults += [f"{name}: a record waited {longest[name]} s"] if longest[name] > PATIENCE else []
+            waits = [(watch.seen[place] - when, when) for place, when in self.writing.acknowledged.items() if place in watch.seen]
+            wait, since = max(waits, default=(0.0, 0.0))
+            longest[name], during[name] = round(wait, 2), self._meanwhile(since, since + wait)
+            faults += [f"{name}: a record waited {longest[name]} s"] if wait > PATIENCE else []
         return Outcome(
             seed=seed,
-            events=dict(self.happened),
+            events=dict(Counter(what for _, what in self.happened)),
             records=len(self.writing.acknowledged),
             lost=lost,
             duplicates=duplicates,
             longest_wait=longest,
+            longest_wait_during=during,
             faults=tuple(faults),
         )
 
@@ -283,6 +296,7 @@ async def _groups(cluster: KafkaCluster, proxy: Proxy, topic: str, settings: Pat
                 bootstrap_servers=proxy.bootstrap_servers,
             )
             found.append(await stack.enter_async_context(members))
+            _say(f"group {found[-1].group.name} speaks {protocol}")
         for group in found:
             await group.settled(PARTITIONS, SETTLING)
         yield found
