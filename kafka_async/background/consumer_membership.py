@@ -28,10 +28,10 @@ from ..model import ConsumerState, Node, TopicPartition
 from ..network import Lane, UnsentRequest
 from ..trace import MEMBERSHIP, Fault, Listener, Notice, StateChanged
 from ..wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from .group_settings import SESSION_TIMEOUT
 from .heartbeat import (
     FIRST_INTERVAL,
     LONGEST_INTERVAL,
-    SESSION_TIMEOUT,
     Coordinator,
     HeartbeatFields,
     Interest,
@@ -65,6 +65,8 @@ class ConsumerMembership:
     trace: Listener = field(repr=False)
     fall_back: Callable[[KafkaError], bool] = field(default=lambda error: False, repr=False)
     """Asked when the group cannot be joined in this protocol. True: somebody else takes the subscription over from here."""
+    session_timeout: Callable[[], float] = field(default=lambda: SESSION_TIMEOUT, repr=False)
+    """Returns the seconds of silence after which the coordinator gives our partitions to others. Heartbeats do not tell."""
 
     lane: Lane = field(default=Lane.GROUP, init=False)
     member_state: MemberState = field(default=MemberState.UNSUBSCRIBED, init=False)
@@ -126,7 +128,7 @@ class ConsumerMembership:
     @property
     def session_deadline(self) -> float:
         heard_at = self._life.heard_at
-        return NEVER if heard_at is None else heard_at + SESSION_TIMEOUT
+        return NEVER if heard_at is None else heard_at + max(self.session_timeout(), self._interval)  # brokers demand no less
 
     # --- what the application and the commits say ------------------------------------------------------------------------------
 

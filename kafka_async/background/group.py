@@ -30,6 +30,7 @@ from .event_handler import EventHandler
 from .fetch_buffer import Parcel
 from .find_coordinator import FindCoordinatorManager
 from .group_access import GroupAccess
+from .group_settings import GroupSettings
 from .membership import Membership, Progress, Subscription
 from .metadata import MetadataManager
 from .offset_commit import OffsetCommitManager
@@ -91,6 +92,8 @@ class Group:
     commits: OffsetCommitManager = field(init=False)
     fetches: OffsetFetchManager = field(init=False)
     _access: GroupAccess = field(init=False)
+    _settings: GroupSettings | None = field(default=None, init=False)
+    """Of a group of the consumer protocol."""
     _membership: Membership | None = field(default=None, init=False)
     _host: _Host = field(init=False)
     _wanted: Subscription | None = field(default=None, init=False)
@@ -158,7 +161,10 @@ class Group:
             self._choose(self._wanted, now)
         poll = self._membership.poll(now) if self._membership is not None else Poll()
         self._publish()
-        return poll
+        if self._settings is None or self.handler.session_deadline == inf:
+            return poll
+        settings = self._settings.poll(now)
+        return Poll(poll.requests + settings.requests, min(poll.wake_at, settings.wake_at))
 
     def poll_on_close(self, now: float) -> Poll:
         """Leave the group, if we are in it."""
@@ -180,7 +186,10 @@ class Group:
 
     def _publish(self) -> None:
         membership = self._membership
+        before = self.handler.session_deadline
         self.handler.session_deadline = membership.session_deadline if membership is not None and self._wanted is not None else inf
+        if before <= self._host.now < self.handler.session_deadline:
+            self.handler.wake_application()  # which may hold back what it has
         state, identity = self.state, self._access.identity
         if state is None:
             if self._published is None:
@@ -211,6 +220,7 @@ class Group:
         membership.subscribe(subscription, now)
 
     def _consumer(self) -> Membership:
+        self._settings = settings = GroupSettings(config=self.config, random=self.random, trace=self.trace)
         return ConsumerMembership(
             config=self.config,
             coordinator=self.coordinator,
@@ -218,11 +228,13 @@ class Group:
             host=self._host,
             new_member_id=self.new_member_id,
             fall_back=self._fall_back,
+            session_timeout=lambda: settings.session_timeout,
             random=self.random,
             trace=self.trace,
         )
 
     def _classic(self) -> Membership:
+        self._settings = None
         return ClassicMembership(
             config=self.config,
             coordinator=self.coordinator,

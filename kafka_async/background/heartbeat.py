@@ -41,9 +41,6 @@ LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """The member goes away but keeps its partitions for the session timeout, because it comes back (KIP-345)."""
 
-SESSION_TIMEOUT: Final = 45.0
-"""Seconds: the default of the broker's ``group.consumer.session.timeout.ms``. The protocol does not tell a member the real one."""
-
 FIRST_INTERVAL: Final = 5.0
 """Seconds between heartbeats until the first answer says: the default of ``group.consumer.heartbeat.interval.ms``."""
 

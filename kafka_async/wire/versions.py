@@ -70,6 +70,7 @@ SUPPORTED: Mapping[Api, VersionRange] = {
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(6, 6),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.DESCRIBE_CLUSTER: VersionRange(0, 2),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),

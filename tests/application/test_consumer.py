@@ -26,7 +26,7 @@ from kafka_async.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.wire import Api
+from kafka_async.wire import Api, Response
 from kafka_async.wire.messages import FetchResponse
 from tests.fake import HANG, KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Drop, FakeCluster
 from tests.fake.log import TIMESTAMP
@@ -168,6 +168,53 @@ async def test_connections_that_are_cut_later_raise_no_question_about_the_port(c
         await consumer.getmany(timeout_ms=5000)
     assert "closed the connection before it answered" in caplog.text
     assert "does the port" not in caplog.text
+
+
+@virtual
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_records_are_held_back_once_the_session_may_be_over_and_come_when_it_is_not(protocol: str) -> None:
+    cluster, _ = filled(100)
+    cluster.group_settings["consumer.session.timeout.ms"] = "10000"  # only the broker knows it
+    install(cluster)
+    options: dict[str, Any] = {"session_timeout_ms": 10_000} if protocol == "classic" else {}
+    async with consumer_on(cluster, "t", group_id="g", group_protocol=protocol, enable_auto_commit=False, **options) as consumer:
+        await read_values(consumer, 10)
+        ends = [
+            cluster.control(api, lambda broker, request: HANG, keep=True) for api in (Api.HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT)
+        ]
+        await anyio.sleep(9)
+        assert len(await read_values(consumer, 10, seconds=0.5)) == 10, "the session lasts"
+        await anyio.sleep(6)
+        assert await read_values(consumer, 10, seconds=2) == []
+        for end in ends:
+            end()
+        cluster.disconnect(0)
+        assert len(await read_values(consumer, 80)) == 80
+
+
+@virtual
+async def test_a_read_that_waits_is_told_when_the_session_turns_out_to_last() -> None:
+    """Nothing else happens then: no state changes, no data comes."""
+    cluster, _ = filled(100)
+    cluster.group_settings["consumer.session.timeout.ms"] = "10000"
+    install(cluster)
+    options: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer", "enable_auto_commit": False}
+    async with consumer_on(cluster, "t", **options) as consumer:
+        await read_values(consumer, 10)
+        answer = cluster.handlers[Api.CONSUMER_GROUP_HEARTBEAT]
+
+        async def late(*asked: Any) -> Any:
+            cluster.handlers[Api.CONSUMER_GROUP_HEARTBEAT] = answer
+            await anyio.sleep(20)
+            response = answer(*asked)
+            return response if isinstance(response, Response) else await response
+
+        cluster.handlers[Api.CONSUMER_GROUP_HEARTBEAT] = late
+        await anyio.sleep(15)
+        assert await read_values(consumer, 1, seconds=1) == [], "it may be over"
+        begun = anyio.current_time()
+        assert await consumer.getone()
+        assert anyio.current_time() - begun < 10
 
 
 @virtual

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.background.heartbeat import LONGEST_INTERVAL, SESSION_TIMEOUT, Verdict, judge
+from kafka_async.background.group_settings import SESSION_TIMEOUT
+from kafka_async.background.heartbeat import LONGEST_INTERVAL, Verdict, judge
 from kafka_async.background.member_state import LEAVABLE, MEMBER, SPEAKING, MemberState
 from kafka_async.background.membership import CommitFailure, Identity, Membership, Subscription
 from kafka_async.errors import (

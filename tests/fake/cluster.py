@@ -86,6 +86,7 @@ class FakeCluster:
     """Partitions of a topic that a client's metadata request creates; 0: none is created."""
     racks: Mapping[int, str] = field(factory=dict)
     cluster_id: str = "fake-cluster"
+    group_settings: dict[str, str] = field(factory=lambda: {"consumer.session.timeout.ms": "45000"})
     brokers: dict[int, FakeBroker] = field(init=False)
     topics: dict[str, FakeTopic] = field(factory=dict, init=False)
     requests: list[LoggedRequest] = field(factory=list, init=False)

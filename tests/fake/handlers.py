@@ -15,6 +15,10 @@ from kafka_async.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     Coordinator,
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
     EpochEndOffset,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -215,6 +219,21 @@ def offset_fetch(broker: FakeBroker, request: OffsetFetchRequest, version: int, 
     return OffsetFetchResponse(groups=tuple(groups))
 
 
+def describe_configs(broker: FakeBroker, request: DescribeConfigsRequest, version: int, error: int) -> DescribeConfigsResponse:
+    """Every group has the settings of the cluster."""
+    settings = tuple(
+        DescribeConfigsResourceResult(name=name, value=value) for name, value in broker.cluster.group_settings.items() if not error
+    )
+    return DescribeConfigsResponse(
+        results=tuple(
+            DescribeConfigsResult(
+                error_code=error, resource_type=asked.resource_type, resource_name=asked.resource_name, configs=settings
+            )
+            for asked in request.resources
+        )
+    )
+
+
 HANDLERS: dict[Api, Handler] = {
     Api.API_VERSIONS: api_versions,
     Api.METADATA: metadata,
@@ -224,4 +243,5 @@ HANDLERS: dict[Api, Handler] = {
     Api.FIND_COORDINATOR: find_coordinator,
     Api.OFFSET_COMMIT: offset_commit,
     Api.OFFSET_FETCH: offset_fetch,
+    Api.DESCRIBE_CONFIGS: describe_configs,
 }

@@ -11,6 +11,8 @@ from kafka_async import TopicPartition
 from kafka_async.wire import SUPPORTED, Api, Request, decode_response, encode_request
 from kafka_async.wire.messages import (
     ApiVersionsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -52,6 +54,7 @@ def requests(cluster: FakeCluster) -> dict[Api, Request[Any]]:
         ),
         FetchRequest(max_wait_ms=500, session_epoch=0, topics=(FetchTopic(topic="t", topic_id=topic_id, partitions=(part,)),)),
         FindCoordinatorRequest(coordinator_keys=("g",)),
+        DescribeConfigsRequest(resources=(DescribeConfigsResource(resource_type=32, resource_name="g"),)),
         OffsetCommitRequest(group_id="g", topics=(OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=(position,)),)),
         OffsetFetchRequest(
             groups=(

@@ -23,6 +23,7 @@ KAFKA_3_9: Mapping[Api, int] = {
     Api.FIND_COORDINATOR: 6,
     Api.API_VERSIONS: 4,
     Api.OFFSET_FOR_LEADER_EPOCH: 4,
+    Api.DESCRIBE_CONFIGS: 4,
 }
 
 KAFKA_2_8: Mapping[Api, int] = {
@@ -34,6 +35,7 @@ KAFKA_2_8: Mapping[Api, int] = {
     Api.FIND_COORDINATOR: 3,
     Api.API_VERSIONS: 3,
     Api.OFFSET_FOR_LEADER_EPOCH: 4,
+    Api.DESCRIBE_CONFIGS: 4,
 }
 
 KAFKA_2_1: Mapping[Api, int] = {
@@ -45,4 +47,5 @@ KAFKA_2_1: Mapping[Api, int] = {
     Api.FIND_COORDINATOR: 2,
     Api.API_VERSIONS: 2,
     Api.OFFSET_FOR_LEADER_EPOCH: 2,
+    Api.DESCRIBE_CONFIGS: 2,
 }

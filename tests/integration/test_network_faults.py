@@ -267,16 +267,14 @@ async def test_a_black_hole_shorter_than_the_session_costs_no_place_and_no_recor
     assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
 
 
+@both
 async def test_behind_a_black_hole_nothing_is_handed_out_once_the_session_is_over(
-    kafka_cluster3: KafkaCluster, proxy: Proxy
+    kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
 ) -> None:
-    """Others may own the partitions by then: what was prefetched of them is theirs.
-
-    In the consumer protocol no client is told the session timeout; there the broker's default, 45 s, counts.
-    """
+    """Others may own the partitions by then: what was prefetched of them is theirs."""
     topic = new_topic(kafka_cluster3)
     kafka_cluster3.produce(topic, 5_000)
-    group = new_group(kafka_cluster3, "classic", session_ms=2_000)
+    group = new_group(kafka_cluster3, protocol, session_ms=2_000)
     options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "client_id": "lost", "max_poll_records": 10}
     options |= {"request_timeout_ms": 1_500, "enable_auto_commit": False}
     async with group.member(topic, **options) as consumer, group.member(enable_auto_commit=False) as other:

@@ -1,9 +1,10 @@
-"""Who is there: ApiVersions, Metadata, FindCoordinator, DescribeCluster; logging in with SASL; telemetry.
+"""Who is there: ApiVersions, Metadata, FindCoordinator, DescribeCluster; DescribeConfigs; logging in with SASL; telemetry.
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
 field where not all that we speak do. Must never do anything. Sources: ApiVersionsRequest.json, MetadataRequest.json,
-FindCoordinatorRequest.json, DescribeClusterRequest.json, SaslHandshakeRequest.json, SaslAuthenticateRequest.json,
-GetTelemetrySubscriptionsRequest.json, PushTelemetryRequest.json and their responses; KIP-152, 368, 511, 516, 699, 714, 1102.
+FindCoordinatorRequest.json, DescribeClusterRequest.json, DescribeConfigsRequest.json, SaslHandshakeRequest.json,
+SaslAuthenticateRequest.json, GetTelemetrySubscriptionsRequest.json, PushTelemetryRequest.json and their responses; KIP-133, 152,
+368, 511, 516, 699, 714, 1102.
 """
 
 from typing import ClassVar
@@ -157,6 +158,68 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     response: ClassVar = FindCoordinatorResponse
     key_type: int = 0  # 0: group, 1: transaction, 2: share group
     coordinator_keys: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class DescribeConfigsSynonym(Struct):
+    """Where else a value was looked for."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+@frozen(kw_only=True)
+class DescribeConfigsResourceResult(Struct):
+    """A setting."""
+
+    name: str
+    value: str | None  # None where it is secret
+    read_only: bool = False
+    config_source: int = -1
+    is_sensitive: bool = False
+    synonyms: tuple[DescribeConfigsSynonym, ...] = ()
+    config_type: int = 0  # v3+
+    documentation: str | None = None  # v3+
+
+
+@frozen(kw_only=True)
+class DescribeConfigsResult(Struct):
+    """The settings of a topic, a broker or a group, or why they are not told."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    resource_type: int
+    resource_name: str
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+
+
+@frozen(kw_only=True)
+class DescribeConfigsResponse(Response):
+    """What is set."""
+
+    throttle_time_ms: int = 0
+    results: tuple[DescribeConfigsResult, ...] = ()
+
+
+@frozen(kw_only=True)
+class DescribeConfigsResource(Struct):
+    """What to describe. ``resource_type``: 2 for a topic, 4 for a broker, 32 for a group (since 4.0)."""
+
+    resource_type: int
+    resource_name: str
+    configuration_keys: tuple[str, ...] | None = None  # None: all of them
+
+
+@frozen(kw_only=True)
+class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
+    """Ask for settings."""
+
+    api: ClassVar = Api.DESCRIBE_CONFIGS
+    response: ClassVar = DescribeConfigsResponse
+    resources: tuple[DescribeConfigsResource, ...]
+    include_synonyms: bool = False
+    include_documentation: bool = False  # v3+
 
 
 @frozen(kw_only=True)
