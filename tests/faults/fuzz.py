@@ -46,6 +46,7 @@ from tests.virtual import run_virtual
 from tests.wire.server import encode_response
 
 from .capture import load
+from .handlers import converse
 from .hostile_cluster import live_through
 from .mutation import spoil
 
@@ -189,6 +190,11 @@ def scram(random: Random) -> str:
     return _fail("a broker without the password was believed")
 
 
+def handlers(random: Random) -> str:
+    """Every handler of a response, in conversations of some dozens of answers without an event loop or a network."""
+    return converse(random).protocol or "no group"
+
+
 def consumer(random: Random) -> str:
     """A whole consumer whose brokers give spoiled answers for a while: every handler of a response, and what they do together."""
     return run_virtual(lambda: live_through(random))
@@ -196,7 +202,8 @@ def consumer(random: Random) -> str:
 
 Target = Callable[[Random], str]
 TARGETS: Final[dict[str, tuple[Target, float]]] = {
-    "responses": (responses, 0.50),
+    "responses": (responses, 0.40),
+    "handlers": (handlers, 0.10),
     "records": (records, 0.20),
     "stream": (stream, 0.15),
     "group_data": (group_data, 0.09),

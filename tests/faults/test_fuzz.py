@@ -12,7 +12,7 @@ from tests.wire.server import encode_response
 from .capture import Capture, load
 from .fuzz import TARGETS, campaign
 
-CASES = {"responses": 1500, "records": 600, "stream": 600, "group_data": 300, "scram": 200, "consumer": 15}
+CASES = {"responses": 1500, "handlers": 150, "records": 600, "stream": 600, "group_data": 300, "scram": 200, "consumer": 15}
 
 
 def _name(capture: Capture) -> str:
