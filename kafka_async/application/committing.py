@@ -1,12 +1,14 @@
-"""Which offsets are committed, and when nobody asks: auto-commit.
+"""Which offsets are committed, and when nobody asks: auto-commit, by interval and before partitions leave.
 
-Decides: when auto-commit is due, and what of the consumed offsets is new. Owns: what was committed last, and the commit under way.
-Must never look at a position itself: it is handed positions by value when a read call is entered, before anything new is handed
-out (promise 1). A loop that reads positions later, while the application works, commits records that are not processed yet.
+Decides: when auto-commit is due, what of the consumed offsets is new, and for how long a read call waits for the last commit of
+partitions that leave. Owns: what was committed last, and the commits under way. Must never look at a position itself: it is handed
+positions by value when a read call is entered, before anything new is handed out (promise 1). A loop that reads positions later,
+while the application works, commits records that are not processed yet.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
+from typing import Final
 
 from attrs import define, field
 
@@ -14,6 +16,13 @@ from ..errors import KafkaError
 from ..events import Call
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..trace import Fault, Listener
+from .runtime import Runtime
+
+PATIENCE: Final = 0.01
+"""Seconds for which a read call waits for the commit before a revocation before it goes on with the partitions that stay.
+
+Not zero: a slow application would work through another batch before it gives up what another member waits for.
+"""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -95,3 +104,54 @@ class AutoCommit:
         """These partitions are not ours any more."""
         for partition in partitions:
             self._committed.pop(partition, None)
+
+
+@define(eq=False)
+class LastCommit:
+    """The commit of what was consumed of partitions that leave. It may be under way from one read call to the next.
+
+    Nothing of these partitions is handed out any more, so what there is to commit does not change meanwhile.
+    """
+
+    auto_commit: AutoCommit
+    runtime: Runtime = field(repr=False)
+    tell: Callable[[Offsets], Awaitable[None]] = field(repr=False)
+    """Tells interceptors of committed offsets."""
+    timeout: float
+    _pending: tuple[object, Call[None], Offsets, float] | None = field(default=None, init=False)
+    """What it is made for, the commit, its offsets, and until when a read call waits for it."""
+
+    async def made(self, reason: object, consumed: Offsets) -> bool:
+        """Commit what of ``consumed`` was not committed yet; return whether that has ended, well or not.
+
+        Asked again with the same ``reason`` it goes on with the same commit. A failure is reported and stops nothing.
+        """
+        if self._pending is None or self._pending[0] is not reason:
+            fresh = self.auto_commit.fresh(consumed)
+            if not fresh:
+                return True
+            now = self.runtime.clock()
+            call: Call[None] = Call(now + self.timeout, self.runtime.wake_application)
+            self._pending = (reason, call, fresh, now + PATIENCE)
+            self.auto_commit.send(call, fresh)
+        _, call, offsets, until = self._pending
+        await self._wait(call, until)
+        if not call.done:
+            return False
+        self._pending = None
+        try:
+            call.result()
+        except KafkaError as error:
+            self.auto_commit.trace(Fault(now=self.runtime.clock(), text="consumed offsets could not be committed", error=error))
+        else:
+            self.auto_commit.committed(offsets)
+            await self.tell(offsets)
+        return True
+
+    async def _wait(self, call: Call[None], until: float) -> None:
+        while True:
+            ticket = self.runtime.signal.ticket()
+            left = until - self.runtime.clock()
+            if call.done or left <= 0:
+                return
+            await self.runtime.signal.wait(ticket, left)

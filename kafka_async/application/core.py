@@ -48,19 +48,12 @@ from ..events import (
     TakeSnapshot,
     TopicMetadata,
 )
-from ..model import (
-    ConsumerState,
-    GroupMetadata,
-    Node,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    TopicPartition,
-)
+from ..model import ConsumerState, GroupMetadata, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ..network import TransportFactory
 from ..trace import Fault, LoggingListener, StateChanged, TraceEvent
 from .arguments import one_partition, partition_set
 from .callbacks import Deserializers, settled
-from .committing import AutoCommit, position_before
+from .committing import AutoCommit, LastCommit, position_before
 from .metrics import Metrics
 from .observing import measured
 from .otlp import OtlpSource, messages
@@ -109,7 +102,7 @@ class ConsumerCore:
             idle=self._metrics.idle,
             committed=self._committed,
             commit_due_at=lambda: self._auto_commit.due_at if self._auto_commits else inf,
-            commit_due=lambda now: self._auto_commit.look(self._positions, now),
+            commit_due=lambda now: self._auto_commit.look(self._positions_that_stay, now),
             quiet=self._is_quiet,
             before_read=self._handle_events,
             max_poll_records=config.max_poll_records,
@@ -125,7 +118,7 @@ class ConsumerCore:
             send=self._send,
             give_back=self._reader.give_back,
             before_revocation=self._commit_before_revocation,
-            forget=self._forget,
+            forget=lambda partitions: self._auto_commit.forget(partitions),
             trace=self._trace,
             clock=self._runtime.clock,
         )
@@ -137,6 +130,9 @@ class ConsumerCore:
             wake=self._runtime.wake_application,
             trace=self._trace,
         )
+        # Not as long as the group would wait: a topic that was deleted meanwhile can never be committed (KAFKA-20959).
+        seconds = min(config.request_timeout_ms, config.max_poll_interval_ms / 2) / 1000
+        self._last_commit = LastCommit(self._auto_commit, self._runtime, self._committed, seconds)
         self._handler.progress = self._reader.progress
         self._auto_commits = config.group_id is not None and config.enable_auto_commit
         self._group_state: ConsumerState | None = None
@@ -283,6 +279,7 @@ class ConsumerCore:
                 await self._rebalancing.carry_out()
             finally:  # a proposal may have been made for the subscription before this one
                 self._follow_subscription()
+            self._check_running()  # a call-back, or another task meanwhile, may have stopped us: what is read now nobody commits
         self._raise_error()
 
     def _follow_subscription(self) -> None:
@@ -291,29 +288,31 @@ class ConsumerCore:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    def _positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _positions(self, which: Callable[[PartitionUnread], bool] = lambda _: True) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what was consumed so far: the position of every partition that has one."""
         return {
             partition: OffsetAndMetadata(entry.position, "", entry.leader_epoch)
             for partition, entry in self._unread.partitions.items()
-            if entry.position is not None
+            if entry.position is not None and which(entry)
         }
+
+    def _positions_that_stay(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the interval commits: partitions that are revoked have a commit of their own."""
+        return self._positions(lambda entry: not entry.revoked)
 
     def _read_entered(self, now: float) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
         """A read call begins: everything that was handed out before is consumed (promise 1). Return what auto-commit achieved."""
         self._handler.polled_at = now
         self._unread.before.clear()
-        return self._auto_commit.read_entered(self._positions, now) if self._auto_commits else None
+        return self._auto_commit.read_entered(self._positions_that_stay, now) if self._auto_commits else None
 
     async def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for interceptor in self._config.interceptors:
             await settled(interceptor.on_commit(offsets))
 
-    async def _commit_before_revocation(self, partitions: frozenset[TopicPartition]) -> None:
-        positions = {partition: offset for partition, offset in self._positions().items() if partition in partitions}
-        # Not as long as the group would wait: a topic that was deleted meanwhile can never be committed (KAFKA-20959).
-        seconds = min(self._config.request_timeout_ms, self._config.max_poll_interval_ms / 2) / 1000
-        await self._commit_consumed(positions, seconds)
+    async def _commit_before_revocation(self, reason: object, partitions: frozenset[TopicPartition]) -> bool:
+        consumed = self._positions(lambda entry: entry.partition in partitions)
+        return not self._auto_commits or await self._last_commit.made(reason, consumed)
 
     async def _commit_consumed(self, consumed: Mapping[TopicPartition, OffsetAndMetadata], seconds: float) -> None:
         """Commit what of these offsets auto-commit has not committed yet. A failure is reported and stops nothing."""
@@ -349,9 +348,6 @@ class ConsumerCore:
             await self._call(lambda call: CommitOffsets(call=call, offsets=offsets), deadline)
             self._auto_commit.committed(offsets)
             await self._committed(offsets)
-
-    def _forget(self, partitions: frozenset[TopicPartition]) -> None:
-        self._auto_commit.forget(partitions)
 
     # --- calls to the background -----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
-"""Carrying out what the background proposes for the assignment, inside the caller's own read call.
+"""Carrying out what the background proposes for the assignment, inside the caller's own read calls.
 
 Decides: the order of a rebalance: stop returning records, commit, call back, give up, take over, call back, acknowledge. Owns: the
 proposals that wait. A proposal that a cancellation interrupts is carried out again from its start by the next read call, so nothing
 stays half done (promise 2); one that a call-back refuses is carried out all the same, and what was raised reaches the caller.
+
+A commit that takes its time holds up nobody but the partitions that it is for: the read call goes on with those that stay, and the
+next one looks at the commit again.
 """
 
 from collections import deque
@@ -25,8 +28,8 @@ class Rebalancing:
     send: Callable[[ApplicationEvent], None] = field(repr=False)
     give_back: Callable[[], None] = field(repr=False)
     """Ends an iteration, so that what it did not hand out is not handed out any more."""
-    before_revocation: Callable[[frozenset[TopicPartition]], Awaitable[None]] = field(repr=False)
-    """Commits what was consumed of the partitions."""
+    before_revocation: Callable[[object, frozenset[TopicPartition]], Awaitable[bool]] = field(repr=False)
+    """Commits, for a proposal, what was consumed of the partitions. ``False``: that is under way; ask again."""
     forget: Callable[[frozenset[TopicPartition]], None] = field(repr=False)
     """Told of partitions that are gone."""
     trace: Listener = field(repr=False)
@@ -41,7 +44,7 @@ class Rebalancing:
     _busy: bool = field(default=False, init=False)
 
     async def carry_out(self) -> None:
-        """Carry out what waits. Raises what a call-back raised, after everything is done."""
+        """Carry out what waits, up to a commit that is under way. Raises what a call-back raised, after all that is done."""
         if self._busy:
             return  # a call-back that reads, or another task: the partitions concerned are not returned meanwhile
         self._busy = True
@@ -49,6 +52,10 @@ class Rebalancing:
         try:
             while self.proposals:
                 proposal = self.proposals[0]
+                if not await self._committed(proposal):
+                    break
+                if not self._stands(proposal):
+                    continue
                 if isinstance(proposal, RevokePartitions):
                     error = await self._revoke(proposal)
                 else:
@@ -60,6 +67,22 @@ class Rebalancing:
             self._busy = False
         if raised is not None:
             raise raised
+
+    async def _committed(self, proposal: AssignPartitions | RevokePartitions) -> bool:
+        """Return nothing more of what leaves, and commit what was consumed of it; ``False`` while that is under way.
+
+        Partitions that stay are read on meanwhile.
+        """
+        owned = frozenset(self.unread.partitions)
+        revoking = isinstance(proposal, RevokePartitions)
+        leaving = owned & proposal.partitions if revoking else owned - proposal.partitions
+        if not leaving:
+            return True
+        self.give_back()
+        for partition in leaving:
+            self.unread.partitions[partition].revoked = True
+        lost = isinstance(proposal, RevokePartitions) and proposal.lost
+        return lost or await self.before_revocation(proposal, leaving)
 
     def _stands(self, proposal: AssignPartitions | RevokePartitions) -> bool:
         """Whether the proposal still holds: a call-back, or another task while one awaits, may have unsubscribed."""
@@ -99,17 +122,10 @@ class Rebalancing:
     async def _give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> Exception | None:
         if not partitions:
             return None
-        self.give_back()
-        for partition in partitions:
-            self.unread.partitions[partition].revoked = True
         error: Exception | None = None
-        if lost:
-            if self.listener is not None:
-                error = await self._call(self.listener.on_partitions_lost, partitions)
-        else:
-            await self.before_revocation(partitions)
-            if self.listener is not None:
-                error = await self._call(self.listener.on_partitions_revoked, partitions)
+        if self.listener is not None:
+            told = self.listener.on_partitions_lost if lost else self.listener.on_partitions_revoked
+            error = await self._call(told, partitions)
         self.lost |= partitions
         self.forget(partitions)
         self.trace(Notice(now=self.clock(), text=f"{'lost' if lost else 'gave up'} {len(partitions)} partitions"))
