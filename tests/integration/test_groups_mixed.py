@@ -1,13 +1,22 @@
 """Groups whose members differ: Java's client beside ours, eager and cooperative, classic and consumer protocol.
 
-Kafka's own VerifiableConsumer speaks for Java's client. What its console consumer would show it shows as well, and its commits.
+Kafka's own VerifiableConsumer speaks for Java's client where its commits matter, its console consumer where it is what people run.
 """
 
+import asyncio
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
 import pytest
+from attrs import define, field
 
 from tests.brokers import KafkaCluster
 
-from .groups import Processes, java_tools, load, new_group, processes
+from .groups import HEARTBEAT_MS, Group, Processes, Reading, both, java_tools, load, new_group, processes, reading
 from .tools import new_topic, until
 
 pytestmark = pytest.mark.integration
@@ -16,6 +25,7 @@ PARTITIONS = 6
 _PACKAGE = "org.apache.kafka.clients.consumer"
 RANGE = f"{_PACKAGE}.RangeAssignor"
 COOPERATIVE = f"{_PACKAGE}.CooperativeStickyAssignor"
+_PLACE: Final = re.compile(rb"Partition:(\d+)\tOffset:(\d+)\t")
 
 
 @pytest.mark.parametrize(
@@ -101,3 +111,90 @@ async def test_a_group_changes_its_protocol_while_it_works(kafka_cluster3: Kafka
         await _all_read_once(members, writing.offsets)
     described = kafka_cluster3.admin.describe_consumer_groups([group.name])[group.name].result()
     assert not described.members
+
+
+@define(eq=False)
+class Console:
+    """Kafka's console consumer, a member of a group: what it printed."""
+
+    process: asyncio.subprocess.Process
+    offsets: dict[int, list[int]] = field(factory=lambda: defaultdict(list))
+    """Offsets by partition, in the order in which they were printed."""
+
+    async def listen(self) -> None:
+        """Take lines until the process closes its output."""
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            place = _PLACE.match(line)
+            assert place is not None, line
+            partition, offset = map(int, place.groups())
+            self.offsets[partition].append(offset)
+
+    @property
+    def count(self) -> int:
+        """Records printed."""
+        return sum(map(len, self.offsets.values()))
+
+
+@asynccontextmanager
+async def console(group: Group, topic: str) -> AsyncIterator[Console]:
+    """Run the console consumer as a member; at the end of the block it leaves the group and everything that it printed is here."""
+    command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", java_tools()]
+    command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", group.cluster.bootstrap_servers]
+    command += ["--topic", topic, "--group", group.name, "--from-beginning"]
+    properties = {"group.protocol": group.protocol}
+    if group.protocol == "classic":
+        properties |= {"session.timeout.ms": str(group.session_ms), "heartbeat.interval.ms": str(HEARTBEAT_MS)}
+    for name, value in properties.items():
+        command += ["--command-property", f"{name}={value}"]
+    for name in ("print.partition", "print.offset"):
+        command += ["--formatter-property", f"{name}=true"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    found = Console(process)
+    listening = asyncio.create_task(found.listen())
+    try:
+        yield found
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        async with asyncio.timeout(30):
+            await listening
+            await process.wait()
+
+
+@both
+async def test_the_console_consumer_and_ours_share_a_group_and_either_may_leave_first(
+    kafka_cluster3: KafkaCluster, protocol: str
+) -> None:
+    topic = new_topic(kafka_cluster3, PARTITIONS)
+    group = new_group(kafka_cluster3, protocol)
+    async with load(kafka_cluster3, topic, PARTITIONS) as writing, console(group, topic) as theirs:
+        async with reading(group, topic) as first:
+            await _share_equally(first, theirs)
+        await _prints(theirs, range(PARTITIONS))
+        async with reading(group, topic) as second:
+            await _share_equally(second, theirs)
+            theirs.process.terminate()
+            await until(lambda: len(second.owned) == PARTITIONS)
+            await writing.stop()
+            wanted = sum(map(len, writing.offsets.values()))
+            await until(lambda: len(first.records) + len(second.records) + theirs.count >= wanted)
+    found = {partition: list(offsets) for partition, offsets in theirs.offsets.items()}
+    for member in (first, second):
+        for partition, offsets in member.offsets.items():
+            found.setdefault(partition, []).extend(offsets)
+    assert {partition: sorted(offsets) for partition, offsets in found.items()} == writing.offsets  # each exactly once
+    assert group.committed() == {partition: offsets[-1] + 1 for partition, offsets in writing.offsets.items()}
+    assert not first.errors + second.errors
+
+
+async def _share_equally(ours: Reading, theirs: Console) -> None:
+    """Wait until ours has half of the partitions and the console consumer prints records of all the others."""
+    await until(lambda: len(ours.owned) == PARTITIONS // 2)
+    await _prints(theirs, [partition for partition in range(PARTITIONS) if partition not in ours.owned])
+
+
+async def _prints(theirs: Console, partitions: Iterable[int]) -> None:
+    """Wait until the console consumer prints more records of each of these partitions."""
+    before = {partition: len(theirs.offsets[partition]) for partition in partitions}
+    await until(lambda: all(len(theirs.offsets[partition]) > count for partition, count in before.items()))
