@@ -608,7 +608,7 @@ class FencedMemberEpochError(BrokerResponseError):
 
 class UnreleasedInstanceIdError(BrokerResponseError):
     errno = 111
-    description = "The group_instance_id is still used by another member, which must leave first."
+    description = "The group_instance_id is still another member's, which must leave first; if it died, when its session is over."
 
 
 class UnsupportedAssignorError(BrokerResponseError):

@@ -137,6 +137,37 @@ async def test_static_members_are_bounced_without_a_rebalance_of_the_others(kafk
 
 
 @both
+async def test_a_static_member_that_is_killed_is_waited_for_until_its_session_is_over(
+    kafka_cluster3: KafkaCluster, protocol: str
+) -> None:
+    """The classic protocol lets its next process take over; the consumer protocol keeps the name for the one that died."""
+    topic = new_topic(kafka_cluster3, PARTITIONS)
+    group = new_group(kafka_cluster3, protocol, session_ms=8_000)
+    async with processes(group, topic, 0) as members, load(kafka_cluster3, topic, PARTITIONS) as writing:
+        stays = await members.start("--group-instance-id", "stays")
+        killed = await members.start("--group-instance-id", "killed")
+        await members.settled(PARTITIONS)
+        before, owned, kept = stays.rebalances, set(killed.owned), set(stays.owned)
+        killed.kill()
+        await killed.gone()
+        back = await members.start("--group-instance-id", "killed")
+        if protocol == "classic":
+            await until(lambda: back.owned == owned)
+            back.kill()
+            await back.gone()
+        else:
+            assert await back.gone() == 1
+        assert (stays.rebalances, stays.owned) == (before, kept)
+        await until(lambda: len(stays.owned) == PARTITIONS)  # nobody came back in time
+        await members.start("--group-instance-id", "killed")
+        await members.settled(PARTITIONS)
+        await writing.stop()
+        await until(lambda: members.watch.committed_all(writing.offsets))
+        assert members.watch.read_all(writing.offsets)
+    assert not members.watch.breaches
+
+
+@both
 async def test_of_two_static_members_with_one_name_one_survives(kafka_cluster3: KafkaCluster, protocol: str) -> None:
     """The classic protocol fences the older one; the consumer protocol refuses the newcomer.
 
