@@ -60,6 +60,8 @@ K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
 
 
+FAREWELL_MS: Final = 1000
+"""Milliseconds for which a ``start`` that failed tries to leave the group: without a farewell the others wait for its ghost."""
 ARROW_ROWS: Final = 65_536
 """Rows of an Arrow batch where the caller does not say: ``max_poll_records`` is made for objects that are worked off one by one."""
 
@@ -101,7 +103,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
             await self._find_topics()
             await self._find_assignment()
         except BaseException:
-            await self.stop(timeout_ms=0)
+            await self.stop(FAREWELL_MS)
             raise
         self._state = ConsumerState.STEADY
 

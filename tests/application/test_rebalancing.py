@@ -16,9 +16,9 @@ from kafka_async.errors import ConsumerStoppedError
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
 from kafka_async.wire.messages import OffsetCommitRequest, OffsetCommitResponse
-from tests.fake import FakeBroker, FakeCluster
+from tests.fake import HANG, FakeBroker, FakeCluster
 from tests.fake.handlers import offset_commit
-from tests.faults.coordinator import install
+from tests.faults.coordinator import FakeCoordinator, install
 
 from .support import Consumer, cancelled_at, consumer_on, virtual
 
@@ -72,6 +72,7 @@ class World:
     """A group of one topic under load. ``commit_takes``: seconds until the coordinator has stored offsets; ``None``: for ever."""
 
     cluster: FakeCluster
+    coordinator: FakeCoordinator
     partitions: list[TopicPartition]
     protocol: str
     commit_takes: float | None = 0.0
@@ -108,8 +109,7 @@ class World:
 
 def world(protocol: str) -> World:
     cluster = FakeCluster()
-    install(cluster)
-    made = World(cluster, cluster.create_topic("t", PARTITIONS), protocol)
+    made = World(cluster, install(cluster), cluster.create_topic("t", PARTITIONS), protocol)
     cluster.handlers[Api.OFFSET_COMMIT] = made.store
     return made
 
@@ -297,3 +297,49 @@ async def until_reads(member: Member) -> None:
     """Read until records of every partition have come."""
     while len(member.offsets) < PARTITIONS:
         await member.step()
+
+
+@both
+@virtual
+async def test_a_start_that_is_cancelled_at_any_await_leaves_no_ghost_in_the_group(protocol: str) -> None:
+    w = world(protocol)
+    options = OPTIONS[protocol] | {"group_id": "g"}
+    for place in range(1, 100):
+        consumer = consumer_on(w.cluster, "t", **options)
+        started = await cancelled_at(place, consumer.start())
+        if started is not None:
+            await consumer.stop()
+        await anyio.sleep(1)
+        group = w.coordinator.groups.get("g")
+        assert group is None or not group.seats, place
+        if started is not None:
+            return
+    pytest.fail("it was cancelled each time")
+
+
+@both
+@virtual
+async def test_a_start_in_which_the_listener_raises_leaves_the_group(protocol: str) -> None:
+    w = world(protocol)
+
+    class Raising(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            raise ZeroDivisionError
+
+    consumer = consumer_on(w.cluster, **OPTIONS[protocol] | {"group_id": "g"})
+    consumer.subscribe(["t"], listener=Raising())
+    with pytest.raises(ZeroDivisionError):
+        await consumer.start()
+    await anyio.sleep(0.1)
+    assert not w.coordinator.groups["g"].seats
+
+
+@virtual
+async def test_a_start_that_fails_where_nobody_answers_takes_a_second_more_at_most() -> None:
+    w = world("classic")
+    for api in (Api.JOIN_GROUP, Api.LEAVE_GROUP):
+        w.cluster.control(api, lambda broker, request: HANG, keep=True)
+    consumer = consumer_on(w.cluster, "t", **OPTIONS["classic"] | {"group_id": "g"})
+    with anyio.move_on_after(2):
+        await consumer.start()
+    assert anyio.current_time() < 3.6

@@ -57,8 +57,12 @@ class Group:
     """One group."""
 
     seats: dict[str, Seat] = Factory(dict)
+    pending: set[str] = Factory(set)
+    """Member ids that were handed out and did not join yet (KIP-394)."""
     generation: int = 0
     joining: bool = False
+    rounds: int = 0
+    """Times that all members had joined."""
     plan: dict[str, bytes] = Factory(dict)
     rotation: int = 0
 
@@ -94,8 +98,9 @@ class FakeCoordinator:
         return group
 
     def _unsettle(self, group: Group) -> None:
-        for seat in group.seats.values():
-            seat.joined = False
+        if not group.joining:  # else those who have joined wait already
+            for seat in group.seats.values():
+                seat.joined = False
         group.joining = True
         group.generation += 1
         self.cluster.changed()
@@ -107,10 +112,14 @@ class FakeCoordinator:
         group, key = self._group(request.group_id), request.member_id
         if not error and not key:
             self.given += 1
+            group.pending.add(f"member-{self.given}")
             return JoinGroupResponse(error_code=ID_REQUIRED, member_id=f"member-{self.given}")
         if error:
             return JoinGroupResponse(error_code=error)
-        if key not in group.seats or not group.joining:
+        if key not in group.seats and key not in group.pending:
+            return JoinGroupResponse(error_code=UNKNOWN_MEMBER)
+        if key in group.pending or not group.joining:
+            group.pending.discard(key)
             group.seats.setdefault(key, Seat(anyio.current_time()))
             self._unsettle(group)
         seat = group.seats[key]
@@ -133,15 +142,18 @@ class FakeCoordinator:
         )
 
     async def _all_joined(self, group: Group, deadline: float) -> None:
-        while group.joining and not all(seat.joined for seat in group.seats.values()):
+        """Wait until all members have joined. One that leaves right after that sends nobody back to waiting."""
+        rounds = group.rounds
+        while group.rounds == rounds:
             if anyio.current_time() >= deadline:
                 group.seats = {key: seat for key, seat in group.seats.items() if seat.joined}
-                break
-            await self.cluster.wait_for_change(deadline)
-        if group.joining:
-            group.joining = False
-            group.plan = {}
-            self.cluster.changed()
+            if all(seat.joined for seat in group.seats.values()):
+                group.rounds += 1
+                group.joining = False
+                group.plan = {}
+                self.cluster.changed()
+            else:
+                await self.cluster.wait_for_change(deadline)
 
     async def sync(self, broker: FakeBroker, request: SyncGroupRequest, version: int, error: int) -> SyncGroupResponse:
         """Wait for what the leader hands in."""
@@ -177,6 +189,7 @@ class FakeCoordinator:
     def leave(self, broker: FakeBroker, request: LeaveGroupRequest, version: int, error: int) -> LeaveGroupResponse:
         group = self._group(request.group_id)
         for member in request.members:
+            group.pending.discard(member.member_id)
             if group.seats.pop(member.member_id, None) is not None:
                 self._unsettle(group)
         return LeaveGroupResponse(error_code=error, members=tuple(MemberResponse(member_id=m.member_id) for m in request.members))
