@@ -25,6 +25,7 @@ ZSTD: Final = 4
 Bytes = bytes | bytearray | memoryview
 
 _GZIP_PIECE: Final = 4 << 20
+_GZIP_WINDOW: Final = 512
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _XERIAL_VERSIONS: Final = b"\0\0\0\1\0\0\0\1"  # of the format, and the oldest that can read it
@@ -113,31 +114,37 @@ def _gunzip(data: memoryview, limit: int) -> Bytes:
 
 
 def _gunzip_members(data: memoryview, limit: int) -> Bytes:
+    """Feed each member a window of the data that grows while it lasts: zlib copies whatever it is given beyond a member's end."""
     output = bytearray()
-    rest: Bytes = data
-    while rest:
+    place = 0
+    while place < len(data):
         member = zlib.decompressobj(wbits=31)
+        window = _GZIP_WINDOW
         while not member.eof:
-            piece = member.decompress(rest, min(_GZIP_PIECE, limit - len(output) + 1))
-            rest = member.unconsumed_tail
-            if not piece and not rest and not member.eof:
+            given = data[place : place + window]
+            piece = member.decompress(given, min(_GZIP_PIECE, limit - len(output) + 1))
+            used = len(given) - len(member.unused_data if member.eof else member.unconsumed_tail)
+            if not piece and not used and not member.eof:
                 raise zlib.error("the stream ends before its end mark")
             output += piece
             if len(output) > limit:
                 raise _too_large(limit)
-        rest = member.unused_data
+            place += used
+            window = min(2 * window, _GZIP_PIECE)
     return output
 
 
 def _unsnappy(data: memoryview, limit: int) -> Bytes:
-    chunks = list(_xerial_chunks(data)) if bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else [data]
-    sizes = [_snappy_size(chunk) for chunk in chunks]
-    if sum(sizes) > limit:
+    """Go through the chunks twice: a list of them, which can be empty, would take many times the memory of the data."""
+    framed = bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+    total = sum(map(_snappy_size, _xerial_chunks(data))) if framed else _snappy_size(data)
+    if total > limit:
         raise _too_large(limit)
-    output = bytearray(sum(sizes))
+    output = bytearray(total)
     view = memoryview(output)
     place = 0
-    for chunk, size in zip(chunks, sizes, strict=True):
+    for chunk in _xerial_chunks(data) if framed else (data,):
+        size = _snappy_size(chunk)
         if size:
             cramjam.snappy.decompress_raw_into(chunk, view[place : place + size])
         place += size

@@ -1,5 +1,6 @@
 import gzip
 import struct
+import tracemalloc
 
 import cramjam
 import pytest
@@ -108,6 +109,28 @@ def test_more_than_the_limit_is_refused_and_names_the_option(codec: int) -> None
 def test_many_small_gzip_members_share_one_limit() -> None:
     with pytest.raises(CorruptRecordException, match="max_decompressed_bytes=1000"):
         unpack(GZIP, gzip.compress(bytes(300)) * 4, limit=1000)
+
+
+def test_gzip_members_of_any_size_follow_each_other() -> None:
+    long, short = gzip.compress(bytes(range(256)) * 40_000), gzip.compress(TEXT)
+    for data in (long + short, short + long, short + long + short):
+        assert unpack(GZIP, data, limit=2**25) == gzip.decompress(data)
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "size"),
+    [(GZIP, gzip.compress(b"a", 9) * 20_000, 20_000), (SNAPPY, xerial(b"") + b"\0\0\0\1\0" * 40_000, 0)],
+    ids=["gzip", "snappy"],
+)
+def test_many_small_pieces_cost_no_more_than_their_bytes(codec: int, data: bytes, size: int) -> None:
+    """Copying the rest for each gzip member made ten megabytes take minutes; a list of snappy chunks took forty times their bytes."""
+    tracemalloc.start()
+    try:
+        assert len(unpack(codec, data)) == size
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < len(data)
 
 
 def test_a_snappy_size_that_its_bytes_cannot_hold_gets_no_memory() -> None:
