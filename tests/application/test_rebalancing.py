@@ -343,3 +343,25 @@ async def test_a_start_that_fails_where_nobody_answers_takes_a_second_more_at_mo
     with anyio.move_on_after(2):
         await consumer.start()
     assert anyio.current_time() < 3.6
+
+
+@both
+@virtual
+async def test_a_stop_at_any_moment_of_a_start_leaves_no_ghost_in_the_group(protocol: str) -> None:
+    w = world(protocol)
+    async with w.member():
+        for milliseconds in range(40):
+            consumer = consumer_on(w.cluster, "t", **OPTIONS[protocol] | {"group_id": "g"})
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_start, consumer)
+                await anyio.sleep(milliseconds / 1000)
+                began = anyio.current_time()
+                await consumer.stop()
+                assert anyio.current_time() - began < 0.1, milliseconds
+            await anyio.sleep(0.1)
+            assert len(w.coordinator.groups["g"].seats) == 1, milliseconds
+
+
+async def _start(consumer: Consumer) -> None:
+    with suppress(ConsumerStoppedError):
+        await consumer.start()

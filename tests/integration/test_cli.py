@@ -314,6 +314,16 @@ def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, tar
     assert kafka43.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
 
 
+def test_a_group_of_an_older_broker_is_shown_and_moved(kafka39: KafkaCluster, group: str) -> None:
+    topic = filled(kafka39, partitions=1)
+    consume(kafka39, topic, group, "-e")
+    assert run(kafka39, "offsets", "reset", group, "-t", topic, "--shift-by", "-2", "--execute").exit_code == 0
+
+    (row,) = lines(run(kafka39, "offsets", "show", group, "--json"))
+    assert (row["committed"], row["end"], row["lag"]) == (18, 20, 2)
+    assert consume(kafka39, topic, group, "-e").stdout.split() == ["0/18", "0/19"]
+
+
 def test_a_moved_group_reads_on_from_there(kafka43: KafkaCluster, group: str, protocol: str) -> None:
     topic = filled(kafka43, partitions=1)
     consume(kafka43, topic, group, "--group-protocol", protocol, "-e")

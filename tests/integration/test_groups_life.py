@@ -1,6 +1,7 @@
 """The life of a group: members join, share, leave, die, come back; static members; who we are."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -77,6 +78,29 @@ async def test_members_that_stop_leave_the_group_at_once(kafka_cluster3: KafkaCl
     async with group.member(topic):
         pass
     assert not kafka_cluster3.admin.describe_consumer_groups([group.name])[group.name].result().members
+
+
+@both
+async def test_starts_that_are_cancelled_at_any_moment_leave_no_ghost_in_the_group(
+    kafka_cluster3: KafkaCluster, protocol: str
+) -> None:
+    topic = new_topic(kafka_cluster3, 2)
+    group = new_group(kafka_cluster3, protocol, session_ms=30_000)
+    async with reading(group, topic) as stays:
+        await shared([stays], 2)
+        for milliseconds in range(0, 120, 8):
+            consumer = group.member(topic)
+            start = asyncio.create_task(consumer.start())
+            await asyncio.sleep(milliseconds / 1000)  # the moments are what is tested
+            start.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await start
+            await consumer.stop()  # it may have been quicker
+        async with asyncio.timeout(10):  # long before a session is over
+            await shared([stays], 2)
+            expected = kafka_cluster3.produce(topic, 10, partitions=2).offsets
+            await exactly([stays], expected)
+    assert not stays.errors
 
 
 @both

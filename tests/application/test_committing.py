@@ -1,0 +1,95 @@
+"""Which offsets are committed and when, as a cluster in memory sees it; who is told."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+from attrs import Factory, define
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.application.committing import position_before
+from kafka_async.model import ConsumerRecord
+from kafka_async.wire import Api
+from tests.fake import FakeCluster
+
+from .support import Records, consumer_on, read_values, virtual
+
+GROUP: Final = {"group_id": "g"}
+
+
+def two_partitions() -> tuple[FakeCluster, TopicPartition, TopicPartition]:
+    cluster = FakeCluster()
+    one, two = cluster.create_topic("t", 2)
+    for partition in (one, two):
+        cluster.fill(partition, 10)
+    return cluster, one, two
+
+
+@define(eq=False)
+class Told:
+    """An interceptor that remembers what was committed."""
+
+    offsets: list[dict[TopicPartition, int]] = Factory(list)
+
+    def on_consume(self, records: Records) -> Records:
+        return records
+
+    async def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.offsets.append({partition: offset.offset for partition, offset in offsets.items()})
+
+
+@virtual
+async def test_what_was_read_is_committed_by_the_next_reads_when_the_interval_is_over() -> None:
+    cluster, one, _ = two_partitions()
+    told = Told()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, interceptors=(told,)) as consumer:
+        consumer.assign([one])
+        assert len(await read_values(consumer, 10)) == 10
+        await anyio.sleep(2)
+        assert cluster.committed == {}, "nobody has asked for more, so the last batch may not be done"
+        await consumer.getmany(timeout_ms=100)
+        assert cluster.committed == {("g", one): 10}
+        assert told.offsets == [{one: 10}]
+        commits = len(cluster.asked(Api.OFFSET_COMMIT))
+        await consumer.getmany(timeout_ms=5_000)
+    assert len(cluster.asked(Api.OFFSET_COMMIT)) == commits, "what was committed is not committed again"
+
+
+@virtual
+async def test_partitions_that_an_assignment_drops_are_committed() -> None:
+    cluster, one, two = two_partitions()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000_000) as consumer:
+        consumer.assign([one, two])
+        assert len(await read_values(consumer, 20)) == 20
+        consumer.assign([two])
+        await anyio.sleep(0.1)
+        assert cluster.committed == {("g", one): 10}
+    assert cluster.committed == {("g", one): 10, ("g", two): 10}
+
+
+@virtual
+async def test_without_auto_commit_only_the_caller_commits() -> None:
+    cluster, one, two = two_partitions()
+    told = Told()
+    async with consumer_on(cluster, **GROUP, enable_auto_commit=False, interceptors=(told,)) as consumer:
+        consumer.assign([one, two])
+        assert len(await read_values(consumer, 20)) == 20
+        consumer.assign([two])
+        await consumer.getmany(timeout_ms=6_000)
+        assert cluster.committed == {}
+        await consumer.commit({two: 3})
+    assert cluster.committed == {("g", two): 3}
+    assert told.offsets == [{two: 3}]
+
+
+def test_the_position_before_a_record_is_that_of_its_partition_alone() -> None:
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    consumed = {one: OffsetAndMetadata(5, "", 2)}
+    assert position_before(consumed, _record(one, 4)) == {one: OffsetAndMetadata(4, "", 2)}
+    assert position_before(consumed, _record(two, 4)) == {}
+
+
+def _record(partition: TopicPartition, offset: int) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(*partition, offset, 0, 0, None, b"", (), None, -1, 0, None)
