@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_async import ConsumerState, KafkaConsumer, TopicPartition
-from kafka_async.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError
+from kafka_async.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError, UnsupportedAssignorError
 from tests.brokers import KafkaCluster
 
 from .groups import Journal, both, exactly, new_group, reading, several, shared
@@ -243,3 +243,19 @@ async def test_a_lone_consumer_with_a_group_commits_but_is_no_member(kafka_clust
         with pytest.raises(KafkaError):
             await stranger.commit({partition: 3})  # the group has members; a stranger must not move their offsets
     assert group.committed() == {0: 10}
+
+
+@pytest.mark.parametrize(("assignor", "shares"), [("range", [0, 2]), ("uniform", [1, 1])])
+async def test_the_broker_assigns_by_the_assignor_that_was_asked_for(
+    kafka_cluster3: KafkaCluster, assignor: str, shares: list[int]
+) -> None:
+    topics = [new_topic(kafka_cluster3), new_topic(kafka_cluster3)]
+    group = new_group(kafka_cluster3, "consumer")
+    async with several(group, 2, *topics, group_remote_assignor=assignor) as members:
+        await until(lambda: sorted(len(member.consumer.assignment()) for member in members) == shares)
+
+
+async def test_an_assignor_that_the_broker_does_not_have_is_an_error_of_the_start(kafka_cluster3: KafkaCluster) -> None:
+    group = new_group(kafka_cluster3, "consumer")
+    with pytest.raises(UnsupportedAssignorError, match="fairest"):
+        await group.member(new_topic(kafka_cluster3), group_remote_assignor="fairest").start()
