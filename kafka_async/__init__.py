@@ -5,24 +5,45 @@ async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consum
         ...
 """
 
-from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
-from .application.consumer import KafkaConsumer
-from .background.assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol
-from .config import ConsumerConfig
-from .model import (
-    ConsumerRecord,
-    ConsumerState,
-    GroupMetadata,
-    IsolationLevel,
-    Node,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionStatistics,
-    Statistics,
-    SubscriptionPattern,
-    TopicPartition,
-)
-from .network import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider
+from typing import TYPE_CHECKING
+
+from .lazy import on_first_use
+
+if TYPE_CHECKING:
+    from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
+    from .application.consumer import KafkaConsumer
+    from .background.assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol
+    from .config import ConsumerConfig
+    from .model import (
+        ConsumerRecord,
+        ConsumerState,
+        GroupMetadata,
+        IsolationLevel,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionStatistics,
+        Statistics,
+        SubscriptionPattern,
+        TopicPartition,
+    )
+    from .network import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider
+else:
+    __getattr__ = on_first_use(
+        __name__,
+        {
+            ".application.callbacks": "ConsumerInterceptor ConsumerRebalanceListener",
+            ".application.consumer": "KafkaConsumer",
+            ".background.assignment": "Assignor GroupMember GroupTopics RebalanceProtocol",
+            ".config": "ConsumerConfig",
+            ".model": (
+                "ConsumerRecord ConsumerState GroupMetadata IsolationLevel Node OffsetAndMetadata OffsetAndTimestamp "
+                "PartitionStatistics Statistics SubscriptionPattern TopicPartition"
+            ),
+            ".network": "AbstractTokenProvider MskTokenProvider OidcTokenProvider",
+        },
+        modules="adapters application background config errors events model network records trace wire",
+    )
 
 __version__ = "0.1.0"
 

@@ -10,12 +10,14 @@ Sources: KIP-714, opentelemetry-proto ``metrics.proto``.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..background.telemetry import Wanted
 from .metrics import Point, points
+
+if TYPE_CHECKING:
+    from ..background.telemetry import Wanted
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -53,7 +55,7 @@ class OtlpSource:
     def __attrs_post_init__(self) -> None:
         self._began = self._delivered_at = self._encoded_at = self.wall_ns()
 
-    def encode(self, wanted: Wanted, now: float) -> bytes:
+    def encode(self, wanted: "Wanted", now: float) -> bytes:
         """Return the metrics that are wanted as the bytes of a ``MetricsData``; empty where there are none."""
         measured = list(points(self.measure(now)))
         chosen = [point for point in measured if wanted.includes(point.name) and not (wanted.brief and point.detailed)]

@@ -7,7 +7,7 @@ event's ``Call``.
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 from uuid import UUID
 
 from attrs import define, field
@@ -52,14 +52,16 @@ from .event_handler import EventHandler
 from .fetch import FetchManager
 from .fetch_buffer import FetchBuffer
 from .follow import TopicFollower
-from .group import Group
 from .list_offsets import ListOffsetsManager
 from .membership import Subscription
 from .metadata import MetadataManager
 from .positions import PositionsManager
 from .request_manager import Poll, RequestManager
 from .subscription import FetchPosition, FetchState, SubscriptionState
-from .telemetry import MetricsSource, TelemetryManager
+
+if TYPE_CHECKING:  # imported where they are made: not every consumer has a group, or somebody who measures
+    from .group import Group
+    from .telemetry import MetricsSource, TelemetryManager
 
 
 @define(eq=False)
@@ -82,7 +84,7 @@ class Background:
     """Returns a random member id (KIP-1082)."""
     offers_telemetry: Callable[[], bool | None] = field(repr=False)
     """Whether the brokers offer client telemetry (KIP-714); ``None`` while no broker was heard."""
-    metrics_source: MetricsSource | None = field(repr=False)
+    metrics_source: "MetricsSource | None" = field(repr=False)
     """Who measures for telemetry; ``None``: it is off."""
 
     subscription: SubscriptionState = field(init=False)
@@ -91,9 +93,9 @@ class Background:
     positions: PositionsManager = field(init=False)
     fetch: FetchManager = field(init=False)
     follower: TopicFollower = field(init=False)
-    group: Group | None = field(default=None, init=False)
+    group: "Group | None" = field(default=None, init=False)
     """``None`` for a consumer without a ``group_id``."""
-    telemetry: TelemetryManager | None = field(default=None, init=False)
+    telemetry: "TelemetryManager | None" = field(default=None, init=False)
     """``None`` where telemetry is off."""
     managers: tuple[RequestManager, ...] = field(init=False)
     stopping: Call[None] | None = field(default=None, init=False)
@@ -161,12 +163,16 @@ class Background:
                 self.metadata,
             )
         if self.metrics_source is not None:
+            from .telemetry import TelemetryManager
+
             self.telemetry = TelemetryManager(
                 config=config, source=self.metrics_source, offered=self.offers_telemetry, random=random, trace=trace
             )
             self.managers = (*self.managers, self.telemetry)
 
-    def _make_group(self) -> Group:
+    def _make_group(self) -> "Group":
+        from .group import Group
+
         return Group(
             config=self.config,
             handler=self.handler,
@@ -325,7 +331,7 @@ class Background:
 
     def _dispatch_to_group(
         self,
-        group: Group,
+        group: "Group",
         event: EnforceRebalance | CommitOffsets | FetchCommitted | PartitionsRevoked | PartitionsAssigned,
         now: float,
     ) -> None:

@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from attrs import define, field
@@ -19,12 +19,12 @@ from attrs import define, field
 from ..config import ConsumerConfig
 from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaConnectionError, KafkaError
 from ..network import (
+    AuthenticatorFactory,
     ConnectionRunner,
     ConnectionState,
     NetworkClientDelegate,
     TcpConnector,
     TransportFactory,
-    authenticators,
     bootstrap_nodes,
 )
 from ..network.waiting import LoopSignal
@@ -33,7 +33,9 @@ from ..wire import Api
 from .dispatch import Background
 from .event_handler import EventHandler
 from .fetch_buffer import FetchBuffer
-from .telemetry import MetricsSource
+
+if TYPE_CHECKING:
+    from .telemetry import MetricsSource
 
 BLOCKED: Final = 2.0
 """Seconds by which a deadline may be missed before it is worth a word."""
@@ -48,7 +50,7 @@ class BackgroundLoop:
     buffer: FetchBuffer
     trace: Listener
     transport_factory: TransportFactory | None = None
-    metrics_source: MetricsSource | None = None
+    metrics_source: "MetricsSource | None" = None
     clock: Callable[[], float] = anyio.current_time
     on_end: Callable[[], None] = field(default=lambda: None)
     """Called when the loop has ended, for whatever reason; ``failure`` says which."""
@@ -62,7 +64,7 @@ class BackgroundLoop:
     def __attrs_post_init__(self) -> None:
         self._factory = self.transport_factory or TcpConnector.from_config(self.config)
         self._delegate = NetworkClientDelegate(
-            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config, self.trace)
+            self.config, random=random.random, trace=self.trace, authenticators=_authenticators(self.config, self.trace)
         )
         self.background = Background(
             config=self.config,
@@ -189,6 +191,15 @@ class BackgroundLoop:
             if state.state is not ConnectionState.READY:
                 return KafkaConnectionError(f"{state.node} has not answered: {state.state.value}")
         return None
+
+
+def _authenticators(config: ConsumerConfig, trace: Listener) -> AuthenticatorFactory | None:
+    """Return what makes the conversation of each connection; the mechanisms are imported where the options ask for one."""
+    if not config.uses_sasl:
+        return None
+    from ..network.sasl import authenticators
+
+    return authenticators(config, trace)
 
 
 def _sole(error: BaseException) -> BaseException:

@@ -17,14 +17,26 @@
 All but the last four and some files of ``sasl`` are pure: no event loop, socket, thread, clock or randomness.
 """
 
+from typing import TYPE_CHECKING
+
+from ..lazy import on_first_use
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
 from .backoff import ExponentialBackoff
 from .connection import ConnectionRunner
 from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
 from .request import Lane, UnsentRequest
-from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators
 from .transport import PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
+
+if TYPE_CHECKING:
+    from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators
+else:
+    __getattr__ = on_first_use(
+        __name__,
+        {
+            ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators",
+        },
+    )
 
 __all__ = [
     "AbstractTokenProvider",

@@ -12,7 +12,9 @@ versions. Must never wait, read a clock, or remember anything about a broker or 
     codec.py         headers, whole messages, errors
 """
 
-from . import messages
+from typing import TYPE_CHECKING
+
+from ..lazy import on_first_use
 from .codec import (
     decode_assignment,
     decode_response,
@@ -22,53 +24,74 @@ from .codec import (
     encode_subscription,
     response_correlation_id,
 )
-from .messages import (
-    Api,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    FetchRequest,
-    FetchResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    GetTelemetrySubscriptionsRequest,
-    GetTelemetrySubscriptionsResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    PushTelemetryRequest,
-    PushTelemetryResponse,
-    Request,
-    Response,
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-    Struct,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 from .versions import SUPPORTED, UNSUPPORTED_VERSION, BrokerVersions, VersionRange, next_api_versions
+
+if TYPE_CHECKING:
+    from . import messages
+    from .messages import (
+        Api,
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        ConsumerProtocolAssignment,
+        ConsumerProtocolSubscription,
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        DescribeConfigsRequest,
+        DescribeConfigsResponse,
+        FetchRequest,
+        FetchResponse,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        GetTelemetrySubscriptionsRequest,
+        GetTelemetrySubscriptionsResponse,
+        HeartbeatRequest,
+        HeartbeatResponse,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        LeaveGroupRequest,
+        LeaveGroupResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        MetadataRequest,
+        MetadataResponse,
+        OffsetCommitRequest,
+        OffsetCommitResponse,
+        OffsetFetchRequest,
+        OffsetFetchResponse,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+        PushTelemetryRequest,
+        PushTelemetryResponse,
+        Request,
+        Response,
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+        Struct,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
+else:
+    __getattr__ = on_first_use(
+        __name__,
+        {
+            ".messages": (
+                "Api ApiVersionsRequest ApiVersionsResponse ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse "
+                "ConsumerProtocolAssignment ConsumerProtocolSubscription DescribeClusterRequest DescribeClusterResponse "
+                "DescribeConfigsRequest DescribeConfigsResponse FetchRequest FetchResponse FindCoordinatorRequest "
+                "FindCoordinatorResponse GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse HeartbeatRequest "
+                "HeartbeatResponse JoinGroupRequest JoinGroupResponse LeaveGroupRequest LeaveGroupResponse ListOffsetsRequest "
+                "ListOffsetsResponse MetadataRequest MetadataResponse OffsetCommitRequest OffsetCommitResponse "
+                "OffsetFetchRequest OffsetFetchResponse OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse "
+                "PushTelemetryRequest PushTelemetryResponse Request Response SaslAuthenticateRequest SaslAuthenticateResponse "
+                "SaslHandshakeRequest SaslHandshakeResponse Struct SyncGroupRequest SyncGroupResponse"
+            ),
+        },
+        modules="messages",
+    )
 
 __all__ = [
     "SUPPORTED",

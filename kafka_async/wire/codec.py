@@ -8,16 +8,19 @@ version 0, and a broker that does not know the version asked answers in version 
 """
 
 import struct
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ..errors import IllegalArgumentError, MalformedResponseError, UnsupportedVersionError
 from . import compiler, schema
-from .messages import Api, ApiVersionsResponse, ConsumerProtocolAssignment, ConsumerProtocolSubscription, Request
+from .messages import Api, ApiVersionsResponse, Request
 from .messages.base import Response, Struct
 from .primitives import Buffer, Reader, Writer, read_tags
 from .schema import memo
-from .shapes import old_shape
 from .versions import UNSUPPORTED_VERSION, check
+
+if TYPE_CHECKING:  # only members of groups need them
+    from .messages.group import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+    from .shapes import OldShape
 
 R = TypeVar("R", bound=Response)
 S = TypeVar("S", bound=Struct)
@@ -33,12 +36,22 @@ _MAY_BE_LONGER = frozenset({Api.API_VERSIONS, Api.METADATA})
 
 Java tolerates such bytes everywhere; here they are an error elsewhere, since they mean that what was read is not what was sent.
 """
+_RESHAPED: Final = frozenset({Api.FIND_COORDINATOR, Api.OFFSET_FETCH, Api.LEAVE_GROUP})
+"""APIs of which ``shapes`` knows old shapes. All are about groups: that module waits until there is one."""
+
+
+def _old_shape(api: Api, cls: type[Struct], version: int) -> "OldShape | None":
+    if api not in _RESHAPED:
+        return None
+    from .shapes import old_shape
+
+    return old_shape(cls, version)
 
 
 @memo
 def layout(api: Api, cls: type[Struct], version: int) -> schema.WireStruct:
     """Return the layout of a request or response class in a version."""
-    old = old_shape(cls, version)
+    old = _old_shape(api, cls, version)
     return schema.load(api.name.lower(), version, cls.__name__, cls if old is None else old.cls)
 
 
@@ -52,7 +65,7 @@ def reader(api: Api, cls: type[Struct], version: int) -> Reader:
 def writer(api: Api, cls: type[Struct], version: int) -> Writer:
     """Return the writer of a request or response in a version; takes the newest shape."""
     write = compiler.writer(layout(api, cls, version))
-    old = old_shape(cls, version)
+    old = _old_shape(api, cls, version)
     if old is None:
         return write
     fold = old.fold
@@ -121,7 +134,7 @@ def _read(
     value, end = reader(api, cls, version)(frame, offset)
     if end > len(frame) or (exact and end != len(frame)):
         raise ValueError(f"{end} bytes were expected")
-    old = old_shape(cls, version)
+    old = _old_shape(api, cls, version)
     return cast(Struct, value) if old is None else old.unfold(value, request)
 
 
@@ -145,23 +158,27 @@ def _decode_api_versions(version: int, frame: Buffer) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=error_code)
 
 
-def encode_subscription(subscription: ConsumerProtocolSubscription, version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
+def encode_subscription(subscription: "ConsumerProtocolSubscription", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
     """Return what a classic member tells the leader, version included. Raises ``IllegalArgumentError``."""
     return _encode_data("consumer_protocol_subscription", subscription, version)
 
 
-def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
+def encode_assignment(assignment: "ConsumerProtocolAssignment", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
     """Return what the leader gives a classic member, version included. Raises ``IllegalArgumentError``."""
     return _encode_data("consumer_protocol_assignment", assignment, version)
 
 
-def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
+def decode_subscription(data: Buffer) -> "ConsumerProtocolSubscription":
     """Return what a classic member told the leader; other clients wrote it. Raises ``MalformedResponseError``."""
+    from .messages.group import ConsumerProtocolSubscription
+
     return _decode_data("consumer_protocol_subscription", ConsumerProtocolSubscription, data)
 
 
-def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
+def decode_assignment(data: Buffer) -> "ConsumerProtocolAssignment":
     """Return what the leader gave a classic member; another client may have written it. Raises ``MalformedResponseError``."""
+    from .messages.group import ConsumerProtocolAssignment
+
     return _decode_data("consumer_protocol_assignment", ConsumerProtocolAssignment, data)
 
 

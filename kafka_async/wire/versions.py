@@ -18,25 +18,26 @@ from ..errors import UnsupportedVersionError
 from .messages import (
     Api,
     ApiVersionsResponse,
-    ConsumerGroupHeartbeatRequest,
     DescribeClusterRequest,
     FetchRequest,
     FetchTopic,
     FindCoordinatorRequest,
     ForgottenTopic,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
     ListOffsetsRequest,
     MetadataRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
     Request,
-    SyncGroupRequest,
 )
 
-if TYPE_CHECKING:  # a consumer does not need them
+if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
     from .messages.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
+    from .messages.group import (
+        ConsumerGroupHeartbeatRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+    )
+    from .messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 
 UNSUPPORTED_VERSION = 35
 _ANY = 0x7FFF
@@ -145,7 +146,7 @@ def _metadata(request: MetadataRequest) -> Iterator[Need]:
         yield Need(8, _ANY, "the authorized operations")
 
 
-def _offset_commit(request: OffsetCommitRequest) -> Iterator[Need]:
+def _offset_commit(request: "OffsetCommitRequest") -> Iterator[Need]:
     if any(topic.topic_id is None for topic in request.topics):
         yield Need(0, 9, "a topic without an id")
     if not all(topic.name for topic in request.topics):
@@ -154,7 +155,7 @@ def _offset_commit(request: OffsetCommitRequest) -> Iterator[Need]:
         yield Need(7, _ANY, "a group instance id")
 
 
-def _offset_fetch(request: OffsetFetchRequest) -> Iterator[Need]:
+def _offset_fetch(request: "OffsetFetchRequest") -> Iterator[Need]:
     topics = [topic for group in request.groups for topic in group.topics or ()]
     if any(topic.topic_id is None for topic in topics):
         yield Need(0, 9, "a topic without an id")
@@ -171,17 +172,17 @@ def _find_coordinator(request: FindCoordinatorRequest) -> Iterator[Need]:
         yield Need(6, _ANY, f"the key type {request.key_type}")
 
 
-def _join_group(request: JoinGroupRequest) -> Iterator[Need]:
+def _join_group(request: "JoinGroupRequest") -> Iterator[Need]:
     if request.group_instance_id is not None:
         yield Need(5, _ANY, "a group instance id")
 
 
-def _static_member(request: HeartbeatRequest | SyncGroupRequest) -> Iterator[Need]:
+def _static_member(request: "HeartbeatRequest | SyncGroupRequest") -> Iterator[Need]:
     if request.group_instance_id is not None:
         yield Need(3, _ANY, "a group instance id")
 
 
-def _leave_group(request: LeaveGroupRequest) -> Iterator[Need]:
+def _leave_group(request: "LeaveGroupRequest") -> Iterator[Need]:
     if len(request.members) != 1:
         yield Need(3, _ANY, f"{len(request.members)} members")
     if any(member.group_instance_id is not None for member in request.members):
@@ -212,7 +213,7 @@ def _describe_cluster(request: DescribeClusterRequest) -> Iterator[Need]:
         yield Need(2, _ANY, "fenced brokers")
 
 
-def _consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest) -> Iterator[Need]:
+def _consumer_group_heartbeat(request: "ConsumerGroupHeartbeatRequest") -> Iterator[Need]:
     if request.subscribed_topic_regex:  # an empty one takes a pattern back, which version 0 never had
         yield Need(1, _ANY, "a subscription by pattern")
 

@@ -13,8 +13,7 @@ from kafka_async.wire.shapes import old_shape
 
 REQUESTS: dict[Api, type[Request[Any]]] = {
     cls.api: cls
-    for module in (messages, admin)
-    for cls in vars(module).values()
+    for cls in (*(getattr(messages, name) for name in messages.__all__), *vars(admin).values())
     if isinstance(cls, type) and issubclass(cls, Request) and cls is not Request
 }
 """The request class of each API."""

@@ -11,16 +11,18 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, field
 
 from ...errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
-from ..sync import KafkaConsumer
 from .connections import Lease, leased
 from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
 from .options import SourceOptions
+
+if TYPE_CHECKING:
+    from ..sync import KafkaConsumer
 
 T = TypeVar("T")
 PATIENCE: Final = 120.0
@@ -52,7 +54,7 @@ class Lookup:
         """
         return self._persist(lambda consumer: self._partitions(consumer, strict=first))
 
-    def _partitions(self, consumer: KafkaConsumer, *, strict: bool) -> frozenset[TopicPartition]:
+    def _partitions(self, consumer: "KafkaConsumer", *, strict: bool) -> frozenset[TopicPartition]:
         named = self.options.topics or {partition.topic for partition in self.options.partitions}
         topics = consumer.describe_topics(*named).topics
         if self.options.pattern is not None:
@@ -164,7 +166,7 @@ class Lookup:
             self._reported.add(text)
             _log.warning("%s; going on, since failOnDataLoss is false", text)
 
-    def _persist(self, ask: Callable[[KafkaConsumer], T]) -> T:
+    def _persist(self, ask: "Callable[[KafkaConsumer], T]") -> T:
         """Ask, and again after failures that may pass."""
         deadline = self.clock() + (PATIENCE if self._answered else 0.0)
         retries = 0

@@ -9,20 +9,21 @@ A ``TaskReader`` travels to executors: it holds values only.
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import field, frozen
 from pyspark.sql.datasource import InputPartition
 
 from ...errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 from ...model import TopicPartition
-from ...records import Columns
-from ..sync import KafkaConsumer
-from .columns import BatchBuilder
 from .connections import Lease, leased_for_a_task
 from .offsets import name_of, names_of
 from .planner import Task
-from .values import ValueDecoder
+
+if TYPE_CHECKING:  # a process that only plans needs none of them
+    from ...records import Columns
+    from ..sync import KafkaConsumer
+    from .values import ValueDecoder
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record after which it is looked whether the topics are still there."""
@@ -36,7 +37,7 @@ class TaskReader:
     """Reads tasks. ``names``: the columns in the order of ``schema``, a ``pyarrow.Schema``."""
 
     kafka: Mapping[str, str] = field(repr=False)
-    decoder: ValueDecoder | None
+    decoder: "ValueDecoder | None"
     names: tuple[str, ...]
     schema: Any
     fail_on_data_loss: bool
@@ -51,6 +52,8 @@ class TaskReader:
         """
         if not task:
             return
+        from .columns import BatchBuilder
+
         builder = BatchBuilder(self.names, self.schema, self.decoder)
         wanted = builder.wanted
         with self.lease(self.kafka) as consumer:
@@ -63,13 +66,13 @@ class TaskReader:
 class _Reading:
     """One task on its consumer."""
 
-    def __init__(self, consumer: KafkaConsumer, ranges: Ranges, settings: TaskReader) -> None:
+    def __init__(self, consumer: "KafkaConsumer", ranges: Ranges, settings: TaskReader) -> None:
         self._consumer = consumer
         self._settings = settings
         self._ranges = ranges
         consumer.assign_ranges(ranges)
 
-    def next(self, wanted: Collection[str]) -> Columns | None:
+    def next(self, wanted: Collection[str]) -> "Columns | None":
         """Return the next columns, ``None`` at the end."""
         patience = min(_PATIENCE_MS, float(self._settings.poll_timeout_ms))
         deadline = time.monotonic() + self._settings.poll_timeout_ms / 1000

@@ -7,20 +7,23 @@ Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for adm
 """
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from .batch import plan_batch
+from .connections import spare_collector
 from .filters import Bounds
 from .lookup import Lookup
 from .options import SourceOptions
 from .reader import TaskReader, input_partitions, task_of
 from .schema import Field, ddl, layout, projection
 from .stream import StreamReader
-from .values import ValueDecoder, decoder_for
+
+if TYPE_CHECKING:
+    from .values import ValueDecoder
 
 NAME = "kafka_async"
 
@@ -41,6 +44,7 @@ class KafkaDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
+        spare_collector()
         return ddl(self._plan()[1])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -53,14 +57,21 @@ class KafkaDataSource(DataSource):
         self._options.check_stream()
         return StreamReader(self._options, self._task_reader(schema))
 
-    def _plan(self) -> tuple[ValueDecoder | None, dict[str, str]]:
+    def _plan(self) -> "tuple[ValueDecoder | None, dict[str, str]]":
         """Return the decoder of values and the columns. A registry is asked once; what it said travels with this object."""
         if self._planned is None:
-            decoder = decoder_for(self._options.value, topics=self._options.topics)
+            decoder = self._decoder()
             fields = decoder.fields if decoder is not None else None
             headers = self._options.include_headers is True
             self._planned = decoder, layout(headers=headers, decoded=fields, only=self._options.columns)
         return self._planned
+
+    def _decoder(self) -> "ValueDecoder | None":
+        if not self._options.value:
+            return None
+        from .values import decoder_for  # brings Arrow's functions for JSON, and more
+
+        return decoder_for(self._options.value, topics=self._options.topics)
 
     def _task_reader(self, schema: StructType) -> TaskReader:
         decoder, columns = self._plan()

@@ -13,11 +13,27 @@ A mechanism is pure: it gets bytes and returns bytes, and hands out as ``Work`` 
 ``kerberos.py`` and ``factory.py`` bring it threads, HTTP and randomness.
 """
 
-from .conversation import Mechanism, SaslConversation, Turn
-from .factory import authenticators
-from .msk import MskTokenProvider
-from .oidc import OidcTokenProvider
-from .tokens import AbstractTokenProvider
+from typing import TYPE_CHECKING
+
+from ...lazy import on_first_use
+
+if TYPE_CHECKING:
+    from .conversation import Mechanism, SaslConversation, Turn
+    from .factory import authenticators
+    from .msk import MskTokenProvider
+    from .oidc import OidcTokenProvider
+    from .tokens import AbstractTokenProvider
+else:
+    __getattr__ = on_first_use(
+        __name__,
+        {
+            ".conversation": "Mechanism SaslConversation Turn",
+            ".factory": "authenticators",
+            ".msk": "MskTokenProvider",
+            ".oidc": "OidcTokenProvider",
+            ".tokens": "AbstractTokenProvider",
+        },
+    )
 
 __all__ = [
     "AbstractTokenProvider",

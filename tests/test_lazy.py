@@ -1,0 +1,56 @@
+"""Names that are imported when they are first used: all are there, and what is not used is not imported."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import kafka_async
+from kafka_async.lazy import on_first_use
+
+PACKAGES = ("kafka_async", "kafka_async.network", "kafka_async.network.sasl", "kafka_async.wire", "kafka_async.wire.messages")
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_has_every_name_that_it_gives_out(name: str) -> None:
+    package = import_module(name)
+    assert [each for each in package.__all__ if not hasattr(package, each)] == []
+
+
+def test_a_module_of_the_package_is_there_without_an_import() -> None:
+    assert kafka_async.errors.KafkaError.__module__ == "kafka_async.errors"
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'kafka_async' has no attribute 'KafkaProducer'"):
+        on_first_use("kafka_async", {".model": "Node"})("KafkaProducer")
+
+
+def _imported_by(statement: str) -> set[str]:
+    """Return the modules of ours that a fresh interpreter has after a statement."""
+    code = f"{statement}; import sys; print(*(name for name in sys.modules if name.startswith('kafka_async')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own words
+    return set(done.stdout.split())
+
+
+def test_a_consumer_without_a_group_imports_nothing_that_only_groups_and_sasl_need() -> None:
+    found = _imported_by("from kafka_async.sync import KafkaConsumer; KafkaConsumer(enable_metrics_push=False)")
+    assert "kafka_async.background.fetch" in found
+    others = (
+        "background.group",
+        "background.telemetry",
+        "network.sasl",
+        "wire.messages.group",
+        "wire.messages.offsets",
+        "wire.shapes",
+    )
+    assert not found & {f"kafka_async.{name}" for name in others}
+
+
+def test_spark_has_its_objects_made_without_a_consumer() -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+    found = _imported_by("import kafka_async.adapters.spark.source")
+    assert not {
+        name for name in found if name.startswith(("kafka_async.application", "kafka_async.background", "kafka_async.wire"))
+    }
