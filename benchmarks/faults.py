@@ -36,6 +36,8 @@ CALM: Final = 2.0
 """Seconds of load between the last member's first record and the fault, and after the fault."""
 PATIENCE: Final = 60.0
 """Seconds after which what has not come is lost."""
+SETTLING: Final = 120.0
+"""Seconds in which three members of any client share the partitions, on a busy machine too."""
 LATELY: Final = 3.0
 """Seconds in which a member of a settled group reads a record of each of its partitions, on a busy machine too."""
 _TICK: Final = 0.02
@@ -137,7 +139,7 @@ class Run:
 
     async def settled(self) -> None:
         """Wait until every member has read something lately and every partition was read."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + SETTLING
         while not self._all_read():
             if time.monotonic() > deadline or any(member.process.returncode is not None for member in self.members):
                 last = [(member.process.returncode, len(member.read), *member.failed[-1:]) for member in self.members]
