@@ -10,6 +10,7 @@ while which nothing is acknowledged) is not charged to the client.
 import asyncio
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -234,6 +235,16 @@ async def member_killed(run: Run) -> None:
     await asyncio.sleep(SESSION_MS / 1000)
 
 
+async def member_frozen(run: Run) -> None:
+    """SIGSTOP to a member for 15 s, longer than its session, so that the others have its partitions when it goes on."""
+    process = run.members[0].process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(15)
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
 DAMAGE: Final[tuple[tuple[int, Way, Strike], ...]] = (
     (1, "response", Strike.LENGTH),
     (1, "response", Strike.CORRELATION),
@@ -263,6 +274,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "connections-cut": connections_cut,
     "black-hole": black_hole,
     "member-killed": member_killed,
+    "member-frozen": member_frozen,
     "hostile-frames": hostile_frames,
 }
 
