@@ -108,11 +108,13 @@ class FetchManager:
         self._changed.clear()
         requests: list[UnsentRequest] = []
         wake_at = self._timers[0][0] if self._timers else NEVER
-        idle = [broker for broker in self._brokers.values() if broker.reserved is None and broker.session.wanted]
+        asked = [broker for broker in self._brokers.values() if broker.session.wanted]
+        # Whoever waited longest goes first: in any fixed order the first ones take the room again and again, and the last get none.
+        idle = sorted((broker for broker in asked if broker.reserved is None), key=lambda broker: broker.sent_at)
         for broker in idle:
             if not broker.backoff.ready(now):
                 wake_at = min(wake_at, broker.backoff.retry_at)
-            elif size := self._request_size(len(idle)):
+            elif size := self._request_size(len(idle), len(asked)):
                 requests.append(self._request(broker, size, now))
             else:
                 hungry = True
@@ -151,12 +153,16 @@ class FetchManager:
         partitions = max(1, len(self.subscription.partitions))
         return max(self.config.max_partition_fetch_bytes, self.buffer.limit // (2 * partitions))
 
-    def _request_size(self, brokers: int) -> int:
-        """Return the bytes that the next request may ask for, 0 where there is no room for a useful one."""
+    def _request_size(self, idle: int, brokers: int) -> int:
+        """Return the bytes that the next request may ask for, 0 where there is no room for a useful one.
+
+        An empty partition's request holds its share for as long as its broker waits, so the shares are such that all have room.
+        """
         reserved = sum(broker.reserved or 0 for broker in self._brokers.values())
         room = self.buffer.room() - reserved
-        cap = max(1, min(self.config.fetch_max_bytes, self.buffer.limit // _REQUEST_SHARE))  # 0 is allowed: one batch at a time
-        size = min(cap, room // brokers)
+        share = self.buffer.limit // max(brokers, _REQUEST_SHARE)
+        cap = max(1, min(self.config.fetch_max_bytes, share))  # 0 is allowed: one batch at a time
+        size = min(cap, room // idle)
         useful = min(self.config.max_partition_fetch_bytes, cap)
         if size >= useful:
             return size

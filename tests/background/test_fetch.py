@@ -437,6 +437,32 @@ def test_a_buffer_smaller_than_every_limit_fetches_one_request_at_a_time() -> No
     assert world.waiting(FetchRequest)
 
 
+def test_every_broker_has_room_for_a_request_however_many_there_are() -> None:
+    world = World(fetch_buffer_bytes=16_000, max_partition_fetch_bytes=2000)
+    partitions, brokers = [TopicPartition("t", number) for number in range(12)], range(1, 13)
+    world.assign(*partitions)
+    for partition in partitions:
+        world.seek(partition, 0)
+    world.learn(described("t", brokers), brokers=brokers)
+    world.poll(0.1)
+    sizes = [request.max_bytes for request in world.waiting(FetchRequest)]
+    assert len(sizes) == 12
+    assert sum(sizes) <= 16_000
+
+
+def test_brokers_that_find_no_room_take_turns() -> None:
+    world = World(fetch_buffer_bytes=1, max_partition_fetch_bytes=2000)
+    world.fetching({A: 0, B: 0, C: 0}, leaders=(1, 2, 3))
+    turns = []
+    for now in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+        (node_id,) = [request.node_id for request in world.unsent if isinstance(request.message, FetchRequest)]
+        turns.append(node_id)
+        world.answer(FetchRequest, fetched(), now)
+        world.poll(now)
+    assert turns[:3] == turns[3:]
+    assert set(turns) == {1, 2, 3}
+
+
 def test_a_partition_with_its_share_unread_is_left_out_and_the_others_go_on() -> None:
     world = World(fetch_buffer_bytes=16_000, max_partition_fetch_bytes=2000)
     world.fetching({A: 0, B: 0})
