@@ -48,14 +48,23 @@ def tls_context(config: ConsumerConfig) -> ssl.SSLContext | None:
     """
     if not config.uses_tls or config.ssl_context is not None:
         return config.ssl_context
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = verifying_context()
     context.check_hostname = config.ssl_check_hostname
     _trust(context, config)
     _identify(context, config)
     if config.ssl_ciphers is not None:
         with _named(f"ssl_ciphers={config.ssl_ciphers!r}"):
             context.set_ciphers(config.ssl_ciphers)
+    return context
+
+
+def verifying_context() -> ssl.SSLContext:
+    """Return a context that verifies certificate and host name, and trusts nobody yet.
+
+    Not ``ssl.create_default_context``: that one writes the keys of its sessions into a file that the environment names.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 

@@ -28,6 +28,7 @@ from urllib.parse import quote, urlsplit
 from attrs import field, frozen
 
 from ...errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
+from ...network.tls import verifying_context
 from .secrets import resolve_one
 
 TIMEOUT: Final = 10.0
@@ -107,19 +108,26 @@ class Registry:
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
             raise RegistryError(f"{self.url}: the answer for {what} holds no schema")
         if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
-            raise KafkaConfigurationError(f"{self.url}: {what} is a schema of type {kind!r}; expected AVRO")
-        for reference in answer.get("references") or ():
-            subject, version = str(reference["subject"]), int(reference["version"])
+            raise KafkaConfigurationError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected AVRO")
+        for subject, version in self._references(answer, what):
             if (subject, version) not in seen:
                 if len(seen) >= MAX_REFERENCES:
                     raise KafkaConfigurationError(f"{self.url}: {what} builds on more than {MAX_REFERENCES} schemas")
+                seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
                 path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
                 part = self._with_references(self.get(path), f"subject {subject!r}", seen)
+                del seen[subject, version]  # what others build on comes before them
                 seen[subject, version] = part
         try:
             return json.loads(answer["schema"])
         except (ValueError, RecursionError):
             raise KafkaConfigurationError(f"{self.url}: {what} is no JSON") from None
+
+    def _references(self, answer: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
+        try:
+            return [(str(each["subject"]), int(each["version"])) for each in answer.get("references") or ()]
+        except (TypeError, KeyError, ValueError):
+            raise RegistryError(f"{self.url}: the answer for {what} has references without subject and version") from None
 
     def get(self, path: str) -> Any:
         """Return the answer to a request, trying again what may pass."""
@@ -167,8 +175,12 @@ class Registry:
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
         if scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+        context = verifying_context()
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.ca_file is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
             name = "value.schema.registry.ssl.ca.location"
             raise KafkaConfigurationError(f"{name}={self.ca_file!r} cannot be read: {error.strerror or error}") from None

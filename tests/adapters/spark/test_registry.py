@@ -49,6 +49,23 @@ def test_references_come_with_the_schema(server: RegistryServer) -> None:
     assert Registry(url=server.url).schema(1) == Found("A", ("C", "B"))
 
 
+def test_schemas_that_name_each_other_are_asked_for_once(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", "A", references=[{"name": "B", "subject": "b", "version": 1}])
+    server.put("/subjects/b/versions/1", "B", references=[{"name": "C", "subject": "c", "version": 1}])
+    server.put("/subjects/c/versions/1", "C", references=[{"name": "B", "subject": "b", "version": 1}])
+
+    assert Registry(url=server.url).schema(1) == Found("A", ("C", "B"))
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("references", [7, ["b"], [{"subject": "b"}], [{"subject": "b", "version": "new"}]])
+def test_references_that_lead_nowhere_are_an_error(server: RegistryServer, references: object) -> None:
+    server.answers["/schemas/ids/1"] = (200, json.dumps({"schema": "{}", "references": references}).encode())
+
+    with pytest.raises(RegistryError, match="the answer for id 1 has references without subject and version"):
+        Registry(url=server.url).schema(1)
+
+
 def test_an_unknown_id_is_no_failure_and_is_asked_for_again(server: RegistryServer) -> None:
     for _ in range(2):
         with pytest.raises(UnknownSchemaError, match="/schemas/ids/9: the registry has none such"):
