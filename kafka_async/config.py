@@ -112,6 +112,20 @@ def _optional_text(_: Any, attribute: "Attribute[str | None]", value: Any) -> No
         raise ValueError(f"{attribute.name}={value!r}: expected a string that is not empty, or None")
 
 
+_AS_TEXT: Final = {
+    "ssl_cafile": "ssl_truststore_certificates",
+    "ssl_certfile": "ssl_keystore_certificate_chain",
+    "ssl_keyfile": "ssl_keystore_key",
+}
+
+
+def _optional_file(instance: Any, attribute: "Attribute[str | None]", value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or "-----BEGIN " in value):  # a key in place of its path must not show
+        other = f" (PEM text goes into {_AS_TEXT[attribute.name]})" if attribute.name in _AS_TEXT else ""
+        raise ValueError(f"{attribute.name}: expected the path of a file{other}, or None; the value is not shown")
+    _optional_text(instance, attribute, value)
+
+
 def _optional_callable(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
     if value is not None and not callable(value) and not callable(getattr(value, "deserialize", None)):
         raise ValueError(f"{attribute.name}={value!r}: expected a callable that takes bytes, or None")
@@ -136,6 +150,7 @@ def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int]
         match = _ADDRESS.fullmatch(text)
         port = int(match["port"] or 9092) if match else 0
         if match is None or not 0 < port < 65536:
+            text = text.rpartition("@")[2]  # what stands before it may be a password
             raise ValueError(f"bootstrap_servers: {text!r} is not an address; expected 'host:port' with a port from 1 to 65535")
         servers.append((match["v6"] or match["host"], port))
     if not servers:
@@ -204,7 +219,7 @@ def _token_provider(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
 
 def _optional_mapping(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
     if value is not None and not isinstance(value, Mapping):
-        raise ValueError(f"{attribute.name}={value!r}: expected a mapping of names to values, or None")
+        raise ValueError(f"{attribute.name}: expected a mapping of names to values, or None; the value is not shown")
 
 
 def endpoint_fault(url: str, allow_http: bool) -> str | None:
@@ -223,6 +238,10 @@ def endpoint_fault(url: str, allow_http: bool) -> str | None:
     else:
         return None
     return f"sasl_oauthbearer_token_endpoint_url: {fault}"
+
+
+def _place(url: str | None) -> str:
+    return repr(url and url.partition("?")[0])  # a query may hold a key
 
 
 def _path(value: Any) -> Any:
@@ -311,11 +330,11 @@ class ConsumerConfig:
     # Security. Files are read when a consumer is made, by network/tls.py.
     security_protocol: str = field(default="PLAINTEXT", validator=_one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
     ssl_context: ssl.SSLContext | None = field(default=None, validator=_ssl_context, repr=False)
-    ssl_cafile: str | None = field(default=None, converter=_path, validator=_optional_text)
-    ssl_certfile: str | None = field(default=None, converter=_path, validator=_optional_text)
-    ssl_keyfile: str | None = field(default=None, converter=_path, validator=_optional_text)
+    ssl_cafile: str | None = field(default=None, converter=_path, validator=_optional_file)
+    ssl_certfile: str | None = field(default=None, converter=_path, validator=_optional_file)
+    ssl_keyfile: str | None = field(default=None, converter=_path, validator=_optional_file)
     ssl_password: str | None = field(default=None, validator=_optional_secret, repr=False)  # of the private key
-    ssl_crlfile: str | None = field(default=None, converter=_path, validator=_optional_text)
+    ssl_crlfile: str | None = field(default=None, converter=_path, validator=_optional_file)
     ssl_ciphers: str | None = field(default=None, validator=_optional_text)  # up to TLS 1.2, in OpenSSL's words
     ssl_check_hostname: bool = field(default=True, validator=_flag)  # Java: ssl.endpoint.identification.algorithm
     ssl_truststore_certificates: str | None = field(default=None, validator=_optional_pem, repr=False)  # KIP-651: PEM text
@@ -327,14 +346,14 @@ class ConsumerConfig:
     sasl_kerberos_service_name: str = field(default="kafka", validator=_text)
     sasl_kerberos_domain_name: str | None = field(default=None, validator=_optional_text)  # None: the broker's host name
     sasl_kerberos_principal: str | None = field(default=None, validator=_optional_text)  # librdkafka's names; None: the process's
-    sasl_kerberos_keytab: str | None = field(default=None, converter=_path, validator=_optional_text)
+    sasl_kerberos_keytab: str | None = field(default=None, converter=_path, validator=_optional_file)
     sasl_oauth_token_provider: Any = field(default=None, validator=_token_provider, repr=False)
-    sasl_oauthbearer_token_endpoint_url: str | None = field(default=None, validator=_optional_text)  # KIP-768
+    sasl_oauthbearer_token_endpoint_url: str | None = field(default=None, validator=_optional_text, repr=_place)  # KIP-768
     sasl_oauthbearer_client_credentials_client_id: str | None = field(default=None, validator=_optional_text)
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, validator=_optional_secret, repr=False)
     sasl_oauthbearer_scope: str | None = field(default=None, validator=_optional_text)
-    sasl_oauthbearer_extensions: Mapping[str, str] | None = field(default=None, validator=_optional_mapping)  # KIP-342
-    sasl_oauthbearer_ssl_cafile: str | None = field(default=None, converter=_path, validator=_optional_text)  # for the endpoint
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = field(default=None, validator=_optional_mapping, repr=False)  # KIP-342
+    sasl_oauthbearer_ssl_cafile: str | None = field(default=None, converter=_path, validator=_optional_file)  # for the endpoint
     sasl_oauthbearer_allow_http: bool = field(default=False, validator=_flag)  # an endpoint without TLS; it warns
     sasl_oauthbearer_header_urlencode: bool = field(default=False, validator=_flag)
     sasl_login_connect_timeout_ms: int = field(default=10_000, validator=_number(1))  # Java: none

@@ -234,12 +234,38 @@ def test_options_of_kerberos_need_gssapi(option: str) -> None:
         ("ssl_keystore_key", SECRET),
         ("ssl_keystore_key", PEM.encode()),
         ("sasl_oauthbearer_client_credentials_client_secret", 7),
+        ("sasl_oauthbearer_extensions", [("key", SECRET)]),
+        ("ssl_keyfile", PEM),
+        ("ssl_keyfile", PEM.encode()),
+        ("ssl_certfile", PEM),
+        ("ssl_cafile", PEM),
+        ("ssl_crlfile", PEM),
+        ("sasl_oauthbearer_ssl_cafile", PEM),
+        ("sasl_kerberos_keytab", SECRET.encode()),
     ],
 )
 def test_a_bad_secret_is_named_and_not_shown(option: str, value: Any) -> None:
     text = refusal(**{option: value})
     assert option in text
     assert "not shown" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [
+        ("ssl_cafile", "ssl_truststore_certificates"),
+        ("ssl_certfile", "ssl_keystore_certificate_chain"),
+        ("ssl_keyfile", "ssl_keystore_key"),
+    ],
+)
+def test_text_in_place_of_a_file_names_the_option_for_text(option: str, other: str) -> None:
+    assert f"expected the path of a file (PEM text goes into {other})" in refusal(**{option: PEM})
+
+
+def test_a_password_in_an_address_does_not_show() -> None:
+    with pytest.raises(ValueError, match="bootstrap_servers: 'broker:9092' is not an address") as caught:
+        config(bootstrap_servers=f"kafka://user:{SECRET}@broker:9092")
+    assert SECRET not in str(caught.value)
 
 
 def test_secrets_do_not_show_in_the_configuration() -> None:
@@ -257,12 +283,14 @@ def test_secrets_do_not_show_in_the_configuration() -> None:
     assert "user" in shown
     assert SECRET not in shown
     token = config(
+        sasl_oauthbearer_extensions={"key": SECRET},
         security_protocol="SASL_SSL",
         sasl_mechanism="OAUTHBEARER",
-        sasl_oauthbearer_token_endpoint_url="https://idp/token",
+        sasl_oauthbearer_token_endpoint_url=f"https://idp/token?key={SECRET}",
         sasl_oauthbearer_client_credentials_client_id="client",
         sasl_oauthbearer_client_credentials_client_secret=SECRET,
     )
+    assert "'https://idp/token'" in repr(token)
     assert SECRET not in repr(token)
 
 

@@ -123,7 +123,7 @@ def test_gzip_members_of_any_size_follow_each_other() -> None:
     ids=["gzip", "snappy"],
 )
 def test_many_small_pieces_cost_no_more_than_their_bytes(codec: int, data: bytes, size: int) -> None:
-    """Copying the rest for each gzip member made ten megabytes take minutes; a list of snappy chunks took 40 times their bytes."""
+    """Copying the rest for each gzip member made ten megabytes take minutes; a list of chunks took forty times their bytes."""
     tracemalloc.start()
     try:
         assert len(unpack(codec, data)) == size

@@ -2,7 +2,7 @@
 
 Decides: what is asked of the token endpoint, which of its answers are an answer, what is tried again. Owns: the client's
 credentials. Must never read an address that anybody but the configuration names (CVE-2025-27817): no redirect, no discovery, no
-proxy, netrc or certificate from the environment; and must never show a credential, a token or an answer that is not an OAuth error.
+proxy, netrc or key log from the environment; and must never show a credential, a token or an answer that is not an OAuth error.
 RFC 6749 sections 2.3.1, 4.4 and 5, Java ``HttpJwtRetriever``, ``ClientCredentialsJwtRetriever``. It is a shell: it awaits HTTP.
 """
 
@@ -23,6 +23,7 @@ import anyio
 from ...config import endpoint_fault
 from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from ..backoff import ExponentialBackoff
+from ..tls import verifying_context
 from .conversation import shown
 from .jwt import expiry
 from .oauthbearer import TOKEN, extension_fault
@@ -83,7 +84,7 @@ class OidcTokenProvider(CachingTokenProvider):
             raise ValueError(fault)
         if url.lower().startswith("http:"):
             warnings.warn(f"{_place(url)}: the token endpoint is asked without TLS", RuntimeWarning, stacklevel=2)
-        self._url = url
+        self._url, self._target = self._split(url)
         self._place = _place(url)
         self._extensions = dict(extensions or {})
         self._secret = client_secret
@@ -104,6 +105,14 @@ class OidcTokenProvider(CachingTokenProvider):
     def extensions(self) -> Mapping[str, str]:
         """See ``AbstractTokenProvider``."""
         return self._extensions
+
+    def _split(self, url: str) -> tuple[Any, dict[str, bytes]]:
+        """Return ``url`` without its query, and what has httpx send that too: it logs the URL of each request."""
+        try:
+            whole = self._http.URL(url)
+        except self._http.InvalidURL:
+            raise ValueError("sasl_oauthbearer_token_endpoint_url: expected 'https://host/path'; the value is not shown") from None
+        return whole.copy_with(query=None, fragment=None), {"target": whole.raw_path} if whole.query else {}
 
     async def fetch(self) -> Token:
         """Return a new token.
@@ -129,7 +138,7 @@ class OidcTokenProvider(CachingTokenProvider):
         try:
             async with (
                 http.AsyncClient(verify=self._context, timeout=self._timeouts, trust_env=False) as client,
-                client.stream("POST", self._url, data=self._form, headers=self._headers) as response,
+                client.stream("POST", self._url, data=self._form, headers=self._headers, extensions=self._target) as response,
             ):
                 body = bytearray()
                 async for chunk in response.aiter_raw():
@@ -191,10 +200,15 @@ def _credentials_fault(client_id: str, urlencode: bool) -> str | None:
 
 
 def _context(cafile: str | PathLike[str] | None) -> ssl.SSLContext:
+    context = verifying_context()
     try:
-        return ssl.create_default_context(cafile=cafile)
+        if cafile is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(cafile=cafile)
     except (OSError, ssl.SSLError) as error:
         raise ValueError(f"sasl_oauthbearer_ssl_cafile={str(cafile)!r}: cannot be read as certificates: {error}") from error
+    return context
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

@@ -200,6 +200,7 @@ async def test_a_body_that_drips_costs_the_timeout() -> None:
         "https://host:port/",
         "https://[host/",
         "HTTPS:host",
+        "https://host/a\x7fb",
     ],
 )
 def test_only_an_address_of_the_web_is_taken(url: str) -> None:
@@ -260,6 +261,30 @@ async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch, 
         await provider(endpoint).token()
     assert not proxy.asked
     assert base64.b64decode(endpoint.asked[0].headers["Authorization"].removeprefix("Basic ")).startswith(b"client:")
+
+
+async def test_the_keys_of_a_session_are_not_written_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    with TokenEndpoint(context=context) as endpoint:
+        await OidcTokenProvider(endpoint.url, "client", SECRET, ssl_cafile=tmp_path / "ca.pem").token()
+    assert not (tmp_path / "keys").exists()
+
+
+async def test_the_query_of_an_address_is_sent_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with TokenEndpoint(Reply(401)) as endpoint:
+        tokens = OidcTokenProvider(f"{endpoint.url}?code=k%2Fey&v=1", "client", SECRET, allow_http=True)
+        with pytest.raises(AuthenticationFailedError) as caught:
+            await tokens.token()
+    assert endpoint.asked[0].path == "/token?code=k%2Fey&v=1"
+    assert endpoint.url in caplog.text
+    assert "code" not in f"{caplog.text} {caught.value!r} {tokens!r}"
 
 
 async def test_no_secret_is_shown_whatever_the_endpoint_repeats(caplog: pytest.LogCaptureFixture) -> None:
