@@ -39,7 +39,7 @@ Names are aiokafka's where aiokafka has one, so that ``except`` clauses move ove
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 
 class ConsumerStoppedError(Exception):
@@ -657,13 +657,24 @@ BY_CODE: Mapping[int, type[BrokerResponseError]] = {cls.errno: cls for cls in Br
 """Class of each broker error code that a consumer can meet."""
 
 
+LONGEST_TEXT: Final = 300
+"""Characters of a broker's text that an error repeats."""
+
+
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return the text of a broker fit for an error, a log or a terminal: what is printable, on one line, and not for ever."""
+    line = "".join(character if character.isprintable() else " " for character in text[:longest])
+    return line + "..." if len(text) > longest else line
+
+
 def for_code(code: int, message: str | None = None, *, group: str | None = None) -> BrokerResponseError:
-    """Return the error for a broker's ``code`` (not 0), with ``message`` in place of Kafka's description.
+    """Return the error for a broker's ``code`` (not 0), with ``message``, cut and on one line, in place of Kafka's description.
 
     ``group``: the group that the request was about; a denial names it, since brokers do not. A code without a class of its own
     becomes an ``UnknownError`` whose ``errno`` is that code: a newer broker must not break us.
     """
     cls = BY_CODE.get(code)
+    message = one_line(message) if message else None
     if cls is GroupAuthorizationFailedError and group is not None:
         return cls(f"group {group!r}: {cls.description}")
     if cls is None:

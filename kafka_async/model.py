@@ -5,13 +5,17 @@ Field names are those of Java's client and, for records, of aiokafka's.
 """
 
 from enum import Enum
-from typing import Any, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
 from attrs import field, frozen
 from typing_extensions import TypeVar
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
+
+
+_LONGEST_HOST: Final = 255
+"""Characters; a name has 253 at most. Brokers say where they listen, and texts for people repeat it."""
 
 
 class TopicPartition(NamedTuple):
@@ -77,7 +81,8 @@ class Node:
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port} (id {self.id})"
+        plain = self.host.isprintable() and len(self.host) <= _LONGEST_HOST
+        return f"{self.host if plain else f'{self.host!r:.80}'}:{self.port} (id {self.id})"
 
 
 @frozen

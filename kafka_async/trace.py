@@ -10,6 +10,11 @@ from typing import Final, Protocol, TypeAlias
 
 from attrs import field, frozen
 
+from .errors import one_line
+
+LONGEST: Final = 2000
+"""Characters of a line in the log that is not for debugging. Names in it may come from brokers."""
+
 MEMBERSHIP: Final = "membership"
 """Subject of the changes that either group protocol reports."""
 
@@ -142,11 +147,11 @@ class LoggingListener:
                     if len(self.seen) >= 1024:
                         self.seen.clear()  # texts name partitions and brokers, so they are few; a bound all the same
                     self.seen[event.text] = event.now
-                    self.logger.warning("%s%s", event.text, f" ({event.error!r})" if event.error else "")
+                    self.logger.warning("%s", one_line(f"{event.text} ({event.error!r})" if event.error else event.text, LONGEST))
                 else:
                     self.logger.debug("%s", event)
             case Notice():
-                self.logger.info("%s", event.text)
+                self.logger.info("%s", one_line(event.text, LONGEST))
             case _:
                 if self.logger.isEnabledFor(logging.DEBUG):
                     self.logger.debug("%s", event)

@@ -1,7 +1,8 @@
 """What the commands of ``kafka-async`` share: their output, their exit codes, their common options.
 
 Decides: which exit code an outcome has, and how ``-X option=value`` becomes an option of a consumer. Owns the process's standard
-output while a command runs. Must never show a traceback that was not asked for with ``--debug``: an error is one line on stderr.
+output while a command runs. Must never show a traceback that was not asked for with ``--debug``: an error is one line on stderr,
+and what brokers and other clients say reaches the terminal without control codes.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from attrs import fields_dict, frozen
 from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalOperation, KafkaError
 from ..model import IsolationLevel
+from .tables import printable
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -39,13 +41,13 @@ class Output:
     def tell(self, text: str) -> None:
         """Write a line for the person at the terminal, beside the data."""
         if not self.quiet:
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{printable(text)}\n")
 
     def fail(self, error: BaseException) -> "typer.Exit":
         """Write what went wrong as one line, and return what ends the program."""
         if self.debug:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
-        sys.stderr.write(f"kafka-async: {' '.join(str(error).split()) or type(error).__name__}\n")
+        sys.stderr.write(f"kafka-async: {printable(' '.join(str(error).split())) or type(error).__name__}\n")
         return typer.Exit(FAILED)
 
 

@@ -32,6 +32,7 @@ from .waiting import pause, running_loop
 
 _Address = tuple[socket.AddressFamily, str, int]
 
+_LONGEST_HOST: Final = 255
 _CLOSED_EARLY: Final = "closed in the TLS handshake; does the port speak TLS? (security_protocol)"
 _STREAM_READ: Final = 65_536  # a stream allocates for the size asked, and TLS hands out 16 KiB at a time whatever is asked
 _UNWANTED: Final = 4096  # the event loop insists on a buffer even for bytes that nobody wants
@@ -99,9 +100,7 @@ class PushTransport(asyncio.BufferedProtocol):
             # it can be aborted when the handshake is cancelled before it began.
             tls = await loop.start_tls(raw, self, context, server_hostname=host, ssl_handshake_timeout=timeout + _BACKSTOP)
         except ConnectionError as error:
-            raise KafkaConnectionError(
-                f"{self._peer}: closed in the TLS handshake; does the port speak TLS? (security_protocol)"
-            ) from error
+            raise KafkaConnectionError(f"{self._peer}: {_CLOSED_EARLY}") from error
         if tls is None:  # it broke in the very turn in which the handshake ended
             raise KafkaConnectionError(f"{self._peer}: closed right after the TLS handshake")
         self._transport = tls
@@ -232,8 +231,9 @@ class TcpConnector:
 
     async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | PushTransport:
         """See ``TransportFactory``."""
-        if not host or not 0 < port < 65536:  # metadata can say anything, and an empty name would mean this machine
-            raise KafkaConnectionError(f"{host}:{port}: expected a host and a port from 1 to 65535")
+        # Metadata can say anything; an empty name would mean this machine, and texts for people repeat the name.
+        if not 0 < len(host) <= _LONGEST_HOST or not host.isprintable() or not 0 < port < 65536:
+            raise KafkaConnectionError(f"{host!r:.80}:{port}: expected a host and a port from 1 to 65535")
         addresses = await _resolve(host, port, timeout)
         start = attempt % len(addresses)
         failures: list[KafkaConnectionError] = []
@@ -286,9 +286,7 @@ class TcpConnector:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
             if isinstance(error, anyio.EndOfStream):
-                raise KafkaConnectionError(
-                    f"{where}: closed in the TLS handshake; does the port speak TLS? (security_protocol)"
-                ) from error
+                raise KafkaConnectionError(f"{where}: {_CLOSED_EARLY}") from error
             raise
         return StreamTransport(stream, where)
 

@@ -50,6 +50,7 @@ async def ends_with(outcome: int | BaseException) -> int:
         (0, 0, ""),
         (1, 1, ""),
         (KafkaError("no\nbroker  answers"), 1, "kafka-async: no broker answers\n"),
+        (KafkaError("evil\x1b]0;owned\x07 \x9b"), 1, "kafka-async: evil\\x1b]0;owned\\x07 \\x9b\n"),
         (OSError(), 1, "kafka-async: OSError\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
@@ -62,6 +63,12 @@ def test_an_outcome_is_an_exit_code_and_at_most_one_line(
 
     assert ended.value.exit_code == code
     assert capsys.readouterr() == ("", text)
+
+
+def test_what_others_named_speaks_to_people_and_not_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(debug=False).tell("% Group g\x1b[2J: assigned")
+
+    assert capsys.readouterr().err == "% Group g\\x1b[2J: assigned\n"
 
 
 def test_a_bug_is_not_hidden() -> None:

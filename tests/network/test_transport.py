@@ -270,11 +270,23 @@ def test_a_port_from_bad_metadata_is_an_error_of_ours(port: int) -> None:
     anyio.run(main)
 
 
-@pytest.mark.parametrize(("host", "text"), [("", "expected a host"), ("\ud800", "not a usable address")])
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("", "expected a host"),
+        ("\ud800", "expected a host"),
+        ("evil\x1b]0;\x07", "expected a host"),
+        ("a\nb", "expected a host"),
+        ("h" * 5000, "expected a host"),
+        ("\u00fc" * 64, "not a usable address"),
+    ],
+)
 def test_a_name_that_cannot_be_one_is_an_error_of_ours(host: str, text: str) -> None:
     async def main() -> None:
-        with pytest.raises(KafkaConnectionError, match=text):
+        with pytest.raises(KafkaConnectionError, match=text) as caught:
             await connect(host, 9092)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 300
 
     anyio.run(main)
 

@@ -16,6 +16,7 @@ from ...errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
     for_code,
+    one_line,
 )
 from ...wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 from ..auth import Authenticated, Step, Work
@@ -25,9 +26,6 @@ LONGEST_CHALLENGE: Final = 512 * 1024
 
 MOST_TURNS: Final = 16
 """Challenges in one conversation. SCRAM needs two, GSSAPI three or four; a broker that goes on is not authenticating."""
-
-LONGEST_TEXT: Final = 300
-"""Characters of a broker's text that an error repeats."""
 
 _MOST_NAMES: Final = 16
 
@@ -127,5 +125,4 @@ def shown(text: str, secrets: tuple[str, ...] = ()) -> str:
     """Return a broker's ``text`` fit for an error or a log: on one line, bounded, without ``secrets``."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "***")
-    line = "".join(character if character.isprintable() else " " for character in text[:LONGEST_TEXT])
-    return line + "..." if len(text) > LONGEST_TEXT else line
+    return one_line(text)
