@@ -6,6 +6,7 @@ KIP-255, KIP-368. It is a shell: it awaits, and runs plain functions in threads.
 """
 
 import inspect
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +26,9 @@ USED_FOR: Final = 0.8
 It is less than the share of a session after which a connection authenticates again (85 % and more, ``link.py``). A session ends
 with the token that began it, so the second authentication never gets the same token.
 """
+
+MOST_CALLS: Final = 64
+"""Calls of a plain ``token`` that run at once. One that never returns keeps its thread, and each attempt to connect is another."""
 
 
 class AbstractTokenProvider(ABC):
@@ -53,10 +57,19 @@ def bearers(provider: Any) -> Callable[[], Awaitable[Bearer]]:
     """
     token = getattr(provider, "token", provider)
     extensions = getattr(provider, "extensions", dict)
+    calls = threading.Semaphore(MOST_CALLS)
+
+    def call() -> Any:
+        if not calls.acquire(blocking=False):
+            raise KafkaConnectionError(f"sasl_oauth_token_provider: {MOST_CALLS} calls have not returned; no token to connect with")
+        try:
+            return token()
+        finally:
+            calls.release()
 
     async def fetch() -> Bearer:
         try:
-            value = token() if inspect.iscoroutinefunction(token) else await anyio.to_thread.run_sync(token, abandon_on_cancel=True)
+            value = token() if inspect.iscoroutinefunction(token) else await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
             value, more = await _result(value), await _result(extensions())
         except KafkaError:
             raise

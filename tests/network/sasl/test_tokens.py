@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.network.sasl.oauthbearer import Bearer
-from kafka_async.network.sasl.tokens import AbstractTokenProvider, CachingTokenProvider, Token, bearers
+from kafka_async.network.sasl.tokens import MOST_CALLS, AbstractTokenProvider, CachingTokenProvider, Token, bearers
 
 
 class Own(AbstractTokenProvider):
@@ -67,6 +67,32 @@ async def test_a_plain_function_may_block_because_it_runs_on_a_thread() -> None:
 
     await bearers(token)()
     assert threads[0] is not threading.current_thread()
+
+
+async def cancelled_when(call: Callable[[], object], scope: anyio.CancelScope) -> None:
+    await anyio.to_thread.run_sync(call)
+    scope.cancel()
+
+
+async def test_a_plain_function_that_never_returns_does_not_get_threads_without_end() -> None:
+    ended = threading.Event()
+    begun = threading.Semaphore(0)
+
+    def token() -> str:
+        begun.release()
+        ended.wait()
+        return "token"
+
+    fetch = bearers(token)
+    try:
+        for _ in range(MOST_CALLS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(cancelled_when, begun.acquire, tasks.cancel_scope)
+                await fetch()
+        with pytest.raises(KafkaConnectionError, match=f"{MOST_CALLS} calls have not returned"):
+            await fetch()
+    finally:
+        ended.set()
 
 
 async def test_what_a_provider_raises_is_tried_again_and_its_words_stay_in_the_cause() -> None:
