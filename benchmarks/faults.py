@@ -51,6 +51,8 @@ class Load:
     bootstrap: str
     topic: str
     acknowledged: dict[tuple[int, int], float] = field(factory=dict)
+    ends: dict[int, int] = field(factory=dict)
+    """Offsets behind the last acknowledged record, by partition."""
     over: threading.Event = field(factory=threading.Event)
     task: "asyncio.Task[None] | None" = None
 
@@ -72,8 +74,15 @@ class Load:
         producer.flush(PATIENCE)
 
     def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged[message.partition(), message.offset()] = time.monotonic()
+        if error is not None:
+            return
+        partition, offset = message.partition(), message.offset()
+        if offset is None:
+            # A retry of what had arrived: the broker knows it by its sequence numbers, but not where it is any more. Nobody else
+            # writes here, and an idempotent producer is answered in order.
+            offset = self.ends.get(partition, 0)
+        self.ends[partition] = offset + 1
+        self.acknowledged[partition, offset] = time.monotonic()
 
 
 @define(eq=False)

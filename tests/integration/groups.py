@@ -511,8 +511,14 @@ class Load:
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         assert error is None, error
-        self.offsets[message.partition()].append(message.offset())
-        self.acknowledged[message.partition(), message.offset()] = time.monotonic()
+        known = self.offsets[message.partition()]
+        offset = message.offset()
+        if offset is None:
+            # A retry of what had arrived: the broker knows it by its sequence numbers, but not where it is any more. Nobody else
+            # writes here, and an idempotent producer is answered in order.
+            offset = known[-1] + 1 if known else 0
+        known.append(offset)
+        self.acknowledged[message.partition(), offset] = time.monotonic()
 
     def start(self) -> None:
         """Write from now on."""
