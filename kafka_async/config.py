@@ -19,6 +19,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import Attribute, Factory, field, fields_dict, frozen
+from attrs.validators import and_, optional
 
 from .model import IsolationLevel
 from .trace import Listener
@@ -26,6 +27,7 @@ from .trace import Listener
 Deserializer = Callable[..., Any]
 
 _INT32_MAX: Final = 2**31 - 1
+_MAX_TEXT: Final = 2**15 - 1
 _INT64_MAX: Final = 2**63 - 1
 _LEAST_BACKOFF_MS: Final = 10
 _CLASSIC_ONLY: Final = frozenset(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
@@ -102,11 +104,6 @@ def _flag(_: Any, attribute: "Attribute[bool]", value: Any) -> None:
         raise ValueError(f"{attribute.name}={value!r}: expected True or False")
 
 
-def _text(_: Any, attribute: "Attribute[str]", value: Any) -> None:
-    if not isinstance(value, str):
-        raise ValueError(f"{attribute.name}={value!r}: expected a string")
-
-
 def _optional_text(_: Any, attribute: "Attribute[str | None]", value: Any) -> None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise ValueError(f"{attribute.name}={value!r}: expected a string that is not empty, or None")
@@ -124,6 +121,25 @@ def _optional_file(instance: Any, attribute: "Attribute[str | None]", value: Any
         other = f" (PEM text goes into {_AS_TEXT[attribute.name]})" if attribute.name in _AS_TEXT else ""
         raise ValueError(f"{attribute.name}: expected the path of a file{other}, or None; the value is not shown")
     _optional_text(instance, attribute, value)
+
+
+def is_sendable(text: object) -> bool:
+    """Say whether ``text`` can be in a request: a string of at most 32,767 bytes of UTF-8 (Kafka's type STRING)."""
+    return isinstance(text, str) and (data := text.encode("utf-8", "replace")).decode() == text and len(data) <= _MAX_TEXT
+
+
+def _sendable(_: Any, attribute: "Attribute[str]", value: Any) -> None:
+    if not is_sendable(value):
+        raise ValueError(f"{attribute.name}={value!r:.100}: expected a string of at most {_MAX_TEXT:,} bytes in UTF-8")
+
+
+_optional_sendable: Final = and_(_optional_text, optional(_sendable))
+
+
+def _interceptors(_: Any, attribute: "Attribute[tuple[Any, ...]]", value: Any) -> None:
+    calls = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in value)
+    if not isinstance(value, tuple) or not all(map(callable, calls)):
+        raise ValueError(f"{attribute.name}={value!r}: expected a sequence of objects with on_consume() and on_commit()")
 
 
 def _optional_callable(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
@@ -169,7 +185,10 @@ def parse_duration(text: str) -> datetime.timedelta | None:
     match = _DURATION.fullmatch(text)
     if match is None:
         return None
-    return datetime.timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
+    try:
+        return datetime.timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
+    except OverflowError:  # more than 2.7 million years
+        return None
 
 
 def _offset_reset(_: Any, attribute: "Attribute[str]", value: Any) -> None:
@@ -261,7 +280,7 @@ def _or_unlimited(value: Any) -> Any:
 
 
 def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    return tuple(value or ()) if value is None or (isinstance(value, Sequence) and not isinstance(value, str)) else value
 
 
 @frozen(kw_only=True)
@@ -269,14 +288,14 @@ class ConsumerConfig:
     """All options of a consumer, validated. Build it with ``from_options``."""
 
     bootstrap_servers: tuple[tuple[str, int], ...] = field(default="localhost:9092", converter=parse_bootstrap_servers)
-    client_id: str = field(default="kafka-async", validator=_text)
-    client_rack: str = field(default="", converter=_or_empty, validator=_text)
+    client_id: str = field(default="kafka-async", validator=_sendable)
+    client_rack: str = field(default="", converter=_or_empty, validator=_sendable)
 
     # Group. Options marked "classic" are refused together with group_protocol="consumer", as in Java.
-    group_id: str | None = field(default=None, validator=_optional_text)
-    group_instance_id: str | None = field(default=None, validator=_optional_text)
+    group_id: str | None = field(default=None, validator=_optional_sendable)
+    group_instance_id: str | None = field(default=None, validator=_optional_sendable)
     group_protocol: str = field(default="auto", validator=_one_of("auto", "classic", "consumer"))
-    group_remote_assignor: str | None = field(default=None, validator=_optional_text)
+    group_remote_assignor: str | None = field(default=None, validator=_optional_sendable)
     session_timeout_ms: int = field(default=45_000, validator=_number(1))  # classic
     heartbeat_interval_ms: int = field(default=3_000, validator=_number(1))  # classic
     partition_assignment_strategy: tuple[Any, ...] = field(default=("range", "cooperative-sticky"), converter=_as_tuple)  # classic
@@ -294,7 +313,7 @@ class ConsumerConfig:
     max_poll_records: int = field(default=500, converter=_or_unlimited, validator=_number(1))
     key_deserializer: Deserializer | None = field(default=None, validator=_optional_callable)
     value_deserializer: Deserializer | None = field(default=None, validator=_optional_callable)
-    interceptors: tuple[Any, ...] = field(default=(), converter=_as_tuple)
+    interceptors: tuple[Any, ...] = field(default=(), converter=_as_tuple, validator=_interceptors)
     check_crcs: bool = field(default=True, validator=_flag)
 
     # Fetching.
@@ -343,7 +362,7 @@ class ConsumerConfig:
     sasl_mechanism: str = field(default="GSSAPI", converter=_or_gssapi, validator=_one_of(*MECHANISMS))
     sasl_plain_username: str | None = field(default=None, validator=_optional_credential)  # SCRAM uses the two as well
     sasl_plain_password: str | None = field(default=None, validator=_optional_credential, repr=False)
-    sasl_kerberos_service_name: str = field(default="kafka", validator=_text)
+    sasl_kerberos_service_name: str = field(default="kafka", validator=_sendable)
     sasl_kerberos_domain_name: str | None = field(default=None, validator=_optional_text)  # None: the broker's host name
     sasl_kerberos_principal: str | None = field(default=None, validator=_optional_text)  # librdkafka's names; None: the process's
     sasl_kerberos_keytab: str | None = field(default=None, converter=_path, validator=_optional_file)

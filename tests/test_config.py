@@ -301,3 +301,21 @@ def test_nothing_is_taken_from_the_environment_or_from_placeholders(monkeypatch:
         security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_plain_username="u", sasl_plain_password="${env:KAFKA_PASSWORD}"
     )
     assert made.sasl_plain_password == "${env:KAFKA_PASSWORD}"
+
+
+@pytest.mark.parametrize("option", ["client_id", "client_rack", "group_id", "group_instance_id", "group_remote_assignor"])
+@pytest.mark.parametrize("value", ["\udcff", "x" * 2**15, 5])
+def test_text_that_no_request_can_hold_is_named(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{option}=.*expected a string"):
+        config(**{option: value})
+
+
+@pytest.mark.parametrize("value", ["x", 5, [5], [object()], {}])
+def test_what_is_no_interceptor_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"interceptors=.*expected a sequence of objects with on_consume\(\) and on_commit\(\)"):
+        config(interceptors=value)
+
+
+def test_a_duration_that_no_clock_can_go_back_is_refused() -> None:
+    with pytest.raises(ValueError, match="auto_offset_reset='by_duration:P99999999999D'"):
+        config(auto_offset_reset="by_duration:P99999999999D")

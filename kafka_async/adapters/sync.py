@@ -248,9 +248,9 @@ class KafkaConsumer(Generic[K, V]):
         return _finish(self._consumer.seek_to_timestamp(when, *partitions))
 
     @_exclusive
-    def offsets_for_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look offsets up by time (milliseconds)."""
-        return _finish(self._consumer.offsets_for_times(timestamps_ms))
+        return _finish(self._consumer.offsets_for_times(timestamps))
 
     @_exclusive
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ..model import OffsetAndMetadata, TopicPartition
+from ..config import is_sendable
+from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
+_INT32 = range(2**31)
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -27,8 +29,9 @@ def partition_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition,
     unique = tuple(dict.fromkeys(partitions))
     for partition in unique:
         one_partition(partition)
-        if not isinstance(partition.partition, int) or partition.partition < 0:
-            raise ValueError(f"{partition!r}: expected a partition number of at least 0")
+        number = partition.partition
+        if isinstance(number, bool) or not isinstance(number, int) or number not in _INT32:
+            raise ValueError(f"{partition!r}: expected a partition number from 0 to {_INT32[-1]}")
         _check_topic(partition.topic)
     return unique
 
@@ -60,6 +63,14 @@ def subscribed_topics(topics: Collection[str]) -> frozenset[str]:
     return frozenset(topics)
 
 
+def topic_names(topics: Collection[str]) -> frozenset[str]:
+    """Return the names to ask the cluster about, which need not be possible. Raises ``TypeError`` for what is no name."""
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise TypeError(f"{topic!r}: expected the name of a topic")
+    return frozenset(topics)
+
+
 def subscribed_pattern(pattern: Any) -> Callable[[str], bool]:
     """Return a predicate for topic names. Raises ``ValueError`` for an invalid expression, ``TypeError`` for anything else."""
     if isinstance(pattern, str):
@@ -73,6 +84,25 @@ def subscribed_pattern(pattern: Any) -> Callable[[str], bool]:
     return lambda topic: match(topic) is not None
 
 
+def subscribed_regex(pattern: SubscriptionPattern) -> str:
+    """Return the expression that the broker is to evaluate. Raises ``ValueError`` for none: to the broker that is no pattern."""
+    return text(pattern.pattern, "pattern", least=1)
+
+
+def text(value: Any, name: str, *, least: int = 0) -> str:
+    """Return a string that can be sent. Raises ``ValueError`` for anything else."""
+    if not is_sendable(value) or len(value) < least:
+        raise ValueError(f"{name}={value!r:.100}: expected a string of {least} to 32767 bytes in UTF-8")
+    return str(value)
+
+
+def seconds(timeout_ms: Any, name: str = "timeout_ms") -> float:
+    """Return a timeout in seconds; one below 0 has passed already. Raises ``ValueError`` for anything but a number."""
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or timeout_ms != timeout_ms:
+        raise ValueError(f"{name}={timeout_ms!r}: expected a number of milliseconds")
+    return timeout_ms / 1000
+
+
 def offset_number(offset: Any, name: str = "offset") -> int:
     """Return an offset. Raises ``ValueError`` for anything but an integer of at least 0."""
     if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
@@ -84,6 +114,7 @@ def seek_target(offset: Any) -> OffsetAndMetadata:
     """Return where to seek to, with the leader epoch where one was given."""
     if isinstance(offset, OffsetAndMetadata):
         offset_number(offset.offset)
+        _check_epoch(offset.leader_epoch, "offset")
         return offset
     return OffsetAndMetadata(offset_number(offset))
 
@@ -100,13 +131,20 @@ def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
     name = f"offset of {one_partition(partition)}"
     if isinstance(value, tuple):
         wanted = OffsetAndMetadata(*value) if 2 <= len(value) <= 3 else OffsetAndMetadata(-1)
-        if not isinstance(wanted.metadata, str):
-            raise ValueError(f"{name}: metadata={wanted.metadata!r}: expected a string")
+        text(wanted.metadata, f"{name}: metadata")
+        _check_epoch(wanted.leader_epoch, name)
         return wanted._replace(offset=offset_number(wanted.offset, name))
     return OffsetAndMetadata(offset_number(value, name))
 
 
+def _check_epoch(epoch: Any, name: str) -> None:
+    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or epoch not in _INT32):
+        raise ValueError(f"{name}: leader_epoch={epoch!r}: expected an integer of at least 0, or None where it is not known")
+
+
 def timestamps(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the timestamps of a look-up by time, milliseconds since the epoch."""
+    if not isinstance(wanted, Mapping):
+        raise TypeError(f"timestamps={wanted!r}: expected a mapping of partitions to timestamps")
     partition_set(wanted)
     return {partition: offset_number(value, "timestamp") for partition, value in wanted.items()}

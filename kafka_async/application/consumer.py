@@ -11,7 +11,7 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from uuid import UUID
 
@@ -45,7 +45,8 @@ from ..model import (
 )
 from ..network import TransportFactory
 from ..records import ColumnBuilder
-from .arguments import commit_offsets, one_partition, partition_set, seek_target, subscribed_pattern, subscribed_topics, timestamps
+from . import arguments
+from .arguments import commit_offsets, one_partition, partition_set, seconds, seek_target, subscribed_pattern, subscribed_topics
 from .callbacks import ConsumerRebalanceListener
 from .iteration import ITERATOR
 from .observing import lag, statistics
@@ -152,7 +153,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         """
         self._check_running()
         limit = record_limit(self._config.max_poll_records if max_records is None else max_records)
-        return await self._reader.batch(self._only(partitions), timeout_ms / 1000, limit)
+        return await self._reader.batch(self._only(partitions), seconds(timeout_ms), limit)
 
     async def getarrow(
         self,
@@ -172,7 +173,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         self._check_running()
         limit = record_limit(ARROW_ROWS if max_records is None else max_records)
         into = ColumnBuilder(ALL_COLUMNS if columns is None else columns)
-        await self._reader.columns(self._only(partitions), timeout_ms / 1000, limit, into)
+        await self._reader.columns(self._only(partitions), seconds(timeout_ms), limit, into)
         return record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
 
     async def arrow_batches(
@@ -219,23 +220,26 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
             raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
         if bool(topics) == (pattern is not None):
             raise TypeError("subscribe() takes either topics or a pattern")
-        self._reader.give_back()
-        self._rebalancing.listener = listener
-        self._rebalancing.assigned_once = False
-        self._topics, self._pattern = frozenset(), None
+        names: frozenset[str] = frozenset()
+        matches: Callable[[str], bool] | None = None
+        event: SubscribeRegex | SubscribeTopics | SubscribePattern
         if isinstance(pattern, SubscriptionPattern):
             if self._config.group_id is None or self._config.group_protocol == "classic":
                 raise IllegalOperation(
                     "a SubscriptionPattern is evaluated by the coordinator: it needs a group_id and its protocol"
                 )
-            self._pattern = lambda topic: True  # the coordinator knows better; this only says that there is a pattern
-            self._send(SubscribeRegex(regex=pattern.pattern))
+            matches = subscribed_pattern("")  # the coordinator knows better; this only says that there is a pattern
+            event = SubscribeRegex(regex=arguments.subscribed_regex(pattern))
         elif pattern is None:
-            self._topics = subscribed_topics(topics)
-            self._send(SubscribeTopics(topics=self._topics))
+            names = subscribed_topics(topics)
+            event = SubscribeTopics(topics=names)
         else:
-            self._pattern = subscribed_pattern(pattern)
-            self._send(SubscribePattern(matches=self._pattern, exclude_internal=self._config.exclude_internal_topics))
+            matches = subscribed_pattern(pattern)
+            event = SubscribePattern(matches=matches, exclude_internal=self._config.exclude_internal_topics)
+        self._reader.give_back()
+        self._rebalancing.listener, self._rebalancing.assigned_once = listener, False
+        self._topics, self._pattern = names, matches
+        self._send(event)
         self._follow_subscription()
 
     def unsubscribe(self) -> None:
@@ -285,7 +289,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
 
     async def describe_topics(self, *topics: str) -> ClusterDescription:
         """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Those that do not exist are missing."""
-        names = frozenset(topics) or None
+        names = arguments.topic_names(topics) or None
         return await self._ask(lambda call: TopicMetadata(call=call, topics=names))
 
     # --- where -----------------------------------------------------------------------------------------------------------------
@@ -343,14 +347,12 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
             await self.seek_to_end(*beyond)
         return found
 
-    async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look up, per partition, the first offset at or after the given timestamp (milliseconds); ``None`` if there is none.
 
         The partitions need not be assigned. Raises ``ValueError`` for a negative timestamp, ``KafkaTimeoutError`` with the reason.
         """
-        wanted = timestamps(timestamps_ms)
+        wanted = arguments.timestamps(timestamps)
         return dict(await self._ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -467,7 +469,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         """Have the group rebalance at the next opportunity (KIP-568); without effect in the consumer protocol, as in Java."""
         self._need_group("enforce_rebalance()")
         self._check_running()
-        self._send(EnforceRebalance(reason=reason or "the application asked for it"))
+        self._send(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 

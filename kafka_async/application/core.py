@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import evolve
 
+from ..background.assignors import assignors_from
 from ..background.event_handler import EventHandler
 from ..background.fetch_buffer import FetchBuffer, Watermarks
 from ..background.loop import BackgroundLoop
@@ -51,7 +52,7 @@ from ..events import (
 from ..model import ConsumerState, GroupMetadata, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ..network import TransportFactory
 from ..trace import Fault, LoggingListener, StateChanged, TraceEvent
-from .arguments import one_partition, partition_set
+from .arguments import one_partition, partition_set, seconds
 from .callbacks import Deserializers, settled
 from .committing import AutoCommit, LastCommit, position_before
 from .metrics import Metrics
@@ -147,9 +148,11 @@ class ConsumerCore:
     def _configure(options: Mapping[str, Any]) -> ConsumerConfig:
         """Return the configuration; a consumer without a ``client_id`` gets one as Java gives it."""
         config = ConsumerConfig.from_options(options)
+        assignors_from(config)  # it names what is wrong; used when a group is joined
         if "client_id" in options:
             return config
-        return ConsumerConfig.from_options({**options, "client_id": f"consumer-{config.group_id or 'none'}-{next(_numbers)}"})
+        name = f"consumer-{(config.group_id or 'none')[:200]}-{next(_numbers)}"
+        return ConsumerConfig.from_options({**options, "client_id": name})
 
     def _telemetry(self) -> OtlpSource | None:
         """Return what measures and encodes for the cluster's operators; ``None`` where that is off or cannot be."""
@@ -208,7 +211,7 @@ class ConsumerCore:
         return partitions
 
     def _entry(self, partition: TopicPartition) -> PartitionUnread:
-        entry = self._unread.partitions.get(partition)
+        entry = self._unread.partitions.get(partition) if isinstance(partition, TopicPartition) else None
         if entry is None:
             raise IllegalStateError(f"{one_partition(partition)} is not assigned")
         return entry
@@ -217,9 +220,7 @@ class ConsumerCore:
         chosen = partition_set(partitions) or tuple(self._unread.partitions)
         if not chosen:
             raise IllegalStateError("no partitions are assigned")
-        for partition in chosen:
-            self._entry(partition)
-        return chosen
+        return self._only(chosen)
 
     def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
         self._entry(partition)
@@ -354,8 +355,8 @@ class ConsumerCore:
     async def _ask(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
         """Send the event and wait for its answer; raise what the background reports meanwhile."""
         self._check_running()
-        seconds = (self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        return await self._call(event, self._runtime.clock() + seconds, report=True)
+        allowed = seconds(self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+        return await self._call(event, self._runtime.clock() + allowed, report=True)
 
     async def _call(
         self, event: Callable[[Call[T]], ApplicationEvent], deadline: float, *, report: bool = False, grace: float = GRACE
@@ -389,8 +390,8 @@ class ConsumerCore:
     async def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
         if self._state is ConsumerState.CLOSED:
             return
-        seconds = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        deadline = self._runtime.clock() + seconds if self._started else 0.0
+        allowed = seconds(self._config.request_timeout_ms if timeout_ms is None else timeout_ms)
+        deadline = self._runtime.clock() + allowed if self._started else 0.0
         at = self._reader.current
         self._reader.give_back()
         consumed: Mapping[TopicPartition, OffsetAndMetadata] = self._positions()
@@ -404,7 +405,7 @@ class ConsumerCore:
         with self._runtime.shield():
             try:
                 if not self._loop.ended:
-                    await self._say_goodbye(consumed, deadline, seconds)
+                    await self._say_goodbye(consumed, deadline, allowed)
             finally:  # an interceptor's on_commit may raise, and the loop must end all the same
                 self._parting = False
                 await self._end(deadline)

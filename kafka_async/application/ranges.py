@@ -14,7 +14,7 @@ from ..errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError
 from ..events import AssignFromUser
 from ..model import IsolationLevel, TopicPartition
 from ..records import ALL_COLUMNS, ColumnBuilder, Columns
-from .arguments import offset_ranges, one_partition
+from .arguments import offset_ranges, one_partition, seconds
 from .core import ConsumerCore
 from .unread import PartitionUnread
 
@@ -67,19 +67,19 @@ class RangeCalls(ConsumerCore):
         ``CorruptRecordException`` as ``getmany`` does.
         """
         self._check_running()
-        seconds = (self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        allowed = seconds(self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
         clock = self._runtime.clock
         since, standing = clock(), self._standing()
         into = ColumnBuilder({*columns, "offset"})
         while self._open_ranges():
             rows = max(1, int(batch_bytes / self._row_bytes))
-            left = since + seconds - clock()
+            left = since + allowed - clock()
             if await self._reader.columns((), min(_LOOK, left), rows, into, lambda: not self._open_ranges()):
                 self._row_bytes = max(1.0, into.nbytes / into.rows)
                 return into.finish()
             if standing != (standing := self._standing()):
                 since = clock()
-            self._check_progress(since, seconds)
+            self._check_progress(since, allowed)
         return None
 
     def _standing(self) -> list[int | None]:

@@ -218,7 +218,7 @@ class Reader:
             if partition in valid:
                 self.unread.put_back({partition: rest}, holds)
                 self.unread.refuse(partition, error.record.offset, error)
-        batch = {partition: records for partition, records in batch.items() if partition in valid}
+        batch = {partition: records for partition, records in batch.items() if records and partition in valid}
         if not batch:
             self._raise_failure(tuple(valid & refused.keys()))
         return batch

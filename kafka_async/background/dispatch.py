@@ -103,6 +103,7 @@ class Background:
     _calls: list[tuple[Call[Any], Callable[[], BaseException | None]]] = field(factory=list, init=False)
     _published: int = field(default=-1, init=False)
     _cluster: ClusterDescription | None = field(default=None, init=False)
+    _missing_since: dict[TopicPartition, float] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         config, random, trace = self.config, self.random, self._report
@@ -201,6 +202,7 @@ class Background:
         if self._published != self.metadata.version:
             self._published = self.metadata.version
             self._publish_cluster()
+            self._report_missing(now)
         requests: list[UnsentRequest] = []
         wake_at = self._reap(now)
         for manager in self.managers:
@@ -215,6 +217,18 @@ class Background:
         if cluster != self._cluster:
             self._cluster = cluster
             self.handler.publish(MetadataUpdated(cluster=cluster))
+
+    def _report_missing(self, now: float) -> None:
+        """A partition that its topic lacks may be on its way; after a request timeout the caller is told, and again after each."""
+        missing = {partition: self.metadata.missing(partition) for partition in self.subscription.partitions}
+        self._missing_since = {tp: self._missing_since.get(tp, now) for tp, error in missing.items() if error is not None}
+        for partition, since in self._missing_since.items():
+            error = missing[partition]
+            if error is not None and now - since >= self.config.request_timeout_ms / 1000:
+                self._missing_since[partition] = now
+                self.handler.publish_error(error)
+            elif now > since:  # said by a second answer: an assignment may know more than the metadata of the moment
+                self._report(Fault(now=now, text="assigned partitions do not exist; asking again", error=error))
 
     def poll_on_close(self, now: float) -> Poll:
         """Collect the last words of every manager."""

@@ -158,7 +158,7 @@ class ListOffsetsManager:
 
     def _unknown_leader(self, lookup: _Lookup, now: float) -> None:
         lookup.leaderless = True
-        lookup.error = self.metadata.problem(lookup.partition.topic)
+        lookup.error = self.metadata.missing(lookup.partition) or self.metadata.problem(lookup.partition.topic)
         lookup.backoff.failed(now)
         known = self.metadata.topics.get(lookup.partition.topic)
         if known is None or len(known.partitions) <= lookup.partition.partition or self.metadata.leader(lookup.partition) is None:

@@ -122,6 +122,14 @@ class MetadataManager:
         """Return why a topic cannot be used at the moment, as far as the cluster said."""
         return self._problems.get(topic) or self._last_error or self._unreachable()
 
+    def missing(self, partition: TopicPartition) -> KafkaError | None:
+        """Return what to say about a partition that its topic, which exists, does not have; ``None`` where it has it."""
+        known = self.topics.get(partition.topic)
+        if known is None or not known.partitions or partition.partition < len(known.partitions):
+            return None
+        text = f"topic {partition.topic!r} has no partition {partition.partition}; it has {len(known.partitions)}, from 0 on"
+        return UnknownTopicOrPartitionError(text)
+
     def _unreachable(self) -> KafkaError | None:
         return self.connection_error() if self._updated_at is None else None
 

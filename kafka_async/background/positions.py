@@ -213,7 +213,8 @@ class PositionsManager:
         if strategy in ("earliest", "latest"):
             return EARLIEST if strategy == "earliest" else LATEST
         duration = self.config.reset_duration
-        return self.wall_ms(now) - int(duration.total_seconds() * 1000 if duration is not None else 0)
+        back = int(duration.total_seconds() * 1000 if duration is not None else 0)
+        return max(0, self.wall_ms(now) - back)  # numbers below 0 have meanings of their own
 
     def _still(self, entry: PartitionState, state: FetchState) -> bool:
         """Whether the partition is still the same assignment in the same state; else an answer comes too late."""

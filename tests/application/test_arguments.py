@@ -5,16 +5,21 @@ from typing import Any
 
 import pytest
 
-from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from kafka_async.application.arguments import (
+    commit_offsets,
     offset_number,
     offset_ranges,
     one_partition,
     partition_set,
+    seconds,
     seek_target,
     subscribed_pattern,
+    subscribed_regex,
     subscribed_topics,
+    text,
     timestamps,
+    topic_names,
 )
 
 TP = TopicPartition("t", 0)
@@ -33,7 +38,15 @@ def test_what_is_no_collection_of_partitions_is_named(bad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [TopicPartition("t", -1), TopicPartition("t", -(2**31)), TopicPartition("a b", 0), TopicPartition("", 0)]
+    "bad",
+    [
+        TopicPartition("t", -1),
+        TopicPartition("t", -(2**31)),
+        TopicPartition("t", 2**31),
+        TopicPartition("t", True),
+        TopicPartition("a b", 0),
+        TopicPartition("", 0),
+    ],
 )
 def test_impossible_partitions_are_named(bad: TopicPartition) -> None:
     with pytest.raises(ValueError, match="expected"):
@@ -69,6 +82,54 @@ def test_bad_patterns_are_named() -> None:
         subscribed_pattern("(")
     with pytest.raises(TypeError, match="5"):
         subscribed_pattern(5)
+
+
+def test_names_to_ask_about_need_not_be_possible_but_must_be_names() -> None:
+    assert topic_names(["a b", "a b"]) == {"a b"}
+    with pytest.raises(TypeError, match="5: expected the name"):
+        topic_names(["a", 5])  # type: ignore[list-item] # what is tested
+
+
+@pytest.mark.parametrize("bad", [5, None, "", "\udcff", "x" * 2**15])
+def test_what_no_broker_could_evaluate_is_no_pattern(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"pattern=.*expected a string of 1 to 32767 bytes"):
+        subscribed_regex(SubscriptionPattern(bad))
+    assert subscribed_regex(SubscriptionPattern("a.*")) == "a.*"
+
+
+def test_a_text_may_be_empty() -> None:
+    assert text("", "reason") == ""
+    with pytest.raises(ValueError, match="reason=5"):
+        text(5, "reason")
+
+
+def test_timeouts_are_numbers_and_may_have_passed() -> None:
+    assert (seconds(1500), seconds(0.5), seconds(-1), seconds(float("inf"))) == (1.5, 0.0005, -0.001, float("inf"))
+
+
+@pytest.mark.parametrize("bad", ["5", None, True, float("nan"), [1]])
+def test_what_is_no_timeout_is_named(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"timeout_ms=.*expected a number of milliseconds"):
+        seconds(bad)
+
+
+@pytest.mark.parametrize("bad", [-1, 2**31, 1.5, True, "0"])
+def test_leader_epochs_are_integers_from_0_on_or_none(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"leader_epoch=.*None where it is not known"):
+        seek_target(OffsetAndMetadata(1, "", bad))
+    with pytest.raises(ValueError, match=r"t-0: leader_epoch="):
+        commit_offsets({TP: OffsetAndMetadata(1, "", bad)})
+
+
+@pytest.mark.parametrize("bad", [5, None, "\udcff"])
+def test_metadata_that_cannot_be_sent_is_named(bad: Any) -> None:
+    with pytest.raises(ValueError, match="t-0: metadata="):
+        commit_offsets({TP: (1, bad)})
+
+
+def test_timestamps_come_by_partition() -> None:
+    with pytest.raises(TypeError, match="expected a mapping"):
+        timestamps([TP])  # type: ignore[arg-type] # what is tested
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63, 1.5, True, "0", None])

@@ -247,6 +247,20 @@ async def test_an_interceptor_that_keeps_nothing_is_waited_out() -> None:
 
 
 @virtual
+async def test_a_partition_of_which_an_interceptor_keeps_nothing_is_left_out() -> None:
+    cluster, one, _ = two_topics()
+
+    class Late(Interceptor):
+        def on_consume(self, records: Records) -> Records:
+            return {tp: [record for record in part if record.offset >= 7] for tp, part in records.items()}
+
+    async with consumer_on(cluster, "one", interceptors=[Late()]) as consumer:
+        assert offsets(await consumer.getmany(timeout_ms=1000, max_records=5)) == {one: [7, 8, 9]}
+        await consumer.seek_to_beginning(one)
+        assert (await consumer.getone(one)).offset == 7
+
+
+@virtual
 async def test_what_an_interceptor_raises_reaches_the_caller_and_costs_no_record() -> None:
     cluster, _, _ = two_topics()
     interceptor = Interceptor(broken=True)

@@ -1009,6 +1009,59 @@ async def test_partitions_that_stay_assigned_keep_position_pause_and_data() -> N
 
 
 @virtual
+async def test_a_refused_subscription_changes_nothing() -> None:
+    cluster, (tp,) = filled()
+    async with consumer_on(cluster, "t") as consumer:
+        for refused in ({"pattern": "("}, {"topics": ["a b"]}, {"pattern": SubscriptionPattern("t")}):
+            with pytest.raises((ValueError, IllegalOperation)):
+                consumer.subscribe(**refused)
+            assert consumer.subscription() == {"t"}
+        assert consumer.assignment() == {tp}
+        assert await read_values(consumer, 20) == numbers(20)
+
+
+@virtual
+async def test_an_argument_of_the_wrong_kind_is_the_callers_problem_alone() -> None:
+    cluster, (tp,) = filled()
+    async with consumer_on(cluster, "t") as consumer:
+        wrong: list[Callable[[], Any]] = [
+            lambda: consumer.describe_topics("t", 5),  # type: ignore[arg-type] # what is tested
+            lambda: consumer.getmany([tp]),  # type: ignore[arg-type] # what is tested
+            lambda: consumer.getmany(("t", 0)),  # type: ignore[arg-type] # what is tested
+            lambda: consumer.offsets_for_times([tp]),  # type: ignore[arg-type] # what is tested
+        ]
+        for call in wrong:
+            with pytest.raises(TypeError, match="expected"):
+                await call()
+        for timeout in ("1", None, float("nan")):
+            with pytest.raises(ValueError, match="timeout_ms"):
+                await consumer.getmany(timeout_ms=timeout)  # type: ignore[arg-type] # what is tested
+        assert await consumer.offsets_for_times(timestamps={tp: TIMESTAMP}) == {tp: OffsetAndTimestamp(0, TIMESTAMP, 0)}
+        assert await read_values(consumer, 20) == numbers(20)
+
+
+@virtual
+async def test_a_partition_that_does_not_exist_is_reported_and_the_others_are_read() -> None:
+    cluster, (tp,) = filled()
+    missing = TopicPartition("t", 9)
+    async with consumer_on(cluster, request_timeout_ms=5000, default_api_timeout_ms=2000) as consumer:
+        consumer.assign([tp, missing])
+        assert await read_values(consumer, 20) == numbers(20)
+        with pytest.raises(KafkaTimeoutError, match="topic 't' has no partition 9; it has 1"):
+            await consumer.position(missing)
+        with pytest.raises(KafkaTimeoutError, match="no partition 9"):
+            await consumer.end_offsets([missing])
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic 't' has no partition 9; it has 1"):
+            await consumer.getone()
+
+
+def test_assignors_that_are_none_are_refused_when_the_consumer_is_made() -> None:
+    for bad in ("nope", ["range", "range"], 5, None, []):
+        with pytest.raises(ValueError, match="partition_assignment_strategy"):
+            kafka_async.KafkaConsumer(partition_assignment_strategy=bad, group_id="g")
+
+
+@virtual
 async def test_a_subscription_follows_new_partitions_and_reads_them_from_the_beginning() -> None:
     cluster, _ = filled(3)
     async with consumer_on(cluster, "t", metadata_max_age_ms=1000) as consumer:

@@ -79,6 +79,11 @@ def test_a_new_partition_is_looked_up_by_policy(policy: str, expected: int) -> N
     assert asked(world.waiting(FetchRequest)[0]) == {0: 42}
 
 
+def test_a_duration_from_before_the_epoch_means_the_epoch() -> None:
+    world, _ = looking_up(auto_offset_reset="by_duration:P9999D")
+    assert timestamp(world) == 0
+
+
 def test_no_record_as_young_as_the_duration_means_the_end() -> None:
     world, now = looking_up(auto_offset_reset="by_duration:PT1M")
     world.answer(ListOffsetsRequest, found(A, -1), now)
