@@ -300,6 +300,14 @@ def test_the_authenticator_is_driven_to_its_end_before_anything_else_is_sent() -
     assert [asked.api for asked in world.peer().asked] == [Api.HEARTBEAT]
 
 
+def test_frames_stay_small_until_the_broker_has_taken_the_credentials() -> None:
+    world = authenticating()
+    world.plan(0.0)
+    world.reply(SaslHandshakeResponse(), 0.1)
+    world.receive(struct.pack(">i", 1024 * 1024 + 1), 0.1, world.key())
+    assert isinstance(world.delegate.last_error(1), FrameSizeError)
+
+
 def test_refused_credentials_end_the_requests_for_the_broker_at_once() -> None:
     world = authenticating()
     world.plan(0.0)

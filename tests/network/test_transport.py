@@ -347,7 +347,7 @@ def test_a_bootstrap_server_without_a_canonical_name_stays(monkeypatch: pytest.M
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CA and certificates that it signed: ``good`` for localhost, ``elsewhere`` for another host, ``expired``."""
+    """A CA and certificates that it signed: ``good`` for localhost and its address, ``named`` without that, ``elsewhere``."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("needs the openssl command to make certificates")
@@ -358,7 +358,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     key = ("-newkey", "rsa:2048", "-nodes")
     call("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Test CA", "-days", "2")
-    names = {"good": "DNS:localhost,IP:127.0.0.1", "elsewhere": "DNS:elsewhere.example"}
+    names = {"good": "DNS:localhost,IP:127.0.0.1", "named": "DNS:localhost", "elsewhere": "DNS:elsewhere.example"}
     for name, alternative in names.items():
         (path / f"{name}.ext").write_text(f"subjectAltName={alternative}\nextendedKeyUsage=serverAuth,clientAuth\n")
         call("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
@@ -418,6 +418,23 @@ def test_tls_verifies_by_default_and_refuses_an_unknown_authority(run: Run, cert
 def test_tls_refuses_a_certificate_for_another_host(run: Run, certificates: Path, trusting: TcpConnector) -> None:
     async def main() -> None:
         async with Serving(over_tls(server_context(certificates, "elsewhere"), echo)) as server:
+            with pytest.raises(AuthenticationFailedError, match=r"certificate was refused.*127\.0\.0\.1"):
+                await connect("127.0.0.1", server.port, trusting)
+
+    run(main)
+
+
+def test_a_certificate_has_to_be_for_the_name_that_was_asked_for_and_not_for_what_it_resolves_to(
+    run: Run, certificates: Path, trusting: TcpConnector
+) -> None:
+    """Brokers say under which names to connect: whoever else answers at such a name has no certificate for it."""
+
+    async def main() -> None:
+        async with Serving(over_tls(server_context(certificates, "named"), echo)) as server:
+            transport = await connect("localhost", server.port, trusting)
+            await transport.send(b"x")
+            assert await receive(transport, 1) == b"x"
+            await transport.aclose()
             with pytest.raises(AuthenticationFailedError, match=r"certificate was refused.*127\.0\.0\.1"):
                 await connect("127.0.0.1", server.port, trusting)
 

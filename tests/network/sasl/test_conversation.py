@@ -85,6 +85,13 @@ def test_the_session_lifetime_of_the_last_answer_counts() -> None:
     assert talk.receive(SaslAuthenticateResponse(session_lifetime_ms=2_500)) == Authenticated(session_lifetime=2.5)
 
 
+@pytest.mark.parametrize("lifetime", [0, -1, -(2**63)])
+def test_a_session_without_a_lifetime_above_zero_does_not_end(lifetime: int) -> None:
+    talk, _ = conversation(b"one", None)
+    talk.receive(SaslHandshakeResponse())
+    assert talk.receive(SaslAuthenticateResponse(session_lifetime_ms=lifetime)) == Authenticated()
+
+
 def test_an_unknown_mechanism_names_what_the_broker_offers() -> None:
     talk, _ = conversation(b"one")
     error = refusal(talk, SaslHandshakeResponse(error_code=33, mechanisms=("PLAIN", "GSS\x1bAPI")))
