@@ -123,7 +123,8 @@ def following(state: GssapiState, event: GssapiInput) -> GssapiState:
 def _choice(offer: bytes) -> bytes:
     """Return our answer to the broker's ``offer`` of layers: none, so no buffer either, and the name that the ticket has.
 
-    An offer is an octet of layers and three octets with the largest message; RFC 4752 section 3.1.
+    An offer is an octet of layers and three octets with the largest message; RFC 4752 section 3.1. That says too that the three
+    have to be 0 where no layer is offered, but the JDK's server names its buffer of 64 KiB all the same, so they are not looked at.
     """
     if len(offer) != 4:
         raise AuthenticationFailedError(f"the broker offers security layers in {len(offer)} bytes; expected 4")

@@ -114,6 +114,9 @@ class KerberosContext:
             return action()
         except self._gssapi.exceptions.GSSError as error:
             raise self._failure(error) from error
+        except NotImplementedError as error:  # Heimdal has no stores of credentials
+            text = f"Kerberos, for {self._service}: sasl_kerberos_keytab needs MIT's libkrb5: {shown(str(error))}"
+            raise AuthenticationFailedError(text) from error
 
     def _failure(self, error: Any) -> KafkaError:
         text = f"Kerberos, for {self._service}{self._credentials.told}: {shown(str(error))}"

@@ -100,11 +100,20 @@ async def test_a_key_is_derived_on_a_thread_and_once(monkeypatch: pytest.MonkeyP
     assert threads[0] is not threading.current_thread()
 
 
-async def test_keys_that_are_kept_are_few() -> None:
+async def test_keys_that_are_kept_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker may say another salt each time."""
+    derived: list[bytes] = []
+
+    def derive(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+        derived.append(salt)
+        return salted_password(mechanism, password, salt, iterations)
+
+    monkeypatch.setattr(factory_module, "salted_password", derive)
     keys = SaltedPasswords("SCRAM-SHA-256", "pencil")
-    for number in range(20):
-        salt = bytes([number + 1])
+    salts = [bytes([number + 1]) for number in range(20)]
+    for salt in [*salts, salts[-1], salts[0]]:
         assert await keys.derive(salt, 4096) == salted_password("SCRAM-SHA-256", "pencil", salt, 4096)
+    assert derived == [*salts, salts[0]], "the last is kept, the first is not"
     assert "pencil" not in repr(keys)
 
 

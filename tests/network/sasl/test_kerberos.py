@@ -124,6 +124,15 @@ async def test_a_keytab_is_named_where_tickets_are_missing() -> None:
         await context(Library(fails=GssError("no tickets")), sasl_kerberos_keytab="/nowhere/at.all").step(None)
 
 
+async def test_a_libkrb5_without_stores_of_credentials_is_said() -> None:
+    class Heimdal(Library):
+        def Credentials(self, **arguments: Any) -> str:  # noqa: N802  # the library's name
+            raise NotImplementedError("no support for manipulating credential stores")
+
+    with pytest.raises(AuthenticationFailedError, match=r"sasl_kerberos_keytab needs MIT's libkrb5: no support"):
+        await context(Heimdal(), sasl_kerberos_keytab=__file__).step(None)
+
+
 async def test_a_broker_that_does_not_prove_who_it_is_is_refused() -> None:
     made = context(Library(flags=Flag.integrity))
     await made.step(None)
