@@ -1,5 +1,6 @@
 """Options: the defaults; of TLS and SASL what belongs together, what contradicts what, and that no secret shows."""
 
+import functools
 import ssl
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,10 @@ def test_secrets_do_not_show_in_the_configuration() -> None:
     )
     assert "'https://idp/token'" in repr(token)
     assert SECRET not in repr(token)
+    provider = functools.partial(str, SECRET)
+    assert SECRET not in repr(
+        config(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=provider)
+    )
 
 
 def test_nothing_is_taken_from_the_environment_or_from_placeholders(monkeypatch: pytest.MonkeyPatch) -> None:

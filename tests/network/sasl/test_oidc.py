@@ -8,6 +8,7 @@ import logging
 import ssl
 import time
 from typing import Any
+from urllib.parse import quote_plus
 
 import anyio
 import pytest
@@ -290,7 +291,9 @@ async def test_the_query_of_an_address_is_sent_and_not_shown(caplog: pytest.LogC
 async def test_no_secret_is_shown_whatever_the_endpoint_repeats(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     basic = base64.b64encode(f"client:{SECRET}".encode()).decode()
-    echo = json.dumps({"error": SECRET, "error_description": f"not {basic} but\nthat {'x' * 1000}"}).encode()
+    echo = json.dumps(
+        {"error": SECRET, "error_description": f"not {basic} nor {quote_plus(SECRET)} but\nthat {'x' * 1000}"}
+    ).encode()
     shown: list[str] = []
     with TokenEndpoint(Reply(401, echo), Reply(503, echo)) as endpoint:
         tokens = provider(endpoint)
@@ -303,5 +306,6 @@ async def test_no_secret_is_shown_whatever_the_endpoint_repeats(caplog: pytest.L
     assert "***" in text
     assert SECRET not in text
     assert basic not in text
+    assert quote_plus(SECRET) not in text
     assert shown[-1] == endpoint.tokens[0]
     assert endpoint.tokens[0] not in text
