@@ -18,7 +18,7 @@ from crc32c import crc32c
 from ..errors import CorruptRecordException, UnsupportedCodecError
 from ..model import ConsumerRecord
 from .codecs import decompress
-from .header import Flaw, Span
+from .header import HEADER_COST, Flaw, Span, too_many_headers
 from .legacy import read_rows
 
 cdef extern from *:
@@ -52,7 +52,7 @@ cdef extern from "Python.h":
 # In the order of Flaw; 0 is "nothing wrong". CUT is no flaw either: the data ends inside the batch.
 cdef enum:
     GOOD, LENGTH, MAGIC, OFFSETS, CRC, COUNT_HIGH, COUNT_LOW, VARINT, RECORD_LENGTH, RECORD_CUT, OFFSET_DELTA, TIMESTAMP, SIZE, \
-    HEADER_COUNT, HEADER_KEY, MARKER, CUT
+    HEADER_COUNT, HEADER_KEY, MARKER, CUT, TOO_MANY_HEADERS
 
 cdef enum:
     UP_TO_LENGTH = 12
@@ -89,6 +89,7 @@ cdef struct Parsed:
     const uint8_t* headers
     const uint8_t* end
     Py_ssize_t key_size, value_size, header_count
+    Py_ssize_t room  # headers that the batch may still have
 
 
 cdef object corrupt(int flaw):
@@ -201,6 +202,8 @@ cdef int check_headers(const uint8_t** place, const uint8_t* end, Parsed* r) noe
         return GOOD
     if count < 0 or count * 2 > end - place[0]:
         return HEADER_COUNT
+    if count > r.room:
+        return TOO_MANY_HEADERS
     for i in range(count):
         flaw = sized(place, end, &ignored, &size)
         if flaw:
@@ -472,6 +475,7 @@ cdef class Decoder:
     cdef const uint8_t* body_end
     cdef int64_t left
     cdef int64_t previous
+    cdef Py_ssize_t room
     cdef list rows
     # A field of many records that is often the same object.
     cdef int64_t timestamp
@@ -660,6 +664,7 @@ cdef class Decoder:
             size = h.end - h.start - V2_SIZE
         self.body_end = self.next_record + size
         self.previous = -1
+        self.room = self.limit // HEADER_COST
         if h.count < 0 or h.count - 1 > h.delta or <int64_t>h.count * SMALLEST_RECORD > size:
             raise corrupt(COUNT_HIGH)
         return 0
@@ -677,6 +682,7 @@ cdef class Decoder:
         if length < 0 or length > self.body_end - p:
             return RECORD_LENGTH
         end = p + length
+        r.room = self.room
         flaw = parse_fields(p, end, &time_delta, &delta, r)
         if flaw:
             return flaw
@@ -692,6 +698,7 @@ cdef class Decoder:
         else:
             r.timestamp = base + time_delta
         self.next_record = end
+        self.room -= r.header_count
         return GOOD
 
     cdef inline int next_parsed(self, Parsed* r) except -1:
@@ -699,6 +706,8 @@ cdef class Decoder:
         cdef int flaw = self.parse(r)
         if not flaw and self.left == 1 and self.next_record != self.body_end:
             flaw = COUNT_LOW
+        if flaw == TOO_MANY_HEADERS:
+            raise too_many_headers(self.limit)
         if flaw:
             raise corrupt(flaw)
         return 0
@@ -793,14 +802,15 @@ cdef class Decoder:
         cdef Parsed r
         cdef const uint8_t* place
         cdef int64_t previous
+        cdef Py_ssize_t room
         writer.make_room(min(self.left, max_records - writer.appended), max_records - writer.appended)
         cdef int8_t kind = 1 if self.header.attributes & APPEND_TIME else 0
         while self.left and writer.appended < max_records:
-            place, previous = self.next_record, self.previous
+            place, previous, room = self.next_record, self.previous, self.room
             self.next_parsed(&r)
             if r.offset >= self.next_offset:
                 if not writer.fits(&r):
-                    self.next_record, self.previous = place, previous
+                    self.next_record, self.previous, self.room = place, previous, room
                     return False
                 writer.put(&r, kind)
                 self.next_offset = r.offset + 1

@@ -23,6 +23,7 @@ from .header import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,
+    HEADER_COST,
     INT64_MAX,
     TRANSACTIONAL,
     V2_SIZE,
@@ -32,6 +33,7 @@ from .header import (
     check_count,
     corrupt,
     read_header,
+    too_many_headers,
 )
 from .legacy import read_rows
 from .transactions import AbortedTransactions
@@ -177,7 +179,7 @@ class Decoder:
             self._rows, self._left = iter(rows), len(rows)
         else:
             self._check_crc(header)
-            self._rows, self._left = _rows(header, self._body(header)), header.record_count
+            self._rows, self._left = _rows(header, self._body(header), self._limit), header.record_count
         self._batch = header
         return True
 
@@ -217,7 +219,7 @@ class Decoder:
             self._check_crc(header)
         if self._aborted is None or not self._is_aborted(header):
             return
-        if below or (header.record_count and _marker_type(header, self._body(header)) == _ABORT):
+        if below or (header.record_count and _marker_type(header, self._body(header), self._limit) == _ABORT):
             self._aborted.end(header.producer_id)
 
     def _pass(self, header: Header) -> None:
@@ -241,16 +243,20 @@ class Decoder:
         return records
 
 
-def _marker_type(header: Header, body: bytes) -> int:
-    key = next(_rows(header, body))[3]
+def _marker_type(header: Header, body: bytes, limit: int) -> int:
+    key = next(_rows(header, body, limit))[3]
     if key is None or len(key) < 4:
         raise corrupt(Flaw.CONTROL)
     return int.from_bytes(key[2:4], "big", signed=True)
 
 
-def _rows(header: Header, body: bytes) -> Iterator[Row]:
-    """Yield the records of a batch. The last one comes only if nothing is left behind it."""
+def _rows(header: Header, body: bytes, limit: int) -> Iterator[Row]:
+    """Yield the records of a batch. The last one comes only if nothing is left behind it.
+
+    Headers count for more than their bytes: two bytes become an object, so a batch of 250 KB could otherwise take 10 GB.
+    """
     place = 0
+    room = limit // HEADER_COST
     previous = -1
     highest = header.last_offset - header.base_offset
     epoch = header.leader_epoch if header.leader_epoch >= 0 else None
@@ -258,7 +264,8 @@ def _rows(header: Header, body: bytes) -> Iterator[Row]:
     for left in range(header.record_count - 1, -1, -1):
         start, end = _record_bounds(body, place)
         place = end
-        timestamp_delta, delta, key, value, headers = _record(body[start:end])
+        timestamp_delta, delta, key, value, headers = _record(body[start:end], room, limit)
+        room -= len(headers)
         if not previous < delta <= highest:
             raise corrupt(Flaw.OFFSET_DELTA)
         previous = delta
@@ -280,13 +287,13 @@ def _record_bounds(body: bytes, place: int) -> tuple[int, int]:
     return start, start + length
 
 
-def _record(data: bytes) -> tuple[int, int, bytes | None, bytes | None, Headers]:
+def _record(data: bytes, room: int, limit: int) -> tuple[int, int, bytes | None, bytes | None, Headers]:
     try:
         timestamp_delta, place = _varint(data, 1, bits=64)  # byte 0: attributes, of which none is defined
         delta, place = _varint(data, place)
         key, place = _sized(data, place)
         value, place = _sized(data, place)
-        headers, place = _headers(data, place)
+        headers, place = _headers(data, place, room, limit)
     except IndexError as error:
         raise corrupt(Flaw.RECORD_CUT) from error
     if place != len(data):
@@ -294,12 +301,14 @@ def _record(data: bytes) -> tuple[int, int, bytes | None, bytes | None, Headers]
     return timestamp_delta, delta, key, value, headers
 
 
-def _headers(data: bytes, place: int) -> tuple[Headers, int]:
+def _headers(data: bytes, place: int, room: int, limit: int) -> tuple[Headers, int]:
     count, place = _varint(data, place)
     if not count:
         return (), place
     if count < 0 or count * _SMALLEST_HEADER > len(data) - place:
         raise corrupt(Flaw.HEADER_COUNT)
+    if count > room:
+        raise too_many_headers(limit)
     headers = []
     for _ in range(count):
         key, place = _sized(data, place)

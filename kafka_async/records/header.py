@@ -26,6 +26,8 @@ CRC_FROM: Final = 21
 SMALLEST: Final = {0: 14, 1: 22, 2: V2_SIZE - UP_TO_LENGTH}
 """Smallest value of the length field, by magic."""
 SMALLEST_RECORD: Final = 7
+HEADER_COST: Final = 128
+"""Bytes of memory that a record's header is taken to need beside its own, which can be two."""
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME: Final = 0x08
@@ -98,6 +100,13 @@ class Span:
 def corrupt(flaw: Flaw) -> CorruptRecordException:
     """Return the error for ``flaw``; whoever knows the partition adds where."""
     return CorruptRecordException(flaw.value)
+
+
+def too_many_headers(limit: int) -> CorruptRecordException:
+    """Return the error for a batch with more headers than there is room for, at ``HEADER_COST`` each."""
+    return CorruptRecordException(
+        f"the batch has more than {limit // HEADER_COST} headers, the most for max_decompressed_bytes={limit}"
+    )
 
 
 def unsupported_codec(codec: int) -> UnsupportedCodecError:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_async.errors import KafkaError
 from kafka_async.records import ColumnBuilder, RecordReader, Span
-from kafka_async.records.header import Flaw
+from kafka_async.records.header import HEADER_COST, Flaw
 from tests.strategies import (
     APPEND_TIME,
     CODECS,
@@ -291,6 +291,34 @@ class TestBadInput:
         outcome = read_all(reader, bomb, max_decompressed_bytes=1_000_000)
         assert outcome.error is not None
         assert "max_decompressed_bytes=1000000" in outcome.error[1]
+
+    @pytest.mark.parametrize("codec", [0, GZIP])
+    def test_headers_count_for_more_than_their_bytes(self, reader: type[RecordReader], codec: int) -> None:
+        """Four kilobytes became two million headers, which are 140 MB of objects."""
+        limit = 10 * HEADER_COST
+        records = tuple(RecordSpec(delta=i, value=b"v", headers=((b"", b""),) * 5) for i in range(3))
+        assert (
+            len(read_all(reader, BatchSpec(records=records[:2], codec=codec).encode(), max_decompressed_bytes=limit).records) == 2
+        )
+        for chunk in (1, 2, 10):
+            data = BatchSpec(records=records, codec=codec).encode()
+            outcome = read_all(reader, data, max_records=chunk, max_decompressed_bytes=limit)
+            assert len(outcome.records) == 2
+            assert outcome.error is not None
+            assert outcome.error[1].endswith(f"the batch has more than 10 headers, the most for max_decompressed_bytes={limit}")
+
+    def test_headers_of_a_row_that_waits_for_the_next_column_are_counted_once(self, reader: type[RecordReader]) -> None:
+        records = tuple(RecordSpec(delta=i, value=b"v" * 10, headers=((b"h", b""),) * 5) for i in range(4))
+        opened = reader("t", 0, BatchSpec(records=records).encode(), 0, max_decompressed_bytes=20 * HEADER_COST)
+        rows = []
+        while not opened.exhausted:
+            builder = ColumnBuilder(max_column_bytes=15)
+            rows.append(opened.read_columns(10, builder))
+        assert rows == [1, 1, 1, 1]
+
+    def test_each_batch_has_room_for_headers_of_its_own(self, reader: type[RecordReader]) -> None:
+        batches = [BatchSpec(base_offset=i, records=(RecordSpec(delta=0, headers=((b"h", b""),) * 8),)).encode() for i in range(4)]
+        assert len(read_all(reader, b"".join(batches), max_decompressed_bytes=10 * HEADER_COST).records) == 4
 
     def test_a_wrong_crc_may_be_ignored(self, reader: type[RecordReader]) -> None:
         outcome = read_all(

@@ -32,6 +32,7 @@ from kafka_async.wire import (
     OffsetCommitRequest,
     OffsetFetchRequest,
     SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
     codec,
     decode_assignment,
     decode_response,
@@ -314,6 +315,7 @@ def test_version_that_cannot_carry_the_request_is_refused() -> None:
 
 def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(SaslAuthenticateRequest(auth_bytes=b"\0user\0hunter2"))
+    assert "hunter2" not in repr(SaslAuthenticateResponse(auth_bytes=b"hunter2"))
 
 
 def test_fetch_topics_go_by_name_or_by_id() -> None:

@@ -66,6 +66,18 @@ def rows(partition: TopicPartition, offsets: Collection[int]) -> Columns:
     return into.finish()
 
 
+def test_a_reader_does_not_show_what_may_be_secret() -> None:
+    tasks = TaskReader(
+        kafka={"sasl_plain_password": "hunter2"},
+        decoder=None,
+        names=(),
+        schema=SCHEMA,
+        fail_on_data_loss=True,
+        poll_timeout_ms=1,
+    )
+    assert "hunter2" not in repr(tasks)
+
+
 def reader(consumer: Script, *, fail: bool = True, poll_timeout_ms: int = 1) -> TaskReader:
     return TaskReader(
         kafka={},
