@@ -72,3 +72,8 @@ __all__ = [
     "TopicPartition",
     "__version__",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the names that are imported on their first use too, so that shells and editors offer them."""
+    return sorted({*globals(), *__all__})

@@ -22,6 +22,10 @@ def test_a_module_of_the_package_is_there_without_an_import() -> None:
     assert kafka_async.errors.KafkaError.__module__ == "kafka_async.errors"
 
 
+def test_shells_are_told_of_names_that_nobody_has_used_yet() -> None:
+    assert {*kafka_async.__all__, "__getattr__"} <= set(dir(kafka_async))
+
+
 def test_another_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'kafka_async' has no attribute 'KafkaProducer'"):
         on_first_use("kafka_async", {".model": "Node"})("KafkaProducer")
