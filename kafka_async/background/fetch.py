@@ -30,7 +30,7 @@ from ..errors import (
     for_code,
 )
 from ..model import IsolationLevel, Node, TopicPartition
-from ..network import Lane, UnsentRequest
+from ..network import LATE, Lane, UnsentRequest
 from ..records import measure
 from ..trace import Fault, Fetched, Listener
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
@@ -56,6 +56,8 @@ class _Broker:
     reserved: int | None = None
     """Bytes that the request in flight may bring; ``None``: none is in flight."""
     sent_at: float = 0.0
+    suspected_at: float = NEVER
+    """When the broker has kept its answer for so long that the cluster is asked whether its partitions are led elsewhere by now."""
 
 
 @define(eq=False)
@@ -111,6 +113,8 @@ class FetchManager:
         asked = [broker for broker in self._brokers.values() if broker.session.wanted]
         # Whoever waited longest goes first: in any fixed order the first ones take the room again and again, and the last get none.
         idle = sorted((broker for broker in asked if broker.reserved is None), key=lambda broker: broker.sent_at)
+        for broker in asked:
+            wake_at = min(wake_at, self._suspect(broker, now))
         for broker in idle:
             if not broker.backoff.ready(now):
                 wake_at = min(wake_at, broker.backoff.retry_at)
@@ -123,6 +127,19 @@ class FetchManager:
         if self.buffer.hungry and not was_hungry:
             self.buffer.on_parcel()  # whoever waits for a partition that finds no room can give back what others hold
         return Poll(tuple(requests), wake_at)
+
+    def _suspect(self, broker: _Broker, now: float) -> float:
+        """Ask the cluster about a broker that does not answer, again after twice the time. Return when to look next.
+
+        The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
+        elects another one within seconds.
+        """
+        if broker.reserved is None:
+            return NEVER
+        if broker.suspected_at <= now:
+            broker.suspected_at = now + (now - broker.sent_at)
+            self.metadata.request_update(now)
+        return broker.suspected_at
 
     def poll_on_close(self, now: float) -> Poll:
         """Close the sessions of brokers that have no request of ours to answer first: a long poll is never waited for."""
@@ -236,6 +253,7 @@ class FetchManager:
         session = broker.session.build()
         broker.reserved = size
         broker.sent_at = now
+        broker.suspected_at = now + self.config.fetch_max_wait_ms / 1000 + LATE
         return UnsentRequest(
             message=evolve(message, topics=session.topics, forgotten_topics_data=session.forgotten),
             node_id=broker.node_id,

@@ -25,7 +25,7 @@ from .backoff import ExponentialBackoff
 from .connection import ConnectionRunner
 from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
-from .request import Lane, UnsentRequest
+from .request import LATE, Lane, UnsentRequest
 from .transport import PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ else:
     )
 
 __all__ = [
+    "LATE",
     "AbstractTokenProvider",
     "Action",
     "Authenticated",

@@ -352,10 +352,13 @@ class NetworkClientDelegate:
     def _route_anywhere(self, request: UnsentRequest, opens: list[Open], now: float) -> tuple[int, float]:
         links = self._shuffled(request.lane)
         ready = [link for link in links if link.can_send(now, last_word=request.last_word)]
-        if ready:
-            return min(ready, key=attrgetter("in_flight")).send(request, now), inf
-        hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
         fresh = [link for link in links if link.can_open(now)]
+        if ready:
+            late = {link.node.id for link in self._links.values() if link.is_late(now)}
+            prompt, fresh = ([link for link in some if link.node.id not in late] for some in (ready, fresh))
+            if prompt or not fresh:
+                return min(prompt or ready, key=attrgetter("in_flight")).send(request, now), inf
+        hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
         if fresh and not hedges:
             link = min(fresh, key=attrgetter("history.failures"))
             self._open(link, opens, now)

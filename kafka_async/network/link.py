@@ -179,6 +179,10 @@ class Link:
         """A last word is in flight."""
         return self._protocol is not None and self._protocol.awaits_last_word
 
+    def is_late(self, now: float) -> bool:
+        """An answer should have been here for a while."""
+        return self._protocol is not None and self._protocol.is_late(now)
+
     def in_backoff(self, now: float) -> bool:
         """The last attempt failed and a new one is not allowed yet."""
         return self.state is ConnectionState.WAITING and now < self.history.retry_at

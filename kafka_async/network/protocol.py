@@ -21,7 +21,7 @@ from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, Kafka
 from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
 from ..wire import decode_response, encode_request, response_correlation_id
 from .frames import PREFIX, FrameBuffer
-from .request import UnsentRequest
+from .request import LATE, UnsentRequest
 
 MAX_IN_FLIGHT: Final = 16
 """Requests written and not answered on one connection. Java allows 100.
@@ -94,6 +94,10 @@ class Protocol:
     def longest_wait(self) -> float:
         """Seconds for which the broker may hold back an answer that is in flight."""
         return max((sent.request.max_wait for sent in self._in_flight), default=0.0)
+
+    def is_late(self, now: float) -> bool:
+        """The oldest answer should have been here for a while. Those behind it have to wait for it."""
+        return bool(self._in_flight) and now >= self._in_flight[0].sent_at + self._in_flight[0].request.max_wait + LATE
 
     @property
     def silent(self) -> bool:

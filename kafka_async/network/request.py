@@ -7,11 +7,17 @@ coordinator (``CoordinatorRequestManager``).
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from attrs import define
 
 from ..wire import Request
+
+LATE: Final = 1.0
+"""Seconds past the longest wait of a request after which its broker is suspected: frozen, or out of reach with open connections.
+
+Nothing fails by that. But whoever has a choice asks somebody else, long before the request times out.
+"""
 
 
 class Lane(Enum):

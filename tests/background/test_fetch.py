@@ -14,7 +14,7 @@ from kafka_async.errors import (
     TopicAuthorizationFailedError,
 )
 from kafka_async.events import PausePartitions, ResumePartitions
-from kafka_async.network import Lane
+from kafka_async.network import LATE, Lane
 from kafka_async.wire.messages import (
     AbortedTransaction,
     FetchRequest,
@@ -381,6 +381,33 @@ def test_a_broker_that_is_gone_costs_a_backoff_and_no_position() -> None:
     world.poll(1.06)
     (request,) = world.waiting(FetchRequest)
     assert asked(request) == {0: 3, 1: 0}
+
+
+def test_partitions_of_a_broker_that_keeps_its_answer_are_read_from_their_new_leader() -> None:
+    world = World()
+    world.fetching({A: 3, B: 0}, leaders=(1, 2, 1))
+    world.answer(FetchRequest, fetched(session=9), 0.6, node_id=2)
+    world.poll(0.6)
+    assert world.wake_at == 0.6 + LATE
+    world.poll(0.6 + LATE)
+    world.answer(MetadataRequest, _moved(), 1.65)
+    world.poll(1.65)
+    world.answer(FetchRequest, fetched(session=9), 1.8, node_id=2)
+    world.poll(1.8)
+    assert asked(world.find(FetchRequest, 2).message)[0] == 3
+
+
+def test_a_broker_that_keeps_its_answer_is_asked_about_less_and_less() -> None:
+    world = World()
+    world.fetching({A: 3})
+    asked_at, now = [], 0.0
+    while now < 29.0:
+        world.poll(now)
+        if world.waiting(MetadataRequest):
+            asked_at.append(now)
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now)
+        now = max(now + 0.001, world.wake_at)
+    assert asked_at == pytest.approx([1.6, 3.1, 6.1, 12.1, 24.1], abs=0.01)
 
 
 def _moved() -> MetadataResponse:

@@ -16,7 +16,7 @@ from kafka_async.errors import (
     NodeNotReadyError,
 )
 from kafka_async.model import Node
-from kafka_async.network import ConnectionState, Lane, Open
+from kafka_async.network import LATE, ConnectionState, Lane, Open
 from kafka_async.network.delegate import HEDGE
 from kafka_async.network.protocol import EXPIRY_GRACE, MAX_IN_FLIGHT
 from kafka_async.wire import Api
@@ -233,6 +233,24 @@ def test_the_least_loaded_ready_broker_is_chosen() -> None:
     world.add(metadata(world.done))
     world.plan(1.0)
     assert [asked.api for asked in world.peer(2).asked] == [Api.HEARTBEAT, Api.METADATA]
+
+
+def test_a_broker_that_owes_an_answer_is_asked_only_where_there_is_no_other() -> None:
+    world = World(ONE, TWO, random=lambda: 0.0)
+    world.connect(0.0, 1)
+    fetch = heartbeat(world.done, node_id=1, max_wait=0.5, lane=Lane.FETCH)
+    world.connect(0.0, 1, Lane.FETCH)
+    world.add(fetch)
+    world.plan(0.0)
+    world.add(metadata(world.done))
+    world.plan(0.4 + LATE)
+    assert len(world.peer(1).asked) == 1, "it may keep a fetch for so long"
+    world.add(metadata(world.done))
+    assert opens(world.plan(0.5 + LATE)) == [(2, Lane.MAIN)]
+    assert len(world.peer(1).asked) == 1
+    world.fail_open(REFUSED, 0.5 + LATE, 2)
+    world.plan(0.5 + LATE)
+    assert len(world.peer(1).asked) == 2
 
 
 @pytest.mark.parametrize(("random", "chosen"), [(0.0, 1), (0.6, 2)])
