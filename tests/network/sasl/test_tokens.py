@@ -69,6 +69,12 @@ async def test_a_plain_function_may_block_because_it_runs_on_a_thread() -> None:
     assert threads[0] is not threading.current_thread()
 
 
+async def test_calls_of_a_plain_function_that_return_are_not_counted() -> None:
+    fetch = bearers(lambda: "token")
+    for _ in range(MOST_CALLS + 1):
+        assert await fetch() == Bearer(token="token")
+
+
 async def cancelled_when(call: Callable[[], object], scope: anyio.CancelScope) -> None:
     await anyio.to_thread.run_sync(call)
     scope.cancel()
