@@ -147,6 +147,13 @@ def test_a_refusal_on_the_way_is_fatal_too(manager: FindCoordinatorManager, erro
     assert manager.fatal is error
 
 
+def test_a_denied_group_is_named(manager: FindCoordinatorManager) -> None:
+    manager.request(0.0)
+    only(manager.poll(0.0)).on_done(found(error_code=GroupAuthorizationFailedError.errno), 0.0)
+    assert isinstance(manager.fatal, GroupAuthorizationFailedError)
+    assert "group 'g': " in str(manager.fatal)
+
+
 def test_a_retriable_failure_clears_a_fatal_one(manager: FindCoordinatorManager) -> None:
     manager.request(0.0)
     only(manager.poll(0.0)).on_done(found(error_code=GroupAuthorizationFailedError.errno), 0.0)
