@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import Attribute, Factory, field, fields_dict, frozen
-from attrs.validators import and_, optional
+from attrs.validators import optional
 
 from .model import IsolationLevel
 from .trace import Listener
@@ -109,11 +109,7 @@ def _optional_text(_: Any, attribute: "Attribute[str | None]", value: Any) -> No
         raise ValueError(f"{attribute.name}={value!r}: expected a string that is not empty, or None")
 
 
-_AS_TEXT: Final = {
-    "ssl_cafile": "ssl_truststore_certificates",
-    "ssl_certfile": "ssl_keystore_certificate_chain",
-    "ssl_keyfile": "ssl_keystore_key",
-}
+_AS_TEXT: Final = dict(_EITHER)
 
 
 def _optional_file(instance: Any, attribute: "Attribute[str | None]", value: Any) -> None:
@@ -131,15 +127,6 @@ def is_sendable(text: object) -> bool:
 def _sendable(_: Any, attribute: "Attribute[str]", value: Any) -> None:
     if not is_sendable(value):
         raise ValueError(f"{attribute.name}={value!r:.100}: expected a string of at most {_MAX_TEXT:,} bytes in UTF-8")
-
-
-_optional_sendable: Final = and_(_optional_text, optional(_sendable))
-
-
-def _interceptors(_: Any, attribute: "Attribute[tuple[Any, ...]]", value: Any) -> None:
-    calls = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in value)
-    if not isinstance(value, tuple) or not all(map(callable, calls)):
-        raise ValueError(f"{attribute.name}={value!r}: expected a sequence of objects with on_consume() and on_commit()")
 
 
 def _optional_callable(_: Any, attribute: "Attribute[Any]", value: Any) -> None:
@@ -175,20 +162,17 @@ def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int]
 
 
 _DURATION: Final = re.compile(
-    r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
+    r"P(?=.)(?:(?P<days>\d{1,8})D)?(?:T(?=.)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?",
     re.IGNORECASE,
 )
 
 
 def parse_duration(text: str) -> datetime.timedelta | None:
-    """Return the ISO 8601 duration ``PnDTnHnMn.nS``, or ``None`` where ``text`` is none (KIP-1106)."""
+    """Return the ISO 8601 duration ``PnDTnHnMn.nS``, or ``None`` where ``text`` is none that a clock can go back (KIP-1106)."""
     match = _DURATION.fullmatch(text)
     if match is None:
         return None
-    try:
-        return datetime.timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
-    except OverflowError:  # more than 2.7 million years
-        return None
+    return datetime.timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
 
 
 def _offset_reset(_: Any, attribute: "Attribute[str]", value: Any) -> None:
@@ -292,10 +276,10 @@ class ConsumerConfig:
     client_rack: str = field(default="", converter=_or_empty, validator=_sendable)
 
     # Group. Options marked "classic" are refused together with group_protocol="consumer", as in Java.
-    group_id: str | None = field(default=None, validator=_optional_sendable)
-    group_instance_id: str | None = field(default=None, validator=_optional_sendable)
+    group_id: str | None = field(default=None, validator=[_optional_text, optional(_sendable)])
+    group_instance_id: str | None = field(default=None, validator=[_optional_text, optional(_sendable)])
     group_protocol: str = field(default="auto", validator=_one_of("auto", "classic", "consumer"))
-    group_remote_assignor: str | None = field(default=None, validator=_optional_sendable)
+    group_remote_assignor: str | None = field(default=None, validator=[_optional_text, optional(_sendable)])
     session_timeout_ms: int = field(default=45_000, validator=_number(1))  # classic
     heartbeat_interval_ms: int = field(default=3_000, validator=_number(1))  # classic
     partition_assignment_strategy: tuple[Any, ...] = field(default=("range", "cooperative-sticky"), converter=_as_tuple)  # classic
@@ -313,7 +297,7 @@ class ConsumerConfig:
     max_poll_records: int = field(default=500, converter=_or_unlimited, validator=_number(1))
     key_deserializer: Deserializer | None = field(default=None, validator=_optional_callable)
     value_deserializer: Deserializer | None = field(default=None, validator=_optional_callable)
-    interceptors: tuple[Any, ...] = field(default=(), converter=_as_tuple, validator=_interceptors)
+    interceptors: tuple[Any, ...] = field(default=(), converter=_as_tuple)
     check_crcs: bool = field(default=True, validator=_flag)
 
     # Fetching.

@@ -315,12 +315,6 @@ def test_text_that_no_request_can_hold_is_named(option: str, value: Any) -> None
         config(**{option: value})
 
 
-@pytest.mark.parametrize("value", ["x", 5, [5], [object()], {}])
-def test_what_is_no_interceptor_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"interceptors=.*expected a sequence of objects with on_consume\(\) and on_commit\(\)"):
-        config(interceptors=value)
-
-
 def test_a_duration_that_no_clock_can_go_back_is_refused() -> None:
     with pytest.raises(ValueError, match="auto_offset_reset='by_duration:P99999999999D'"):
         config(auto_offset_reset="by_duration:P99999999999D")

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import define
 
+from ..config import ConsumerConfig
 from ..errors import DeserializationError
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
@@ -42,6 +43,18 @@ class ConsumerInterceptor(Protocol):
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Awaitable[None] | None:
         """Take note of offsets that were committed."""
         ...
+
+
+def check_callbacks(config: ConsumerConfig) -> None:
+    """Raise ``ValueError`` for objects of the user that lack the methods which are called later, far from their option."""
+    called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
+    if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
+        expected = "expected a sequence of objects with on_consume() and on_commit()"
+        raise ValueError(f"interceptors={config.interceptors!r}: {expected}")
+    if "partition_assignment_strategy" in config.given:
+        from ..background.assignors import assignors_from  # with the group's half of the package, which not everybody needs
+
+        assignors_from(config)
 
 
 async def settled(result: Any) -> Any:

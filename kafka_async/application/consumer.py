@@ -11,7 +11,7 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from uuid import UUID
 
@@ -220,8 +220,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
             raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
         if bool(topics) == (pattern is not None):
             raise TypeError("subscribe() takes either topics or a pattern")
-        names: frozenset[str] = frozenset()
-        matches: Callable[[str], bool] | None = None
+        names, matches = frozenset[str](), None
         event: SubscribeRegex | SubscribeTopics | SubscribePattern
         if isinstance(pattern, SubscriptionPattern):
             if self._config.group_id is None or self._config.group_protocol == "classic":

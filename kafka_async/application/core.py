@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from attrs import evolve
 
-from ..background.assignors import assignors_from
 from ..background.event_handler import EventHandler
 from ..background.fetch_buffer import FetchBuffer, Watermarks
 from ..background.loop import BackgroundLoop
@@ -53,7 +52,7 @@ from ..model import ConsumerState, GroupMetadata, Node, OffsetAndMetadata, Offse
 from ..network import TransportFactory
 from ..trace import Fault, LoggingListener, StateChanged, TraceEvent
 from .arguments import one_partition, partition_set, seconds
-from .callbacks import Deserializers, settled
+from .callbacks import Deserializers, check_callbacks, settled
 from .committing import AutoCommit, LastCommit, position_before
 from .metrics import Metrics
 from .observing import measured
@@ -148,7 +147,7 @@ class ConsumerCore:
     def _configure(options: Mapping[str, Any]) -> ConsumerConfig:
         """Return the configuration; a consumer without a ``client_id`` gets one as Java gives it."""
         config = ConsumerConfig.from_options(options)
-        assignors_from(config)  # it names what is wrong; used when a group is joined
+        check_callbacks(config)
         if "client_id" in options:
             return config
         name = f"consumer-{(config.group_id or 'none')[:200]}-{next(_numbers)}"

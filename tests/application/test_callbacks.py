@@ -7,7 +7,7 @@ import anyio
 import pytest
 from attrs import Factory, define, field
 
-from kafka_async import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from kafka_async import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.application.callbacks import Deserializers
 from kafka_async.errors import DeserializationError
 from tests.fake import FakeCluster
@@ -244,6 +244,12 @@ async def test_an_interceptor_that_keeps_nothing_is_waited_out() -> None:
     async with consumer_on(cluster, "one", interceptors=[Nothing()]) as consumer:
         assert await consumer.getmany(timeout_ms=1000) == {}
         assert await consumer.position(one) == 20
+
+
+@pytest.mark.parametrize("value", ["x", 5, [5], [object()], {}])
+def test_what_is_no_interceptor_is_refused_when_the_consumer_is_made(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"interceptors=.*expected a sequence of objects with on_consume\(\) and on_commit\(\)"):
+        KafkaConsumer(interceptors=value)
 
 
 @virtual
