@@ -8,8 +8,10 @@ and what brokers and other clients say reaches the terminal without control code
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
@@ -23,6 +25,8 @@ from .tables import printable
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 """128 + SIGINT, as shells have it."""
+TERMINATED: Final = 143
+"""128 + SIGTERM."""
 
 Brokers: TypeAlias = Annotated[str, typer.Option("-b", "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers to ask first.")]
 Settings: TypeAlias = Annotated[
@@ -64,7 +68,7 @@ def show_log(debug: bool) -> None:
 def run(work: Coroutine[Any, Any, int], output: Output) -> None:
     """Run ``work`` and end the program with the exit code that it returns, or with that of what it raises."""
     try:
-        code = asyncio.run(work)
+        code = asyncio.run(_until_terminated(work))
         sys.stdout.flush()
     except KeyboardInterrupt:  # asyncio.run has cancelled the work and waited until the consumer was stopped
         code = INTERRUPTED
@@ -74,6 +78,19 @@ def run(work: Coroutine[Any, Any, int], output: Output) -> None:
     except (KafkaError, ConsumerStoppedError, IllegalOperation, OSError, ValueError, TypeError) as error:
         raise output.fail(error) from None
     raise typer.Exit(code)
+
+
+async def _until_terminated(work: Coroutine[Any, Any, int]) -> int:
+    """Have SIGTERM, by which supervisors stop a program, cancel ``work`` as Ctrl-C does: a member commits and leaves its group."""
+    task = asyncio.ensure_future(work)
+    with suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel, TERMINATED)
+    try:
+        return await task
+    except asyncio.CancelledError as cancelled:
+        if cancelled.args != (TERMINATED,):
+            raise
+        return TERMINATED
 
 
 def natural(text: str) -> int:

@@ -41,10 +41,12 @@ def record_limit(max_records: Any) -> int:
     return max_records
 
 
-def _checked(batch: Any, interceptor: Any) -> Batch:
-    """Raise ``TypeError`` for an interceptor that forgets to return the records: they would be lost."""
+def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
+    """Raise ``TypeError`` for an interceptor that forgets to return the records, or moves them elsewhere: they would be lost."""
     if not isinstance(batch, dict):
         raise TypeError(f"{interceptor!r}.on_consume() returned {batch!r}: expected records by partition")
+    if strange := batch.keys() - given.keys():
+        raise TypeError(f"{interceptor!r}.on_consume() returned records of {strange}: expected only partitions it was given")
     return batch
 
 
@@ -206,7 +208,7 @@ class Reader:
             batch, refused = await self._deserialize(taken)
             for interceptor in self.interceptors:
                 if batch:
-                    batch = _checked(await settled(interceptor.on_consume(batch)), interceptor)
+                    batch = _checked(await settled(interceptor.on_consume(dict(batch))), interceptor, batch)
         except BaseException:
             self.unread.put_back(taken, holds)
             raise

@@ -6,6 +6,7 @@ Sources: ``LegacyRecord`` and ``AbstractLegacyRecordBatch``, KIP-31 (relative of
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -19,6 +20,8 @@ _FIXED: Final = Struct(">qiIbb")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _CRC_FROM: Final = 16
+_MESSAGE_COST: Final = 512
+"""Bytes of memory that a message is taken to need beside its own, which can be 26: a wrapper's messages become rows all at once."""
 
 _Message = tuple[int, int, int, int, int, int, bytes | None, bytes | None]
 """Magic, attributes, offset, CRC, timestamp, timestamp type, key, value."""
@@ -36,7 +39,12 @@ def read_rows(data: bytes, start: int, end: int, check_crcs: bool, max_decompres
     if value is None:
         raise CorruptRecordException("a compressed message has a null value; expected a message set")
     inner = bytes(decompress(codec, memoryview(value), max_decompressed_bytes, magic))
-    messages = list(_read_set(inner, check_crcs))
+    most = max_decompressed_bytes // _MESSAGE_COST
+    messages = list(islice(_read_set(inner, check_crcs), most + 1))
+    if len(messages) > most:
+        raise CorruptRecordException(
+            f"a compressed message holds more than {most} messages, the most for max_decompressed_bytes={max_decompressed_bytes}"
+        )
     if not messages:
         raise CorruptRecordException("a compressed message holds no messages; expected at least one")
     # In format 1 the wrapper has the offset of the last message inside, and those have relative ones (KIP-31).

@@ -267,6 +267,19 @@ async def test_a_partition_of_which_an_interceptor_keeps_nothing_is_left_out() -
 
 
 @virtual
+async def test_an_interceptor_that_moves_records_to_another_partition_is_named() -> None:
+    cluster, _, two = two_topics()
+
+    class Moving(Interceptor):
+        def on_consume(self, records: Records) -> Records:
+            return dict.fromkeys([two], next(iter(records.values())))
+
+    async with consumer_on(cluster, "one", interceptors=[Moving()]) as consumer:
+        with pytest.raises(TypeError, match=r"Moving.*topic='two'.*expected only partitions it was given"):
+            await consumer.getmany(timeout_ms=1000)
+
+
+@virtual
 async def test_what_an_interceptor_raises_reaches_the_caller_and_costs_no_record() -> None:
     cluster, _, _ = two_topics()
     interceptor = Interceptor(broken=True)

@@ -118,15 +118,18 @@ def test_several_topics_are_read_by_one_member(kafka43: KafkaCluster, group: str
     assert sorted(result.stdout.split()) == sorted([topics[0]] * 2 + [topics[1]] * 4)
 
 
-def test_an_interrupted_member_has_committed_what_it_wrote(kafka43: KafkaCluster, group: str, protocol: str) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_member_has_committed_what_it_wrote(
+    kafka43: KafkaCluster, group: str, protocol: str, number: signal.Signals, code: int
+) -> None:
     topic = filled(kafka43, partitions=1)
 
     with member(kafka43, topic, group, "--group-protocol", protocol, "-q") as process:
         assert process.stdout is not None
         for _ in range(19):
             process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == code
         assert process.stderr is not None
         assert process.stderr.read() == ""
 

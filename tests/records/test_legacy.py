@@ -79,6 +79,14 @@ def test_a_bomb_in_a_wrapper_is_refused() -> None:
         rows(bomb)
 
 
+def test_many_messages_in_a_wrapper_count_for_what_they_become() -> None:
+    """A message of 26 bytes is ten times as large as a row, and compresses to nothing."""
+    empty = MessageSpec(magic=0, value=None).encode()
+    bomb = MessageSpec(codec=GZIP, value=compress(GZIP, empty * (LIMIT // len(empty)))).encode()
+    with pytest.raises(CorruptRecordException, match=f"more than 2048 messages, the most for max_decompressed_bytes={LIMIT}"):
+        rows(bomb)
+
+
 BAD_WRAPPERS = {
     "null value": MessageSpec(codec=GZIP, value=None),
     "no messages": MessageSpec(codec=GZIP, value=compress(GZIP, b"")),
