@@ -21,7 +21,6 @@ from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaConnectionE
 from ..network import (
     AuthenticatorFactory,
     ConnectionRunner,
-    ConnectionState,
     NetworkClientDelegate,
     TcpConnector,
     TransportFactory,
@@ -167,7 +166,7 @@ class BackgroundLoop:
 
     def _connections(self) -> tuple[int, int]:
         states = self._delegate.connection_states()
-        ready = sum(state.state is ConnectionState.READY for state in states)
+        ready = sum(state.state.may_send for state in states)
         return ready, sum(state.in_flight for state in states)
 
     def _offers_consumer_protocol(self) -> bool | None:
@@ -188,7 +187,7 @@ class BackgroundLoop:
         if errors:
             return next((error for error in errors if not error.retriable), errors[0])
         for state in states:
-            if state.state is not ConnectionState.READY:
+            if not state.state.may_send:
                 return KafkaConnectionError(f"{state.node} has not answered: {state.state.value}")
         return None
 

@@ -2,6 +2,7 @@
 
     delegate.py    which request goes to which broker, and when: one pure decision, ``plan(now)``
     link.py        one broker in one lane over all attempts: the state table, the handshake, backoff
+    session.py     how long a SASL session lasts, and when its renewal is tried
     protocol.py    one connection's requests and answers: bytes in, answers out
     frames.py      bytes cut into frames in a buffer that is used again
     request.py     what the layer above hands in

@@ -27,7 +27,8 @@ class Work:
     """Something to wait for before the conversation goes on. Its result is given to ``receive`` in place of an answer.
 
     It may raise ``KafkaError``, which ends the attempt: ``AuthenticationFailedError`` where trying again is useless. It is
-    cancelled when the connection ends or the setup timeout has passed.
+    cancelled when the connection ends, and where the setup timeout has passed, at the latest when another work takes its place.
+    Work that a re-authentication begins with does not hold up the connection, and is done anew where it fails.
     """
 
     run: Callable[[], Awaitable[Any]]

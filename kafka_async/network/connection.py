@@ -11,6 +11,7 @@ lets the background loop look again. Cancelling the outer task group leaves no s
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -43,6 +44,8 @@ class _Connection:
     ending: bool = False
     tasks: TaskGroup | None = None
     """The connection's own tasks, once it has a transport."""
+    work: anyio.CancelScope = field(factory=anyio.CancelScope)
+    """The authenticator's last work."""
 
 
 @define(eq=False)
@@ -127,7 +130,9 @@ class ConnectionRunner:
     def _run_soon(self, action: Run) -> None:
         connection = self._connections.get(action.key)
         if connection is not None and connection.tasks is not None:
-            connection.tasks.start_soon(self._work, connection, action.work)
+            connection.work.cancel()
+            connection.work = anyio.CancelScope()
+            connection.tasks.start_soon(self._work, connection, action.work, connection.work)
 
     def _end(self, connection: _Connection, timeout: float) -> None:
         connection.ending = True
@@ -226,15 +231,18 @@ class ConnectionRunner:
                 await pause()
         return False
 
-    async def _work(self, connection: _Connection, work: Work) -> None:
-        try:
-            result = await work.run()
-        except KafkaError as error:
-            self._lost(connection, error)
+    async def _work(self, connection: _Connection, work: Work, scope: anyio.CancelScope) -> None:
+        outcome: Any = None
+        with scope:
+            try:
+                outcome = await work.run()
+            except KafkaError as error:
+                outcome = error
+        if scope.cancel_called:
+            return  # the delegate waits for another work, and would take this outcome for that one's
+        if not self._delegate.worked(connection.key, outcome, self._clock()):
             self._end(connection, FLUSH_TIMEOUT)
-        else:
-            self._delegate.worked(connection.key, result, self._clock())
-            self._wake()
+        self._wake()
 
     def _lost(self, connection: _Connection, error: KafkaError | None) -> None:
         self._delegate.lost(connection.key, error, self._clock())

@@ -58,7 +58,7 @@ class Write:
 
 @frozen(kw_only=True)
 class Run:
-    """Await ``work`` of the authenticator of connection ``key`` and report ``worked(key)`` or ``lost(key)``."""
+    """Await ``work`` of the authenticator of connection ``key`` and report ``worked(key)``. It replaces what still runs there."""
 
     key: int
     work: Work
@@ -249,11 +249,12 @@ class NetworkClientDelegate:
         self._note(key, link, now)
         return done
 
-    def worked(self, key: int, result: Any, now: float) -> None:
-        """The authenticator's work for connection ``key`` has ended with ``result``."""
+    def worked(self, key: int, outcome: Any, now: float) -> bool:
+        """The work for connection ``key`` has ended with ``outcome``, its result or a ``KafkaError``. Return whether it goes on."""
         if link := self._by_key.get(key):
-            link.worked(result, now)
+            link.worked(outcome, now)
             self._note(key, link, now)
+        return key in self._by_key
 
     def lost(self, key: int, error: KafkaError | None, now: float) -> None:
         """Connection ``key`` broke with ``error``, or the broker closed it (``None``)."""
@@ -369,8 +370,7 @@ class NetworkClientDelegate:
             if refusals:
                 # Every broker has failed and one of them said why no other attempt will do better.
                 return self._settle(request, refusals[0], now), inf
-        deadlines = hedges if fresh else []
-        deadlines += [link.history.retry_at for link in links if link.in_backoff(now)]
+        deadlines = (hedges if fresh else []) + [link.history.retry_at for link in links if link.in_backoff(now)]
         deadlines += [link.throttled_until for link in links if link.throttled_until > now]
         return self._keep(request, min(deadlines, default=inf))
 

@@ -30,11 +30,8 @@ from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Step, Work
 from .protocol import MAX_IN_FLIGHT, Protocol, settle
 from .request import Lane, UnsentRequest
+from .session import Session
 from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
-
-_REAUTHENTICATE_FROM: Final = 0.85  # Java: SaslClientAuthenticator re-authenticates after 85 to 95 % of the session, at random
-_REAUTHENTICATE_SPREAD: Final = 0.10
-_SHORTEST_SESSION: Final = 1.05  # seconds; a second renewal within one is an error to a broker (Java: KafkaChannel)
 
 
 class ConnectionState(Enum):
@@ -47,9 +44,16 @@ class ConnectionState(Enum):
     NEGOTIATING = "negotiating"
     """The socket is open and ApiVersions is being asked."""
     AUTHENTICATING = "authenticating"
+    PREPARING = "preparing to authenticate again"
+    """The session is about to end, and what a new one takes on our side, such as a token, is being got; requests go on."""
     RENEWING = "authenticating again"
-    """The session is about to end and is made anew on the same connection (KIP-368); requests in flight are still answered."""
+    """The session is made anew on the same connection (KIP-368); requests in flight are still answered, new ones wait."""
     READY = "ready"
+
+    @property
+    def may_send(self) -> bool:
+        """Requests may be written."""
+        return self in _SENDING
 
 
 class ConnectionInput(Enum):
@@ -59,7 +63,12 @@ class ConnectionInput(Enum):
     OPENED = "opened"
     NEGOTIATED = "negotiated"
     AUTHENTICATED = "authenticated"
+    RENEWAL_DUE = "renewal due"
+    PREPARED = "prepared"
+    POSTPONED = "postponed"
+    """The renewal could not be prepared; it is tried again."""
     SESSION_ENDS = "session ends"
+    """Nothing but a renewal may be sent any more, and whatever it lacks has to come now."""
     FAILED = "failed"
     SHUT = "shut"
     """Closed by us on purpose; no backoff."""
@@ -74,22 +83,29 @@ TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionInput], ConnectionSt
     (_S.CONNECTING, _I.OPENED): _S.NEGOTIATING,
     (_S.NEGOTIATING, _I.NEGOTIATED): _S.AUTHENTICATING,
     (_S.AUTHENTICATING, _I.AUTHENTICATED): _S.READY,
+    (_S.READY, _I.RENEWAL_DUE): _S.PREPARING,
     (_S.READY, _I.SESSION_ENDS): _S.RENEWING,
+    (_S.PREPARING, _I.PREPARED): _S.RENEWING,
+    (_S.PREPARING, _I.POSTPONED): _S.READY,
+    (_S.PREPARING, _I.SESSION_ENDS): _S.RENEWING,
     (_S.RENEWING, _I.AUTHENTICATED): _S.READY,
     (_S.CONNECTING, _I.FAILED): _S.WAITING,
     (_S.NEGOTIATING, _I.FAILED): _S.WAITING,
     (_S.AUTHENTICATING, _I.FAILED): _S.WAITING,
+    (_S.PREPARING, _I.FAILED): _S.WAITING,
     (_S.RENEWING, _I.FAILED): _S.WAITING,
     (_S.READY, _I.FAILED): _S.WAITING,
     (_S.CONNECTING, _I.SHUT): _S.DISCONNECTED,
     (_S.NEGOTIATING, _I.SHUT): _S.DISCONNECTED,
     (_S.AUTHENTICATING, _I.SHUT): _S.DISCONNECTED,
+    (_S.PREPARING, _I.SHUT): _S.DISCONNECTED,
     (_S.RENEWING, _I.SHUT): _S.DISCONNECTED,
     (_S.READY, _I.SHUT): _S.DISCONNECTED,
 }
 
 _SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING, _S.RENEWING})
-_OPEN: Final = _SETTING_UP | {_S.READY}
+_SENDING: Final = frozenset({_S.READY, _S.PREPARING})
+_OPEN: Final = _SETTING_UP | _SENDING
 
 
 @define(eq=False)
@@ -149,7 +165,7 @@ class Link:
         self._work_ends_at = inf
         self._protocol: Protocol | None = None
         self._setup_timeout = 0.0
-        self._session_ends_at = inf
+        self._session = Session()
         self._used_at = -inf
 
     # What the delegate asks.
@@ -193,18 +209,19 @@ class Link:
 
     def can_send(self, now: float, *, last_word: bool = False) -> bool:
         """A request may be written now. A last word goes out although the broker throttles us."""
-        return self.state is ConnectionState.READY and self.in_flight < MAX_IN_FLIGHT and (last_word or now >= self.throttled_until)
+        return self.state in _SENDING and self.in_flight < MAX_IN_FLIGHT and (last_word or now >= self.throttled_until)
 
     def wake_at(self) -> float:
         """Return when ``tick`` has to be called next, in absolute seconds."""
         protocol = self._protocol
         if protocol is None:
             return inf
-        if self.state is not ConnectionState.READY:
+        if self.state not in _SENDING:
             return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at)
+        renewal = self._session.renew_at if self.state is ConnectionState.READY else self._session.ends_at
         if protocol.in_flight:
-            return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at, self._session_ends_at)
-        return min(self._used_at + self._settings.max_idle, self._work_ends_at, self._session_ends_at)
+            return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at, renewal)
+        return min(self._used_at + self._settings.max_idle, self._work_ends_at, renewal)
 
     # What the delegate tells.
 
@@ -270,7 +287,7 @@ class Link:
             done += 1
             if answer.throttle:
                 self.throttled_until = max(self.throttled_until, now + answer.throttle)
-            if self.state is ConnectionState.READY:
+            if self.state in _SENDING:
                 # Not before: a port that demands SASL of a client without it completes the handshake, then hangs up each time.
                 if not self._proven:
                     self._proven = True
@@ -289,16 +306,20 @@ class Link:
         if late is not None:
             text = f"{self.peer}: connection closed, {late.request.name} was not answered in time"
             return self.fail(KafkaConnectionError(text), now)
+        before = self.state
+        if before in _SENDING and now >= self._session.ends_at:
+            self._feed(ConnectionInput.SESSION_ENDS)  # what is being prepared may still come in time to keep the connection
         if now >= self._work_ends_at:
-            return self.fail(KafkaConnectionError(f"{self.peer}: connection closed, the authentication took too long"), now)
-        if self.state is ConnectionState.READY and now >= self._session_ends_at:
-            self._feed(ConnectionInput.SESSION_ENDS)
+            return self._not_authenticated(KafkaConnectionError(f"{self.peer}: the authentication took too long"), now)
+        if before is ConnectionState.READY and now >= self._session.renew_at:
+            if self.state is before:
+                self._feed(ConnectionInput.RENEWAL_DUE)
             self._authenticate(now)
         return 0
 
     def is_idle(self, now: float) -> bool:
         """Ready, nothing in flight, and unused for so long that it should be closed."""
-        return self.state is ConnectionState.READY and not self.in_flight and now >= self._used_at + self._settings.max_idle
+        return self.state in _SENDING and not self.in_flight and now >= self._used_at + self._settings.max_idle
 
     def lost(self, error: KafkaError | None, now: float) -> int:
         """The socket failed with ``error``, or the peer closed it (``None``). Return how many requests ended."""
@@ -319,7 +340,7 @@ class Link:
         history.error = error
         if before is ConnectionState.CONNECTING:
             history.setup_failures += 1
-        if before is not ConnectionState.READY or self.in_flight:
+        if before not in _SENDING or self.in_flight:
             self._trace(Fault(now=now, text=f"connection to {self.peer} failed while {before.value}", error=error))
         return self._end(error, error, now)
 
@@ -368,14 +389,16 @@ class Link:
         try:
             answer = step()
         except KafkaError as error:
-            self.fail(error, now)
-            return
-        if isinstance(answer, Authenticated):
-            self._authenticated(answer, now)
+            self._not_authenticated(error, now)
             return
         if isinstance(answer, Work):
             self._work = answer
             self._work_ends_at = now + self._setup_timeout
+            return
+        if self.state is ConnectionState.PREPARING:
+            self._feed(ConnectionInput.PREPARED)
+        if isinstance(answer, Authenticated):
+            self._authenticated(answer, now)
             return
         try:
             number = (self.versions or BrokerVersions()).choose(answer)
@@ -389,11 +412,26 @@ class Link:
         work, self._work = self._work, None
         return work
 
-    def worked(self, result: Any, now: float) -> None:
-        """The work last taken has ended with ``result``."""
-        if self._work_ends_at < inf:
-            self._work_ends_at = inf
-            self._heard(result, now)
+    def worked(self, outcome: Any, now: float) -> None:
+        """The work last taken has ended with ``outcome``, its result or a ``KafkaError``. Nobody waits for it after its time."""
+        if self._work_ends_at == inf:
+            return
+        self._work_ends_at = inf
+        if isinstance(outcome, KafkaError):
+            self._not_authenticated(outcome, now)
+        else:
+            self._heard(outcome, now)
+
+    def _not_authenticated(self, error: KafkaError, now: float) -> int:
+        """The conversation ended with ``error``. While the old session is good, that costs no connection."""
+        if self.state is not ConnectionState.PREPARING:
+            return self.fail(error, now)
+        self._feed(ConnectionInput.POSTPONED)
+        self._conversation = None
+        self._work_ends_at = inf
+        self._session.postpone(now, self._settings.login, self._random())
+        self._trace(Fault(now=now, text=f"{self.peer}: the session cannot be renewed yet; it is tried until it ends", error=error))
+        return 0
 
     def _heard(self, outcome: Any, now: float) -> None:
         conversation = self._conversation
@@ -405,10 +443,7 @@ class Link:
         before = self.state
         self._feed(ConnectionInput.AUTHENTICATED)
         self._conversation = None
-        self._session_ends_at = inf
-        if result.session_lifetime:
-            share = _REAUTHENTICATE_FROM + _REAUTHENTICATE_SPREAD * self._random()
-            self._session_ends_at = now + max(share * result.session_lifetime, _SHORTEST_SESSION)
+        self._session = Session.granted(result.session_lifetime, now, self._random())
         if before is ConnectionState.RENEWING:
             return
         if self._protocol:

@@ -28,6 +28,8 @@ class NetworkSettings:
     request_timeout: float
     reconnect: ExponentialBackoff
     setup: ExponentialBackoff
+    login: ExponentialBackoff
+    """Between the tries to renew a session."""
     max_idle: float
 
     @classmethod
@@ -41,5 +43,6 @@ class NetworkSettings:
             setup=ExponentialBackoff(
                 config.socket_connection_setup_timeout_ms / 1000, config.socket_connection_setup_timeout_max_ms / 1000
             ),
+            login=ExponentialBackoff(config.sasl_login_retry_backoff_ms / 1000, config.sasl_login_retry_backoff_max_ms / 1000),
             max_idle=inf if config.connections_max_idle_ms < 0 else config.connections_max_idle_ms / 1000,
         )

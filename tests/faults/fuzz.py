@@ -37,7 +37,15 @@ from kafka_async.network.request import UnsentRequest
 from kafka_async.network.sasl.conversation import SaslConversation
 from kafka_async.network.sasl.scram import Scram
 from kafka_async.records import RecordReader
-from kafka_async.wire import SUPPORTED, Request, SaslAuthenticateResponse, decode_assignment, decode_response, decode_subscription
+from kafka_async.wire import (
+    SUPPORTED,
+    Request,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+    decode_assignment,
+    decode_response,
+    decode_subscription,
+)
 from kafka_async.wire.messages import JoinGroupRequest, SyncGroupRequest
 from tests.records.implementations import READERS, read_all
 from tests.records.test_decode import CORPUS, MANY
@@ -177,7 +185,8 @@ def scram(random: Random) -> str:
     """What a broker says in SCRAM."""
     mechanism = Scram("SCRAM-SHA-256", "user", "pencil", nonce="rOprNGfw", derive=_underived)
     talk = SaslConversation(mechanism, "b:9092")
-    mechanism.start()
+    talk.start()
+    talk.receive(SaslHandshakeResponse())
     demands = b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     verdict = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     try:

@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from attrs import define, field
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaTimeoutError
 from kafka_async.network import Authenticated, Lane, Plan, Shut, Work, Write
@@ -283,6 +284,45 @@ def test_work_of_the_authenticator_is_awaited(error: AuthenticationFailedError |
             if error is None:
                 await loop.stop()
         assert network.transports[0].closed
+
+    run_virtual(main)
+
+
+@define(eq=False)
+class Stuck:
+    """A mechanism with sessions of 100 s, whose second token never comes."""
+
+    fetches: list[float] = field(factory=list)
+    cancelled: list[float] = field(factory=list)
+
+    async def fetch(self) -> None:
+        self.fetches.append(anyio.current_time())
+        if len(self.fetches) == 2:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self.cancelled.append(anyio.current_time())
+
+    def start(self) -> Step:
+        return Work(run=self.fetch)
+
+    def receive(self, response: Any) -> Step:
+        return Authenticated(session_lifetime=100.0)
+
+
+def test_work_that_never_ends_is_cancelled_for_the_next_try_and_keeps_the_connection() -> None:
+    async def main() -> None:
+        stuck = Stuck()
+        world = World(ONE, authenticators=lambda node: stuck, socket_connection_setup_timeout_ms=3000)
+        network = MemoryNetwork(helpful)
+        async with anyio.create_task_group() as tasks:
+            loop = Loop(world.delegate, tasks, network)
+            loop.add(heartbeat(world.done))
+            await loop.until(lambda: len(stuck.fetches) == 4)
+            assert stuck.fetches == pytest.approx([0.0, 90.0, 93.1, 183.1])
+            assert stuck.cancelled == pytest.approx([93.1])
+            await loop.stop()
+        assert len(network.transports) == 1
 
     run_virtual(main)
 

@@ -15,7 +15,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.model import Node
-from kafka_async.network import Authenticated, Lane, Run, UnsentRequest, Work
+from kafka_async.network import Authenticated, Lane, Plan, Run, UnsentRequest, Work
 from kafka_async.network.auth import Step
 from kafka_async.network.link import TRANSITIONS, ConnectionInput, ConnectionState, following
 from kafka_async.trace import ConnectionClosed, ConnectionOpened, Fault
@@ -51,7 +51,7 @@ def test_every_state_can_be_reached_and_left() -> None:
     assert set(TRANSITIONS.values()) == set(ConnectionState)
 
 
-@pytest.mark.parametrize("state", [S.CONNECTING, S.NEGOTIATING, S.AUTHENTICATING, S.RENEWING, S.READY])
+@pytest.mark.parametrize("state", [S.CONNECTING, S.NEGOTIATING, S.AUTHENTICATING, S.PREPARING, S.RENEWING, S.READY])
 def test_every_open_state_can_fail_and_be_shut(state: ConnectionState) -> None:
     assert following(state, ConnectionInput.FAILED) is S.WAITING
     assert following(state, ConnectionInput.SHUT) is S.DISCONNECTED
@@ -410,7 +410,7 @@ def test_a_broker_that_wants_a_new_session_all_the_time_does_not_keep_us_busy() 
 
 
 class Pondering(Conversation):
-    """A mechanism that has to fetch its token first."""
+    """A mechanism that has to fetch its token, and greets nobody."""
 
     def start(self) -> Step:
         return Work(run=fetch_token)
@@ -450,6 +450,145 @@ def test_work_that_takes_longer_than_the_setup_timeout_fails_the_attempt() -> No
     assert "the authentication took too long" in str(world.outcomes[0])
     world.delegate.worked(key, b"late", 10.1)
     assert state_of(world) is S.WAITING
+
+
+class Bearing(Pondering):
+    """A mechanism that fetches its token before the handshake."""
+
+    def receive(self, response: Any) -> Step:
+        return SaslHandshakeRequest(mechanism="PLAIN") if isinstance(response, bytes) else super().receive(response)
+
+
+def preparing(**options: Any) -> World:
+    """A connection whose session of 100 s is due for renewal, at 90 s: the token for the next one is being fetched."""
+    world = World(ONE, authenticators=lambda node: Bearing(100.0), **options)
+    start(world)
+    world.reply(VERSIONS, 0.0)
+    world.plan(0.0)
+    world.delegate.worked(world.key(), b"token", 0.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(0.0)
+        world.reply(response, 0.0)
+    assert world.plan(1.0).wake_at == 90.0
+    assert works(world.plan(90.0)) == [world.key()]
+    assert state_of(world) is S.PREPARING
+    world.outcomes.clear()
+    world.trace.clear()
+    return world
+
+
+def works(plan: Plan) -> list[int]:
+    return [action.key for action in plan.actions if isinstance(action, Run)]
+
+
+def beat(world: World, now: float) -> None:
+    """Send a heartbeat and answer it, at once."""
+    before = len(world.outcomes)
+    world.add(heartbeat(world.done, expires_at=now + 30), now=now)
+    world.plan(now)
+    assert [asked.api for asked in world.peer().asked] == [Api.HEARTBEAT]
+    world.reply(HeartbeatResponse(), now)
+    assert world.outcomes[before:] == [HeartbeatResponse()]
+
+
+def faults(world: World) -> list[str]:
+    return [event.text for event in world.trace if isinstance(event, Fault)]
+
+
+def test_requests_go_on_while_the_token_of_a_renewal_is_fetched() -> None:
+    world = preparing()
+    assert state_of(world).may_send
+    assert world.delegate.is_ready(1, Lane.MAIN, 90.0)
+    beat(world, 91.0)
+    beat(world, 95.0)
+    world.delegate.worked(world.key(), b"token", 96.0)
+    assert state_of(world) is S.RENEWING
+    assert not state_of(world).may_send
+    world.add(heartbeat(world.done, expires_at=200.0), now=96.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(96.0)
+        assert len(world.peer().asked) == 1
+        world.reply(response, 96.0)
+    assert world.outcomes == [HeartbeatResponse()] * 3
+    assert world.plan(97.0).wake_at == 186.0
+    assert not faults(world)
+    assert not [event for event in world.trace if isinstance(event, ConnectionClosed)]
+
+
+def test_a_token_that_cannot_be_had_is_tried_again_with_backoff_while_the_session_lasts() -> None:
+    world = preparing(sasl_login_retry_backoff_ms=1000)
+    now, delays = 90.0, []
+    for _ in range(3):
+        world.delegate.worked(world.key(), AuthenticationFailedError("no token"), now)
+        assert state_of(world) is S.READY
+        wake_at = world.plan(now).wake_at
+        delays.append(wake_at - now)
+        beat(world, now)
+        now = wake_at
+        assert works(world.plan(now)) == [world.key()]
+    assert delays == [1.0, 2.0, 4.0]
+    assert len(set(faults(world))) == 1, "one text, so that a listener can leave out the repetitions"
+    world.delegate.worked(world.key(), b"token", now)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse()):
+        world.plan(now)
+        world.reply(response, now)
+    assert state_of(world) is S.READY
+    assert world.plan(now).wake_at == now + 90.0
+
+
+def test_a_session_that_could_not_be_renewed_to_its_end_costs_the_connection() -> None:
+    world = preparing(sasl_login_retry_backoff_ms=20_000, sasl_login_retry_backoff_max_ms=20_000)
+    world.delegate.worked(world.key(), KafkaConnectionError("endpoint down"), 91.0)
+    assert world.plan(91.0).wake_at == 98.0, "requests are sent for 98 % of the session"
+    assert works(world.plan(98.0)) == [world.key()]
+    assert state_of(world) is S.RENEWING
+    world.add(heartbeat(world.done, expires_at=200.0), now=98.0)
+    assert not world.peer().asked
+    key = world.key()
+    world.delegate.worked(key, AuthenticationFailedError("endpoint still down"), 99.0)
+    assert shuts(world.plan(99.0)) == [key]
+    assert state_of(world) is S.WAITING
+    assert "was not renewed: endpoint still down" in str(world.outcomes[0])
+    assert faults(world)[-1].endswith("failed while authenticating again")
+
+
+def test_a_token_that_comes_after_the_end_of_the_session_still_renews_it_within_the_setup_timeout() -> None:
+    world = preparing()
+    assert world.plan(90.0).wake_at == 98.0
+    assert not works(world.plan(98.0))
+    world.add(heartbeat(world.done, expires_at=200.0), now=98.0)
+    world.plan(98.0)
+    assert not world.peer().asked, "nothing but a renewal may be said any more"
+    world.delegate.worked(world.key(), b"token", 99.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(99.0)
+        world.reply(response, 99.0)
+    assert world.outcomes == [HeartbeatResponse()]
+
+
+def test_a_token_that_takes_too_long_is_asked_for_again_and_comes_too_late() -> None:
+    world = preparing(socket_connection_setup_timeout_ms=3000)
+    assert world.plan(90.0).wake_at == 93.0
+    assert world.plan(93.0).wake_at == pytest.approx(93.1)
+    assert state_of(world) is S.READY
+    world.delegate.worked(world.key(), b"late", 93.05)
+    assert state_of(world) is S.READY
+    assert works(world.plan(93.1)) == [world.key()]
+    world.delegate.worked(world.key(), b"token", 93.2)
+    assert state_of(world) is S.RENEWING
+
+
+def test_a_connection_that_is_lost_or_unused_while_a_renewal_is_prepared_ends_as_a_ready_one() -> None:
+    world = preparing()
+    world.delegate.lost(world.key(), None, 91.0)
+    assert state_of(world) is S.WAITING
+    assert not faults(world)
+    world = preparing(connections_max_idle_ms=95_000)
+    key = world.key()
+    assert world.plan(90.0).wake_at == 95.0
+    assert shuts(world.plan(95.0)) == [key]
+    assert state_of(world) is S.DISCONNECTED
+    assert world.delegate.worked(key, b"token", 95.1) is False
 
 
 def test_unused_connections_are_closed_and_cost_no_backoff() -> None:

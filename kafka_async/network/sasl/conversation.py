@@ -1,10 +1,14 @@
 """One SASL conversation on one connection: SaslHandshake, then SaslAuthenticate until the mechanism is satisfied.
 
+What the mechanism needs for its first words, such as a token, comes before the handshake: a broker takes nothing else from the
+handshake on, so that a re-authentication would hold up the connection for the time that a token takes.
+
 Decides: what each error code means, when a broker has talked for too long. Owns: the mechanism of one conversation. Must never
 show a secret, and never pass on text of a broker without bounds. Sources: KIP-43, KIP-152, KIP-368 (session lifetime);
 ``SaslClientAuthenticator``.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from ...errors import (
@@ -61,16 +65,21 @@ class SaslConversation:
         self._mechanism = mechanism
         self._peer = peer
         self._turns = 0
+        self._asked = False  # the handshake is written
+        self._first: Turn = None  # what is said when the broker has taken the handshake
         self._lifetime: float | None = None
 
     def start(self) -> Step:
         """See ``Authenticator``."""
-        return SaslHandshakeRequest(mechanism=self._mechanism.name)
+        return self._named(lambda: self._step(self._mechanism.start()))
 
     def receive(self, response: Any) -> Step:
         """See ``Authenticator``."""
+        return self._named(lambda: self._receive(response))
+
+    def _named(self, step: Callable[[], Step]) -> Step:
         try:
-            return self._receive(response)
+            return step()
         except AuthenticationFailedError as error:
             error.args = (f"{self._peer}: {self._mechanism.name}: {error}",)
             raise
@@ -78,7 +87,7 @@ class SaslConversation:
     def _receive(self, response: Any) -> Step:
         if isinstance(response, SaslHandshakeResponse):
             self._check_handshake(response)
-            return self._step(self._mechanism.start())
+            return self._step(self._first)
         if isinstance(response, SaslAuthenticateResponse):
             self._check(response)
             self._lifetime = response.session_lifetime_ms / 1000 if response.session_lifetime_ms > 0 else None
@@ -86,9 +95,12 @@ class SaslConversation:
         return self._step(self._mechanism.receive(response))
 
     def _step(self, turn: Turn) -> Step:
-        if turn is None:
-            return Authenticated(session_lifetime=self._lifetime)
-        return turn if isinstance(turn, Work) else SaslAuthenticateRequest(auth_bytes=turn)
+        if isinstance(turn, Work):
+            return turn
+        if not self._asked:
+            self._asked, self._first = True, turn
+            return SaslHandshakeRequest(mechanism=self._mechanism.name)
+        return Authenticated(session_lifetime=self._lifetime) if turn is None else SaslAuthenticateRequest(auth_bytes=turn)
 
     def _check_handshake(self, response: SaslHandshakeResponse) -> None:
         if response.error_code == UnsupportedSaslMechanismError.errno:

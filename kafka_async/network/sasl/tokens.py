@@ -23,7 +23,7 @@ from .oauthbearer import Bearer
 USED_FOR: Final = 0.8
 """Share of a token's life after which it is not handed out any more (Java: ``sasl.login.refresh.window.factor``).
 
-It is less than the share of a session after which a connection authenticates again (85 % and more, ``link.py``). A session ends
+It is less than the share of a session after which a connection authenticates again (85 % and more, ``session.py``). A session ends
 with the token that began it, so the second authentication never gets the same token.
 """
 
@@ -37,7 +37,7 @@ class AbstractTokenProvider(ABC):
     ``token()`` is awaited for each new connection and each re-authentication, several at once at times; keeping a token until
     shortly before it expires is the provider's business. It must not wait longer than ``socket_connection_setup_timeout_ms``.
     An error that it raises ends that attempt to connect, which is then repeated with backoff; ``AuthenticationFailedError`` says
-    that repeating is useless.
+    that repeating is useless. For a re-authentication it is asked again until the session ends; the connection is used meanwhile.
     """
 
     @abstractmethod

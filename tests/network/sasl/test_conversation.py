@@ -70,9 +70,11 @@ def test_challenges_go_to_the_mechanism_until_it_is_satisfied() -> None:
 
 
 def test_work_is_handed_out_and_its_result_goes_to_the_mechanism() -> None:
-    talk, script = conversation(WORK, b"one", WORK, None)
-    assert talk.receive(SaslHandshakeResponse()) is WORK
-    assert talk.receive("token") == SaslAuthenticateRequest(auth_bytes=b"one")
+    script = Script([WORK, b"one", WORK, None])
+    talk = SaslConversation(script, "broker:9092")
+    assert talk.start() is WORK
+    assert talk.receive("token") == SaslHandshakeRequest(mechanism="SCRIPT"), "the token is there before the handshake"
+    assert talk.receive(SaslHandshakeResponse()) == SaslAuthenticateRequest(auth_bytes=b"one")
     assert talk.receive(SaslAuthenticateResponse(auth_bytes=b"a")) is WORK
     assert talk.receive("checked") == Authenticated()
     assert script.heard == ["token", b"a", "checked"]

@@ -121,10 +121,10 @@ async def token_of(made: Any) -> bytes:
     """Return what a conversation of OAUTHBEARER says once it has its token."""
     assert made is not None
     conversation = made(NODE)
-    assert conversation.start() == SaslHandshakeRequest(mechanism="OAUTHBEARER")
-    work = conversation.receive(SaslHandshakeResponse())
+    work = conversation.start()
     assert isinstance(work, Work)
-    said: bytes = conversation.receive(await work.run()).auth_bytes
+    assert conversation.receive(await work.run()) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
+    said: bytes = conversation.receive(SaslHandshakeResponse()).auth_bytes
     return said
 
 

@@ -11,7 +11,7 @@ from kafka_async.errors import AuthenticationFailedError
 from kafka_async.network.auth import Authenticated, Work
 from kafka_async.network.sasl.conversation import SaslConversation
 from kafka_async.network.sasl.oauthbearer import Bearer, OAuthBearer, first_message
-from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse
+from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 TOKEN = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="  # RFC 7628 section 4.1 prints it
 PARTS = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJyZWFkZXIifQ.c2lnbmF0dXJlLXRoYXQtaXMtc2VjcmV0"
@@ -110,9 +110,9 @@ def test_the_token_does_not_show() -> None:
 def test_a_whole_conversation_with_a_session_that_ends() -> None:
     mechanism = OAuthBearer(lambda: pytest.fail("not here"))
     conversation = SaslConversation(mechanism, "one:9092")
-    conversation.start()
-    assert isinstance(conversation.receive(SaslHandshakeResponse()), Work)
-    said = conversation.receive(Bearer(token=TOKEN))
+    assert isinstance(conversation.start(), Work)
+    assert conversation.receive(Bearer(token=TOKEN)) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
+    said = conversation.receive(SaslHandshakeResponse())
     assert said == SaslAuthenticateRequest(auth_bytes=first_message(Bearer(token=TOKEN)))
     end = conversation.receive(SaslAuthenticateResponse(session_lifetime_ms=60_000))
     assert end == Authenticated(session_lifetime=60.0)
