@@ -295,18 +295,20 @@ class Stuck:
     fetches: list[float] = field(factory=list)
     cancelled: list[float] = field(factory=list)
 
-    async def fetch(self) -> None:
+    async def fetch(self) -> str:
         self.fetches.append(anyio.current_time())
         if len(self.fetches) == 2:
             try:
                 await anyio.sleep_forever()
             finally:
                 self.cancelled.append(anyio.current_time())
+        return "token"
 
     def start(self) -> Step:
         return Work(run=self.fetch)
 
     def receive(self, response: Any) -> Step:
+        assert response == "token", "what was cancelled has no outcome"
         return Authenticated(session_lifetime=100.0)
 
 
