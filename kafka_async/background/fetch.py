@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ..config import ConsumerConfig
 from ..errors import (
@@ -35,7 +35,7 @@ from ..records import measure
 from ..trace import Fault, Fetched, Listener
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
 from .fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Watermarks
-from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Wanted
+from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionRequest, Wanted
 from .metadata import Leader, MetadataManager
 from .positions import PositionsManager
 from .request_manager import NEVER, Backoff, Poll, backoff_of
@@ -146,12 +146,10 @@ class FetchManager:
         requests = []
         for broker in self._brokers.values():
             if broker.reserved is None and broker.session.session_id:
-                request = evolve(
-                    self._message(broker, 0), session_epoch=FINAL_EPOCH, topics=(), forgotten_topics_data=(), max_wait_ms=0
-                )
+                last = SessionRequest(session_id=broker.session.session_id, epoch=FINAL_EPOCH, topics=(), forgotten=())
                 requests.append(
                     UnsentRequest(
-                        message=request,
+                        message=self._message(last, 0, max_wait_ms=0),
                         node_id=broker.node_id,
                         lane=Lane.FETCH,
                         on_done=lambda *_: None,
@@ -235,27 +233,26 @@ class FetchManager:
             broker = self._brokers[node_id] = _Broker(node_id, backoff)
         return broker
 
-    def _message(self, broker: _Broker, size: int) -> FetchRequest:
+    def _message(self, session: SessionRequest, size: int, max_wait_ms: int) -> FetchRequest:
         return FetchRequest(
-            max_wait_ms=self.config.fetch_max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=self.config.fetch_min_bytes,
             max_bytes=size,
             isolation_level=self.config.isolation_level.value,
-            session_id=broker.session.session_id,
-            session_epoch=broker.session.epoch,
-            topics=(),
-            forgotten_topics_data=(),
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topics=session.topics,
+            forgotten_topics_data=session.forgotten,
             rack_id=self.config.client_rack,
         )
 
     def _request(self, broker: _Broker, size: int, now: float) -> UnsentRequest:
-        message = self._message(broker, size)
-        session = broker.session.build()
+        message = self._message(broker.session.build(), size, self.config.fetch_max_wait_ms)
         broker.reserved = size
         broker.sent_at = now
         broker.suspected_at = now + self.config.fetch_max_wait_ms / 1000 + LATE
         return UnsentRequest(
-            message=evolve(message, topics=session.topics, forgotten_topics_data=session.forgotten),
+            message=message,
             node_id=broker.node_id,
             lane=Lane.FETCH,
             on_done=lambda outcome, at: self._answered(broker, outcome, at),
