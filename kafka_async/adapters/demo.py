@@ -165,12 +165,13 @@ class Orders:
         plan, produce = self.plan, self.producer.produce
         while self.produced < number:
             key, value = order(self.produced, plan.size)
+            self.produced += 1  # before: it may have been consumed when produce() returns
             try:
                 produce(plan.topic, value, key, int(key[2:]) % plan.partitions, on_delivery=self._refused)
             except BufferError:  # the producer's queue is full: let it drain
+                self.produced -= 1
                 self.producer.poll(SLICE)
                 return
-            self.produced += 1
             if not self.produced % 256 and time.monotonic() >= end:
                 return
 

@@ -225,7 +225,30 @@ async def exactly(members: Collection[Reading], expected: dict[int, list[int]]) 
         for partition, numbers in member.offsets.items():
             assert numbers == sorted(set(numbers)), f"partition {partition} was read as {numbers}"
             found.setdefault(partition, []).extend(numbers)
-    assert {partition: sorted(numbers) for partition, numbers in found.items()} == expected
+    for partition, numbers in expected.items():
+        assert Counter(found.pop(partition, [])) == Counter(numbers), (
+            f"partition {partition}: {_difference(members, partition, numbers)}"
+        )
+    assert not found, f"read from partitions that have no records: {found}"
+
+
+def _difference(members: Collection[Reading], partition: int, expected: list[int]) -> str:
+    """Say which offsets were not read, which were read and not produced, and what each member read of a partition."""
+    read = Counter(offset for member in members for offset in member.offsets.get(partition, ()))
+    missing, extra = Counter(expected) - read, read - Counter(expected)
+    spans = [_spans(member.offsets.get(partition, [])) for member in members]
+    return f"missing {_spans(missing)}, too many {_spans(extra)}; expected {_spans(expected)}, read by each member {spans}"
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """Write runs of consecutive offsets as first-last, in their order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"
 
 
 @define(eq=False)
