@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from attrs import define, field, frozen
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package does not mark what it re-exports
     AdminClient,
     AlterConfigOpType,
@@ -36,6 +36,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -469,6 +470,20 @@ class KafkaCluster:
         return {(tp.topic, tp.partition): tp.offset for tp in result.topic_partitions}
 
     # ---- records
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Offset after the last record of every partition of a topic, as an independent client is told by the leaders."""
+        deadline = time.monotonic() + START_TIMEOUT
+        end = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
+        while True:
+            numbers = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+            found = self.admin.list_offsets({TopicPartition(topic, number): end for number in numbers})
+            with contextlib.suppress(KafkaException):  # a leader that is new does not know the end yet (KIP-207)
+                ends = {partition.partition: future.result().offset for partition, future in found.items()}
+                if min(ends.values()) >= 0:
+                    return ends
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"the leaders of {topic} did not tell in {START_TIMEOUT:.0f} s where it ends")
 
     def produce(
         self,

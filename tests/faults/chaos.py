@@ -350,7 +350,7 @@ async def _settle(groups: Sequence[Processes], writing: Load) -> None:
     """Give every group the time to read and to commit the rest. What is missing then is the outcome's to say."""
 
     async def finished() -> bool:
-        return all(group.watch.read_all(writing.offsets) and group.watch.committed_all(writing.offsets) for group in groups)
+        return all(not group.watch.unread(writing.offsets) and group.watch.committed_all(writing.offsets) for group in groups)
 
     try:
         await eventually(finished, SETTLING)

@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, Producer
 from kafka_async import ConsumerRebalanceListener, TopicPartition
 from tests.brokers import CURRENT, KafkaCluster, jars
 
-from .tools import PATIENCE, Consumer, Record, all_of, flat, make, offsets, until
+from .tools import PATIENCE, Consumer, Record, all_of, flat, make, offsets, spans, until
 
 PROTOCOLS: Final = ("classic", "consumer")
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -236,19 +236,12 @@ def _difference(members: Collection[Reading], partition: int, expected: list[int
     """Say which offsets were not read, which were read and not produced, and what each member read of a partition."""
     read = Counter(offset for member in members for offset in member.offsets.get(partition, ()))
     missing, extra = Counter(expected) - read, read - Counter(expected)
-    spans = [_spans(member.offsets.get(partition, [])) for member in members]
-    return f"missing {_spans(missing)}, too many {_spans(extra)}; expected {_spans(expected)}, read by each member {spans}"
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    """Write runs of consecutive offsets as first-last, in their order."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"
+    each = [spans(member.offsets.get(partition, [])) for member in members]
+    rebalances = [member.journal.entries for member in members]
+    return (
+        f"missing {spans(missing)}, too many {spans(extra)}; expected {spans(expected)}, read by each member {each}; "
+        f"their rebalances {rebalances}"
+    )
 
 
 @define(eq=False)
@@ -280,9 +273,10 @@ class Watch:
         found = {partition: [number for number, times in count.items() if times > 1] for partition, count in counts.items()}
         return {partition: numbers for partition, numbers in found.items() if numbers}
 
-    def read_all(self, produced: Mapping[int, list[int]]) -> bool:
-        """Whether every record was read, some perhaps again."""
-        return all(set(self.consumed[partition]) >= set(numbers) for partition, numbers in produced.items())
+    def unread(self, produced: Mapping[int, list[int]]) -> dict[int, str]:
+        """Return the offsets that nobody reported, by partition: none when every record was read, some perhaps again."""
+        left = {partition: sorted(set(numbers) - set(self.consumed[partition])) for partition, numbers in produced.items()}
+        return {partition: f"{spans(numbers)} of {spans(produced[partition])}" for partition, numbers in left.items() if numbers}
 
     def committed_all(self, produced: Mapping[int, list[int]]) -> bool:
         """Whether the last commit of every partition is behind its last record."""
@@ -508,8 +502,9 @@ def _value_of(option: str, arguments: Sequence[str], otherwise: str) -> str:
 class Load:
     """Records written all the time, ``rate`` a second, in turn to every partition.
 
-    ``offsets``: what was acknowledged, by partition, in order. ``acknowledged``: when, in seconds of the monotonic clock, by
-    (partition, offset). ``partitions`` may grow while it writes, a second after the topic did.
+    ``offsets``: what was acknowledged, by partition, and after ``stop`` what the leaders have: where leaders move, the word of the
+    producer is not enough. ``acknowledged``: when, in seconds of the monotonic clock, by (partition, offset). ``partitions`` may
+    grow while it writes, a second after the topic did.
     """
 
     cluster: KafkaCluster
@@ -518,6 +513,7 @@ class Load:
     rate: int
     offsets: dict[int, list[int]] = field(factory=lambda: defaultdict(list))
     acknowledged: dict[tuple[int, int], float] = field(factory=dict)
+    _begin: dict[int, int] = field(factory=dict)
     _enough: threading.Event = field(factory=threading.Event)
     _task: "asyncio.Task[None] | None" = None
 
@@ -531,6 +527,11 @@ class Load:
                 index += 1
             producer.poll(0)
         assert not producer.flush(60), "records were not acknowledged in 60 s"
+        for partition, end in self.cluster.end_offsets(self.topic).items():
+            there = range(self._begin.get(partition, 0), end)
+            odd = sorted(set(self.offsets[partition]) - set(there))
+            assert not odd, f"partition {partition} has {there}, but {odd} were acknowledged"
+            self.offsets[partition] = list(there)
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         assert error is None, error
@@ -539,12 +540,15 @@ class Load:
         if offset is None:
             # A retry of what had arrived: the broker knows it by its sequence numbers, but not where it is any more. Nobody else
             # writes here, and an idempotent producer is answered in order.
-            offset = known[-1] + 1 if known else 0
+            if not known:
+                return
+            offset = known[-1] + 1
         known.append(offset)
         self.acknowledged[message.partition(), offset] = time.monotonic()
 
     def start(self) -> None:
         """Write from now on."""
+        self._begin = self.cluster.end_offsets(self.topic)
         self._task = asyncio.create_task(asyncio.to_thread(self._run))
 
     async def stop(self) -> None:

@@ -50,7 +50,7 @@ async def _without_a_rebalance(groups: list[tuple[Processes, Load]]) -> AsyncIte
     for members, writing in groups:
         await until(lambda: members.watch.committed_all(writing.offsets))  # noqa: B023  # awaited here
         assert not members.watch.breaches
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
         assert not members.watch.repeated()
     assert [members.rebalances for members, _ in groups] == before
 
@@ -90,7 +90,7 @@ async def test_members_that_are_bounced_cleanly_leave_no_gap_and_read_nothing_tw
                 await members.start()
                 await members.settled(PARTITIONS)
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
         assert not members.watch.repeated()
     assert not members.watch.breaches
     assert {member.process.returncode for member in members.members} == {0}
@@ -109,7 +109,7 @@ async def test_members_that_are_killed_lose_nothing_and_are_replaced_within_thei
             await members.members[0].gone()
             await members.settled(PARTITIONS, seconds=2 * group.session_ms / 1000 + 5)
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
         assert len(members.watch.owner) == PARTITIONS
     assert not members.watch.breaches
 
@@ -132,7 +132,7 @@ async def test_static_members_are_bounced_without_a_rebalance_of_the_others(kafk
         assert stays.rebalances == before
         await writing.stop()
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
     assert not members.watch.breaches
 
 
@@ -163,7 +163,7 @@ async def test_a_static_member_that_is_killed_is_waited_for_until_its_session_is
         await members.settled(PARTITIONS)
         await writing.stop()
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
     assert not members.watch.breaches
 
 
@@ -187,7 +187,7 @@ async def test_of_two_static_members_with_one_name_one_survives(kafka_cluster3: 
         await writing.stop()
         await until(lambda: members.watch.committed_all(writing.offsets))
         assert members.alive == [alive]
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
         again = [(partition, number) for partition, numbers in members.watch.repeated().items() for number in numbers]
         assert all(protocol == "classic" and number >= new.starts[partition] for partition, number in again), again
     assert not members.watch.breaches
@@ -210,7 +210,7 @@ async def test_a_group_that_grows_and_shrinks_has_a_valid_assignment_after_every
             await _goes_on(members)
         await writing.stop()
         await until(lambda: members.watch.committed_all(writing.offsets))
-        assert members.watch.read_all(writing.offsets)
+        assert not members.watch.unread(writing.offsets)
         assert not members.watch.repeated()
     assert not members.watch.breaches
 

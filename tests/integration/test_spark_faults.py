@@ -20,7 +20,7 @@ from tests.brokers import KafkaCluster
 
 from .tools import new_topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]  # two JVMs and their workers, started twice
 
 RECORDS = 24_000
 BATCHES = 6

@@ -103,6 +103,17 @@ def offsets(records: Iterable[Record]) -> dict[int, list[int]]:
     return dict(found)
 
 
+def spans(numbers: Iterable[int]) -> str:
+    """Write runs of consecutive offsets as first-last, in their order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"
+
+
 def summary(records: Iterable[Record]) -> dict[int, str]:
     """Return first and last offset and number of records, by partition."""
     return {partition: f"{found[0]}..{found[-1]} ({len(found)})" for partition, found in offsets(records).items()}

@@ -97,7 +97,7 @@ async def test_a_fault_that_stays_is_told_with_its_reason() -> None:
     body = json.dumps({"error": "temporarily_unavailable", "error_description": "later"}).encode()
     later = pytest.raises(KafkaConnectionError, match=r"/token: HTTP 503: temporarily_unavailable: later$")
     with TokenEndpoint(*[Reply(503, body)] * 1000) as endpoint, later:
-        await provider(endpoint, timeout=0.2, retry_backoff_max=0.02).token()
+        await provider(endpoint, timeout=1, retry_backoff_max=0.02).token()
     assert len(endpoint.asked) > 3
 
 
