@@ -27,7 +27,7 @@ class Client:
         self.writer.write(struct.pack(">i", len(frame)) + frame)
 
     async def answer(self) -> tuple[int, bytes]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             (length,) = struct.unpack(">i", await self.reader.readexactly(4))
             frame = await self.reader.readexactly(length)
         return struct.unpack_from(">i", frame)[0], frame[4:]
@@ -43,7 +43,7 @@ class Client:
         """Return what comes until the connection ends."""
         found = b""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while data := await self.reader.read(1000):
                     found += data
         except ConnectionError:

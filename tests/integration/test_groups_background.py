@@ -12,7 +12,7 @@ from kafka_async.trace import Fault, TraceEvent
 from tests.brokers import KafkaCluster
 
 from .groups import Group, Journal, both, exactly, new_group, reading, several, shared
-from .tools import flat, make, new_topic, nothing_more, offsets, until
+from .tools import eventually, flat, make, new_topic, nothing_more, offsets, until
 
 pytestmark = pytest.mark.integration
 
@@ -58,6 +58,7 @@ async def test_a_handler_that_blocks_past_the_session_is_named_and_the_member_re
     kafka_cluster3.produce(topic, 20, partitions=2)
     async with reading(group, topic, trace=note, auto_commit_interval_ms=1) as member:
         await exactly([member], {0: list(range(10)), 1: list(range(10))})
+        await eventually(lambda: asyncio.to_thread(lambda: group.committed() == {0: 10, 1: 10}))
         _block(3 * SESSION)
         kafka_cluster3.produce(topic, 20, partitions=2)
         await exactly([member], {0: list(range(20)), 1: list(range(20))})

@@ -20,11 +20,11 @@ from tests.brokers import KafkaCluster
 
 from .tools import new_topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]  # two JVMs and their workers, started twice
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]  # two JVMs and their workers, started twice
 
 RECORDS = 24_000
 BATCHES = 6
-PATIENCE = 90.0
+PATIENCE = 180.0
 _ROOT = Path(__file__).parents[2]
 
 
