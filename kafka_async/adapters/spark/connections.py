@@ -8,8 +8,6 @@ costs more than a small task does.
 """
 
 import contextlib
-import functools
-import gc
 import hashlib
 import json
 import os
@@ -24,6 +22,7 @@ from attrs import define, field
 from ...errors import KafkaConnectionError
 from .options import consumer_options
 from .secrets import resolve
+from .worker import spare_collector
 
 if TYPE_CHECKING:
     from ..sync import KafkaConsumer
@@ -135,18 +134,6 @@ class _Idle:
         """End the timer; nobody but us has the consumer now."""
         self.timer.cancel()
         self.timer.join()
-
-
-@functools.cache
-def spare_collector() -> None:
-    """Have the garbage collector pass over what is imported by now, once in a worker process that is used again.
-
-    Such a worker of PySpark's collects after every task (``pyspark.daemon``) and cannot begin another one meanwhile. To look at the
-    70,000 objects of PySpark, Arrow and this package takes it 30 ms, ten times as long as the work of a small task. They stay until
-    the process ends anyway.
-    """
-    if os.environ.get("SPARK_REUSE_WORKER"):
-        gc.freeze()
 
 
 _process = Connections()

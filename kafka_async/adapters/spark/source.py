@@ -14,13 +14,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from .batch import plan_batch
-from .connections import spare_collector
 from .filters import Bounds
 from .lookup import Lookup
 from .options import SourceOptions
 from .reader import TaskReader, input_partitions, task_of
 from .schema import Field, ddl, layout, projection
 from .stream import StreamReader
+from .worker import acknowledge, spare_collector
 
 if TYPE_CHECKING:
     from .values import ValueDecoder
@@ -94,6 +94,10 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._tasks = tasks
         self._bounds = Bounds()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        acknowledge()
+        self.__dict__.update(state)
 
     def partitions(self) -> list[InputPartition]:
         return input_partitions(plan_batch(self._options, Lookup(self._options), self._bounds))

@@ -1,8 +1,6 @@
 """Consumers between tasks: shared one after the other, never at once, never across a fork."""
 
 import multiprocessing
-import subprocess
-import sys
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -119,14 +117,3 @@ def test_a_fingerprint_tells_options_apart_and_nothing_else() -> None:
     assert fingerprint({"a": "1", "b": "2"}) == fingerprint({"b": "2", "a": "1"})
     assert fingerprint({"a": "1"}) != fingerprint({"a": "2"})
     assert "hunter2" not in fingerprint({"a": "hunter2"})
-
-
-@pytest.mark.parametrize(("reused", "spared"), [("1", True), ("", False)])
-def test_the_collector_passes_over_what_is_imported_where_it_runs_after_every_task(reused: str, spared: bool) -> None:
-    code = (
-        f"import gc, os; os.environ['SPARK_REUSE_WORKER'] = {reused!r};"
-        "from kafka_async.adapters.spark.connections import spare_collector;"
-        "spare_collector(); spare_collector(); print(gc.get_freeze_count() > 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own words
-    assert done.stdout.strip() == str(spared)
