@@ -506,7 +506,7 @@ class KafkaCluster:
         ``size``: bytes of a value (see ``payload``) unless ``values`` makes them. ``partitions``: how many, or which; records go
         round them by index. ``keys``, ``values``, ``timestamps`` (milliseconds): called with the index. ``transaction``: write
         all in one and end it so. ``settings``: further settings of librdkafka. Raises
-        ``KafkaException`` for the first record that failed.
+        ``KafkaException`` for the first record that failed, ``TimeoutError`` where one is neither acknowledged nor refused in 60 s.
         """
         where = range(partitions) if isinstance(partitions, int) else partitions
         config: dict[str, Any] = {
@@ -515,6 +515,7 @@ class KafkaCluster:
             "linger.ms": 5,
             "queue.buffering.max.messages": 200_000,
             "enable.idempotence": True,  # retries neither repeat nor reorder records, so offsets are what a test expects
+            "socket.timeout.ms": 10_000,  # of 60 s: a broker that was frozen never answers some requests
             "log_level": 0,
         }
         if transaction is not None:
@@ -542,7 +543,8 @@ class KafkaCluster:
             if timestamps is not None:
                 arguments["timestamp"] = timestamps(index)
             _offer(producer, topic, arguments, delivered)
-        producer.flush(60)
+        if left := producer.flush(60):
+            raise TimeoutError(f"{left} of {count} records for {topic} were not acknowledged in 60 s")
         if transaction == "commit":
             producer.commit_transaction(30)
         elif transaction == "abort":
