@@ -543,8 +543,7 @@ class KafkaCluster:
             if timestamps is not None:
                 arguments["timestamp"] = timestamps(index)
             _offer(producer, topic, arguments, delivered)
-        if left := producer.flush(60):
-            raise TimeoutError(f"{left} of {count} records for {topic} were not acknowledged in 60 s")
+        _flush(producer, topic)
         if transaction == "commit":
             producer.commit_transaction(30)
         elif transaction == "abort":
@@ -634,6 +633,11 @@ def _has_leaders(metadata: Any, partitions: int) -> bool:
 def _lives_on(metadata: Any, wanted: Mapping[int, set[int]]) -> bool:
     found = {number: partition for number, partition in metadata.partitions.items() if number in wanted}
     return all(set(found[number].replicas) == brokers and found[number].leader in brokers for number, brokers in wanted.items())
+
+
+def _flush(producer: Producer, topic: str) -> None:
+    if left := producer.flush(60):
+        raise TimeoutError(f"{left} records for {topic} were neither acknowledged nor refused in 60 s")
 
 
 def _offer(producer: Producer, topic: str, arguments: dict[str, Any], delivered: Callable[[Any, Any], None]) -> None:
