@@ -6,12 +6,13 @@ and what was expected.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..config import is_sendable
 from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 _INT32 = range(2**31)
+_INT64 = range(2**63)
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -29,8 +30,7 @@ def partition_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition,
     unique = tuple(dict.fromkeys(partitions))
     for partition in unique:
         one_partition(partition)
-        number = partition.partition
-        if isinstance(number, bool) or not isinstance(number, int) or number not in _INT32:
+        if not _is_integer(partition.partition, _INT32):
             raise ValueError(f"{partition!r}: expected a partition number from 0 to {_INT32[-1]}")
         _check_topic(partition.topic)
     return unique
@@ -47,6 +47,10 @@ def offset_ranges(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[Topi
                     f"range {other!r} of {one_partition(partition)}: expected two offsets, the first not above the second"
                 )
     return dict(ranges)
+
+
+def _is_integer(value: Any, among: range) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value in among
 
 
 def _check_topic(topic: Any) -> None:
@@ -105,7 +109,7 @@ def seconds(timeout_ms: Any, name: str = "timeout_ms") -> float:
 
 def offset_number(offset: Any, name: str = "offset") -> int:
     """Return an offset. Raises ``ValueError`` for anything but an integer of at least 0."""
-    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
+    if not _is_integer(offset, _INT64):
         raise ValueError(f"{name}={offset!r}: expected an integer of at least 0")
     return offset
 
@@ -138,7 +142,7 @@ def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
 
 
 def _check_epoch(epoch: Any, name: str) -> None:
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or epoch not in _INT32):
+    if epoch is not None and not _is_integer(epoch, _INT32):
         raise ValueError(f"{name}: leader_epoch={epoch!r}: expected an integer of at least 0, or None where it is not known")
 
 

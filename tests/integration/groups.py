@@ -540,9 +540,7 @@ class Load:
         if offset is None:
             # A retry of what had arrived: the broker knows it by its sequence numbers, but not where it is any more. Nobody else
             # writes here, and an idempotent producer is answered in order.
-            if not known:
-                return
-            offset = known[-1] + 1
+            offset = known[-1] + 1 if known else self._begin.get(message.partition(), 0)
         known.append(offset)
         self.acknowledged[message.partition(), offset] = time.monotonic()
 

@@ -20,7 +20,7 @@ from .options import SourceOptions
 from .reader import TaskReader, input_partitions, task_of
 from .schema import Field, ddl, layout, projection
 from .stream import StreamReader
-from .worker import acknowledge, spare_collector
+from .worker import SentToWorkers, spare_collector
 
 if TYPE_CHECKING:
     from .values import ValueDecoder
@@ -87,17 +87,13 @@ class KafkaDataSource(DataSource):
         )
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(SentToWorkers, DataSourceReader):
     """A batch read: its offsets are found once, on the driver."""
 
     def __init__(self, options: SourceOptions, tasks: TaskReader) -> None:
         self._options = options
         self._tasks = tasks
         self._bounds = Bounds()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        acknowledge()
-        self.__dict__.update(state)
 
     def partitions(self) -> list[InputPartition]:
         return input_partitions(plan_batch(self._options, Lookup(self._options), self._bounds))

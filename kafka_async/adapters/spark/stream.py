@@ -27,7 +27,7 @@ from .offsets import Offsets, OffsetSpec, as_json, from_json, name_of, names_of
 from .options import SourceOptions
 from .planner import OffsetRange, plan
 from .reader import TaskReader, input_partitions, task_of
-from .worker import acknowledge
+from .worker import SentToWorkers
 
 PENDING: Final = "__pending__"
 """Key of an initial offset: the offsets are found with the first batch."""
@@ -56,7 +56,7 @@ class Mark:
         return cls(from_json(rest, "checkpoint"), initial)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of one streaming query."""
 
     def __init__(
@@ -73,10 +73,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         """Where the query ends, under ``Trigger.AvailableNow``."""
         self._committed: Offsets | None = None
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        acknowledge()
-        self.__dict__.update(state)
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import gc
 import os
 import socket
 import stat
-from typing import Final
+from typing import Any, Final
 
 _STARTED_BY_SPARK: Final = "PYTHON_WORKER_FACTORY_SECRET"
 _INET: Final = (socket.AF_INET, socket.AF_INET6)
@@ -36,10 +36,19 @@ def acknowledge() -> None:
     acknowledged, and that is delayed by 40 ms where nobody asks for it. A task of few records takes 10 ms otherwise. To be called
     between the two, which is while Python unpickles the first.
     """
+    if _QUICKACK is None:
+        return
     for connection in _to_spark():
         with contextlib.suppress(OSError):
-            if _QUICKACK is not None:
-                connection.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)  # not kept by the kernel: it is for what has come so far
+            connection.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)  # not kept by the kernel: it is for what has come so far
+
+
+class SentToWorkers:
+    """Base of what Spark sends to its workers: it is acknowledged as it is unpickled."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        acknowledge()
+        self.__dict__.update(state)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from kafka_async.adapters.spark.source import BatchReader, KafkaDataSource
 from kafka_async.adapters.spark.worker import acknowledge
 
+IN_WORKER = {"PYTHON_WORKER_FACTORY_SECRET": "s"}
 CONNECTED = """
 import os, socket
 os.environ.pop("PYTHON_WORKER_FACTORY_SECRET", None)
@@ -22,6 +23,15 @@ worker, _ = server.accept()
 worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
 """
 ASKED = "print(worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))"
+
+
+linux = pytest.mark.skipif(
+    not hasattr(socket, "TCP_QUICKACK"), reason="only Linux delays acknowledgements so that it can be told not to"
+)
+
+
+def connected(settings: dict[str, str]) -> str:
+    return CONNECTED.replace("{settings}", repr(settings))
 
 
 def said_by(code: str) -> str:
@@ -39,25 +49,26 @@ def test_the_collector_passes_over_what_is_imported_where_it_runs_after_every_ta
     assert said_by(code) == str(spared)
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux delays acknowledgements so that it can be told not to")
-@pytest.mark.parametrize(("settings", "at_once"), [({"PYTHON_WORKER_FACTORY_SECRET": "s"}, "1"), ({}, "0")])
+@linux
+@pytest.mark.parametrize(("settings", "at_once"), [(IN_WORKER, "1"), ({}, "0")])
 def test_what_spark_sends_is_acknowledged_at_once_in_the_processes_that_it_started(settings: dict[str, str], at_once: str) -> None:
     use = "from kafka_async.adapters.spark.worker import acknowledge; acknowledge()\n"
-    assert said_by(CONNECTED.replace("{settings}", repr(settings)) + use + ASKED) == at_once
+    assert said_by(connected(settings) + use + ASKED) == at_once
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux delays acknowledgements so that it can be told not to")
+@linux
 def test_it_is_acknowledged_when_a_task_is_unpickled() -> None:
     source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     reader = source.reader(StructType([StructField("value", BinaryType())]))
-    code = CONNECTED.replace("{settings}", "{'PYTHON_WORKER_FACTORY_SECRET': 's'}")
+    code = connected(IN_WORKER)
     code += f"import pickle; reader = pickle.loads({pickle.dumps(reader)!r}); print(type(reader).__name__)\n{ASKED}"
 
     assert said_by(code).split() == [BatchReader.__name__, "1"]
 
 
+@linux
 def test_looking_for_the_connection_leaves_no_file_open() -> None:
-    code = CONNECTED.replace("{settings}", "{'PYTHON_WORKER_FACTORY_SECRET': 's'}")
+    code = connected(IN_WORKER)
     code += "from kafka_async.adapters.spark.worker import acknowledge\nbefore = len(os.listdir('/dev/fd'))\nacknowledge()\n"
     code += "acknowledge()\nprint(len(os.listdir('/dev/fd')) - before)"
 
