@@ -116,7 +116,9 @@ class FetchManager:
         for broker in asked:
             wake_at = min(wake_at, self._suspect(broker, now))
         for broker in idle:
-            if not broker.backoff.ready(now):
+            if broker.node_id not in self.metadata.nodes:
+                self.metadata.need_leader(now)  # a request would only be refused, and cost a backoff
+            elif not broker.backoff.ready(now):
                 wake_at = min(wake_at, broker.backoff.retry_at)
             elif size := self._request_size(len(idle), len(asked)):
                 requests.append(self._request(broker, size, now))

@@ -275,14 +275,14 @@ class NetworkClientDelegate:
         return link is not None and link.can_send(now)
 
     def has_usable_node(self, now: float) -> bool:
-        """Some broker is connected, being connected, or may be tried now. Without one it is time to bootstrap again (KIP-899).
+        """Some broker is connected, being connected, or worth another attempt. Without one it is time to bootstrap again (KIP-899).
 
-        Of the servers to start from, behind which there is nothing to fall back on, one is enough that may be tried later.
+        A connection that was cut is worth one. A broker that cannot be reached is tried again after its backoff; a server to start
+        from, behind which there is nothing to fall back on, is not waited for.
         """
-        if self._nodes:
-            return any(not self._link(node, Lane.MAIN).in_backoff(now) for node in self._nodes.values())
-        links = [self._link(node, Lane.MAIN) for node in self._bootstrap.values()]
-        return any(link.is_open or not link.history.is_hopeless for link in links)
+        links = [self._link(node, Lane.MAIN) for node in self._current.values()]
+        known = bool(self._nodes)
+        return any(link.is_open or not link.history.is_hopeless or (known and not link.in_backoff(now)) for link in links)
 
     def next_ready_at(self, node_id: int, lane: Lane, now: float) -> float:
         """Return when a request to the broker can go on, as far as backoff and throttling decide; ``now`` where neither holds."""

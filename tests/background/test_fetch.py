@@ -383,6 +383,21 @@ def test_a_broker_that_is_gone_costs_a_backoff_and_no_position() -> None:
     assert asked(request) == {0: 3, 1: 0}
 
 
+def test_brokers_that_were_forgotten_are_asked_as_soon_as_they_are_known_again() -> None:
+    world = World(retry_backoff_ms=100, retry_backoff_max_ms=100)
+    world.fetching({A: 3})
+    world.answer(FetchRequest, KafkaConnectionError("cut"), 1.0)
+    world.usable = False
+    world.poll(1.0)
+    world.usable = True
+    world.poll(1.11)
+    assert not world.waiting(FetchRequest)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), 1.12)
+    world.poll(1.12)
+    (request,) = world.waiting(FetchRequest)
+    assert asked(request) == {0: 3}
+
+
 def test_partitions_of_a_broker_that_keeps_its_answer_are_read_from_their_new_leader() -> None:
     world = World()
     world.fetching({A: 3, B: 0}, leaders=(1, 2, 1))

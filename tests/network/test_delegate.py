@@ -324,6 +324,21 @@ def test_a_server_to_start_from_that_refuses_the_login_is_not_usable() -> None:
     assert not world.delegate.has_usable_node(0.0)
 
 
+def test_brokers_whose_connections_were_cut_are_usable_until_they_cannot_be_reached() -> None:
+    world = World(ONE, TWO, random=lambda: 0.0)
+    for node in (ONE, TWO):
+        world.connect(node_id=node.id)
+    for node in (ONE, TWO):
+        world.delegate.lost(world.key(node.id), None, 1.0)
+    assert world.delegate.has_usable_node(1.0)
+    for node in (ONE, TWO):
+        world.add(heartbeat(world.done, node_id=node.id))
+        world.plan(2.0)
+        world.fail_open(REFUSED, 2.0, node.id)
+        assert world.delegate.has_usable_node(2.0) is (node is ONE)
+    assert world.delegate.has_usable_node(12.0), "they may be tried again"
+
+
 def test_the_server_with_fewer_failures_comes_first() -> None:
     world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
     world.add(metadata(world.done))
