@@ -162,8 +162,8 @@ class Run:
         fair = all(len(partitions) == PARTITIONS // MEMBERS for partitions in lately)  # else there is a rebalance to come
         return fair and len(set().union(*lately)) == PARTITIONS
 
-    def measured(self, load: Load, since: float) -> dict[str, float]:
-        """Return what the fault cost."""
+    def measured(self, load: Load, since: float, until: float) -> dict[str, float]:
+        """Return what the fault cost. What the members do from ``until`` on is their leaving."""
         came: dict[tuple[int, int], float] = {}
         times: Counter[tuple[int, int]] = Counter()
         for at, partition, offset in sorted(entry for member in self.members for entry in member.read):
@@ -176,7 +176,7 @@ class Run:
             "p99_s": waits[int(0.99 * len(waits))],
             "lost": sum(place not in came for place in load.acknowledged),
             "duplicates": sum(count - 1 for count in times.values() if count > 1),
-            "rebalances": max(sum(at >= since for at in member.assigned) for member in self.members),
+            "rebalances": max(sum(since <= at < until for at in member.assigned) for member in self.members),
             "errors": sum(len(member.failed) for member in self.members),
             "deaths": sum(member.process.returncode is not None and not member.told_to_end for member in self.members),
             "records": len(after),
@@ -321,7 +321,8 @@ async def _suffer(cluster: KafkaCluster, client: str, protocol: Protocol, scenar
             await asyncio.sleep(CALM)
             await load.stop()
             await _drained(run, load)
-        return run.measured(load, since)
+            until = time.monotonic()
+        return run.measured(load, since, until)
 
 
 @asynccontextmanager
