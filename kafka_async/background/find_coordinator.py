@@ -7,8 +7,8 @@ talking.
 It searches only for somebody who needs the coordinator and says so with ``request`` in every turn in which he waits; a search
 that nobody has asked for within a request timeout ends. Everything that shows that a coordinator is gone is told through
 ``lost``: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a connection that broke, a request that timed out. A report about another
-broker than the current coordinator is old news. The backoff outlives an answer that proves wrong at once, so a cluster that keeps
-naming a broker that refuses is asked less and less often.
+broker than the current coordinator is old news. Where one has served for a while, the next is searched for at once. The backoff
+outlives an answer that proves wrong at once, so a cluster that keeps naming a broker that refuses is asked less and less often.
 
 Sources: KIP-699 (FindCoordinator version 4; the wire package turns one key into the older form), KIP-580, Java's
 ``CoordinatorRequestManager``.
@@ -112,7 +112,8 @@ class FindCoordinatorManager:
             return
         if now - self._found_at >= self._backoff.limit:
             self._backoff.succeeded()  # it did serve for a while, so this is not the failure of the last search
-        self._backoff.failed(now)
+        else:
+            self._backoff.failed(now)
         self.failure = error or CoordinatorNotAvailableError()
         self._feed(SearchInput.LOST)
         text = f"the coordinator {self.latest} of group {self.config.group_id!r} is lost; searching again"
