@@ -28,8 +28,10 @@ from benchmarks.report import Group
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VARIANTS: Final = ("kafka_async.read", "kafka_async.value", "jvm.default", "jvm.tuned")
-"""``kafka_async.value`` names one column in the schema of the read, which the JVM's connector cannot."""
+VARIANTS: Final = ("kafka_async.read", "kafka_async.value", "jvm.default", "jvm.tuned", "prebuilt.read", "prebuilt.value")
+"""``value`` names one column in the schema of the read, which the JVM's connector cannot. ``prebuilt`` reads nothing: the limit."""
+
+_BATCH_ONLY: Final = ("kafka_async.value", "prebuilt.read", "prebuilt.value")
 
 SHAPES: Final = (
     Shape(),
@@ -64,7 +66,7 @@ def spark(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
     with Bench.open(plan) as bench:
         for shape in shapes:
             yield bench.compare("spark batch", f"Spark batch, count and sum: {shape}", shape, plan.clients, bench.batch)
-        plain = [variant for variant in plan.clients if variant != "kafka_async.value"]
+        plain = [variant for variant in plan.clients if variant not in _BATCH_ONLY]
         largest = max(shapes, key=lambda shape: (shape.size == 100, shape.codec == "none", shape.partitions))
         half = evolve(largest, records=largest.records // 2)
         yield bench.compare("spark json", f"Spark, JSON to columns: {half}", half, plain, bench.json)
@@ -86,8 +88,10 @@ class Bench:
     @contextlib.contextmanager
     def open(cls, plan: Plan) -> Iterator["Bench"]:
         """Give a bench with a session of its own for the length of the block."""
+        from pyspark import cloudpickle
         from pyspark.sql import SparkSession
 
+        from benchmarks import prebuilt
         from kafka_async.spark import register
         from tests.spark_jars import jvm_connector
 
@@ -103,6 +107,8 @@ class Bench:
         session = SparkSession.builder.master(f"local[{os.cpu_count()}]").config(map=settings).getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         register(session)
+        cloudpickle.register_pickle_by_value(prebuilt)  # type: ignore[no-untyped-call]  # workers do not have this package
+        session.dataSource.register(prebuilt.PrebuiltSource)
         (java,) = set(_children(os.getpid())) - before
         with tempfile.TemporaryDirectory() as folder, CpuMeter(java) as cpu:
             try:
@@ -129,7 +135,9 @@ class Bench:
 
     def batch(self, variant: str, topic: str, shape: Shape) -> None:
         """Count the records and add the lengths of their values."""
-        (row,) = self._read(variant, topic).selectExpr("count(*)", "sum(length(value))").collect()
+        made = {"records": str(shape.records), "partitions": str(shape.partitions), "size": str(shape.size)}
+        options = made if variant.startswith("prebuilt.") else {}
+        (row,) = self._read(variant, topic, options).selectExpr("count(*)", "sum(length(value))").collect()
         _check(row, (shape.records, shape.records * shape.size))
 
     def json(self, variant: str, topic: str, shape: Shape) -> None:
@@ -178,12 +186,14 @@ class Bench:
 
     def _read(self, variant: str, topic: str, options: Mapping[str, str] | None = None) -> "DataFrame":
         reader = self.session.read.format(_format(variant)).options(**self._options(variant, topic), **(options or {}))
-        return (reader.schema("value BINARY") if variant == "kafka_async.value" else reader).load()
+        return (reader.schema("value BINARY") if variant.endswith(".value") else reader).load()
 
     def _stream(self, variant: str, topic: str, options: Mapping[str, str]) -> "DataFrame":
         return self.session.readStream.format(_format(variant)).options(**self._options(variant, topic), **options).load()
 
     def _options(self, variant: str, topic: str) -> dict[str, str]:
+        if variant.startswith("prebuilt."):
+            return {}
         tuned = _TUNED if variant == "jvm.tuned" else {}
         return {"kafka.bootstrap.servers": self.plan.bootstrap, "subscribe": topic, **tuned}
 
@@ -193,7 +203,8 @@ class Bench:
 
 
 def _format(variant: str) -> str:
-    return "kafka_async" if variant.startswith("kafka_async.") else "kafka"
+    kind = variant.partition(".")[0]
+    return "kafka" if kind == "jvm" else kind
 
 
 def _names() -> str:
