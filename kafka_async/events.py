@@ -336,6 +336,8 @@ class ErrorEvent:
     """Something that the caller must know: raised by the pending or the next read."""
 
     error: KafkaError
+    to_all: bool = False
+    """It ends whatever waits, not reads alone: nothing can be asked."""
 
 
 @frozen(kw_only=True)

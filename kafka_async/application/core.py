@@ -111,7 +111,7 @@ class ConsumerCore:
         self._topics: frozenset[str] = frozenset()
         self._pattern: Callable[[str], bool] | None = None
         self._assigned_by_user = False
-        self._errors: list[KafkaError] = []
+        self._errors: list[ErrorEvent] = []
         self._group = GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id)
         self._rebalancing = Rebalancing(
             unread=self._unread,
@@ -249,8 +249,9 @@ class ConsumerCore:
         for event in self._handler.drain_background():
             match event:
                 case ErrorEvent():
-                    if not any(type(event.error) is type(error) and str(event.error) == str(error) for error in self._errors):
-                        self._errors.append(event.error)  # whoever looks at the state and never reads must not collect them
+                    told, text = type(event.error), str(event.error)
+                    if not any(type(other.error) is told and str(other.error) == text for other in self._errors):
+                        self._errors.append(event)  # whoever looks at the state and never reads must not collect them
                 case MetadataUpdated():
                     self._cluster = event.cluster
                 case AssignPartitions() | RevokePartitions():
@@ -260,9 +261,12 @@ class ConsumerCore:
                     self._group = evolve(self._group, member_id=event.member_id, generation_id=event.generation)
                     self._group_state, self._coordinator = event.state, event.coordinator
 
-    def _raise_error(self) -> None:
-        if self._errors:
-            raise self._errors.pop(0)
+    def _raise_error(self, *, reading: bool = True) -> None:
+        """Raise what the background reported first. What concerns reads is left to them by a call about something else."""
+        event = next((event for event in self._errors if reading or event.to_all), None)
+        if event is not None:
+            self._errors.remove(event)
+            raise event.error
 
     def _is_quiet(self) -> bool:
         """Whether nothing must be dealt with before records are read."""
@@ -351,14 +355,25 @@ class ConsumerCore:
 
     # --- calls to the background -----------------------------------------------------------------------------------------------
 
-    async def _ask(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
-        """Send the event and wait for its answer; raise what the background reports meanwhile."""
+    async def _ask(
+        self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None, *, reading: bool = False
+    ) -> T:
+        """Send the event and wait for its answer; raise what the background reports meanwhile.
+
+        ``reading``: the answer is a step on the way to records, so what keeps those from coming ends it too.
+        """
         self._check_running()
         allowed = seconds(self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
-        return await self._call(event, self._runtime.clock() + allowed, report=True)
+        return await self._call(event, self._runtime.clock() + allowed, report=True, reading=reading)
 
     async def _call(
-        self, event: Callable[[Call[T]], ApplicationEvent], deadline: float, *, report: bool = False, grace: float = GRACE
+        self,
+        event: Callable[[Call[T]], ApplicationEvent],
+        deadline: float,
+        *,
+        report: bool = False,
+        reading: bool = False,
+        grace: float = GRACE,
     ) -> T:
         call: Call[T] = Call(deadline, self._runtime.wake_application)
         self._send(event(call))
@@ -372,7 +387,7 @@ class ConsumerCore:
                     self._check_running()
                 if report:
                     self._sort_events()
-                    self._raise_error()
+                    self._raise_error(reading=reading)
                 remaining = deadline + grace - runtime.clock()
                 if remaining <= 0:
                     raise KafkaTimeoutError("the call was not answered before its deadline")
@@ -445,6 +460,7 @@ class ConsumerCore:
             cluster: ClusterDescription = await self._ask(
                 lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True),
                 timeout_ms=max(0.0, (deadline - self._runtime.clock()) * 1000),
+                reading=True,
             )
             missing = sorted(name for name in topics if name not in cluster.topics or not cluster.topics[name].partitions)
             if not missing:
@@ -464,11 +480,13 @@ class ConsumerCore:
             if not self._rebalancing.assigned_once:
                 await self._runtime.signal.wait(ticket, deadline - self._runtime.clock())
         # The background has then heard that the assignment is taken over, and ``state`` says so.
-        await self._ask(lambda call: TakeSnapshot(call=call))
+        await self._ask(lambda call: TakeSnapshot(call=call), reading=True)
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
         wanted = frozenset(partitions)
-        found: Mapping[TopicPartition, PositionFound] = await self._ask(lambda call: FindPositions(call=call, partitions=wanted))
+        found: Mapping[TopicPartition, PositionFound] = await self._ask(
+            lambda call: FindPositions(call=call, partitions=wanted), reading=True
+        )
         for partition in wanted:
             entry = self._entry(partition)
             answer = found.get(partition)

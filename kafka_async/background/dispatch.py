@@ -6,6 +6,7 @@ event's ``Call``.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, assert_never
 from uuid import UUID
@@ -112,12 +113,14 @@ class Background:
             config=config,
             random=random,
             trace=trace,
-            wanted=self._wanted_topics,
+            followed=self._followed_topics,
+            asked=lambda: self.list_offsets.topics,
             has_usable_node=self.has_usable_node,
             connection_error=self.connection_error,
             on_change=self._leaders_changed,
             on_recreated=lambda topic: self.positions.topic_recreated(topic),
             on_error=self.handler.publish_error,
+            on_lasting_error=partial(self.handler.publish_error, to_all=True),
         )
         self.list_offsets = ListOffsetsManager(config=config, metadata=self.metadata, random=random, trace=trace)
         self.positions = PositionsManager(
@@ -138,6 +141,7 @@ class Background:
             positions=self.positions,
             buffer=self.buffer,
             on_error=self.handler.publish_error,
+            on_lasting_error=partial(self.handler.publish_error, to_all=True),
             random=random,
             trace=trace,
         )
@@ -271,9 +275,9 @@ class Background:
         for partition in partitions:
             self._partition_changed(partition)
 
-    def _wanted_topics(self) -> frozenset[str] | None:
+    def _followed_topics(self) -> frozenset[str] | None:
         followed = self.follower.wanted if self.group is None else self.group.wanted_topics
-        return None if followed is None else followed | self.subscription.topics | self.list_offsets.topics
+        return None if followed is None else followed | self.subscription.topics
 
     # --- events ----------------------------------------------------------------------------------------------------------------
 

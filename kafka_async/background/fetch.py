@@ -70,6 +70,8 @@ class FetchManager:
     positions: PositionsManager = field(repr=False)
     buffer: FetchBuffer = field(repr=False)
     on_error: Callable[[KafkaError], None] = field(repr=False)
+    on_lasting_error: Callable[[KafkaError], None] = field(repr=False)
+    """Told why a broker refuses us, when another attempt does no better."""
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
     _brokers: dict[int, _Broker] = field(factory=dict, init=False)
@@ -294,7 +296,7 @@ class FetchManager:
                     self.subscription.read_from(entry, None)
                 self._changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
-            self.on_error(outcome)
+            self.on_lasting_error(outcome)
         error = outcome if isinstance(outcome, BaseException) else None
         self.trace(Fault(now=now, text=f"fetch from broker {broker.node_id} failed; trying again", error=error))
 

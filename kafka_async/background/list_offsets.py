@@ -17,6 +17,7 @@ from ..errors import (
     InvalidRequestError,
     KafkaError,
     MalformedResponseError,
+    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     for_code,
@@ -63,6 +64,10 @@ class _Lookup:
     leaderless: bool = False
     """Waits because the leader is not known, not because a broker refused."""
     error: KafkaError | None = None
+    alone: bool = False
+    """Nobody follows its topic, so what the cluster says against that is for whoever asked."""
+    unknown_since: float | None = None
+    """When it was heard that there is no such topic."""
 
 
 @define(eq=False)
@@ -88,11 +93,16 @@ class ListOffsetsManager:
         timestamp: int,
         on_answer: Callable[[Found | KafkaError, float], None],
         wanted: Callable[[], bool],
+        *,
+        alone: bool = False,
     ) -> None:
-        """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no."""
+        """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no.
+
+        ``alone``: that a topic is denied, or does not exist for a request timeout, is an answer; who follows it is told anyway.
+        """
         backoff = backoff_of(self.config, self.random)
         self._asked += 1
-        self._lookups[self._asked] = _Lookup(self._asked, partition, timestamp, on_answer, wanted, backoff)
+        self._lookups[self._asked] = _Lookup(self._asked, partition, timestamp, on_answer, wanted, backoff, alone=alone)
 
     def answer_call(
         self, call: Call[Mapping[TopicPartition, OffsetAndTimestamp | None]], timestamps: Mapping[TopicPartition, int]
@@ -109,7 +119,7 @@ class ListOffsetsManager:
                 call.resolve({tp: found[tp] for tp in timestamps})
 
         for partition, timestamp in timestamps.items():
-            self.look_up(partition, timestamp, partial(answered, partition), lambda: not call.done)
+            self.look_up(partition, timestamp, partial(answered, partition), lambda: not call.done, alone=True)
         if not timestamps:
             call.resolve({})
 
@@ -128,7 +138,7 @@ class ListOffsetsManager:
         self._lookups = {number: lookup for number, lookup in self._lookups.items() if lookup.wanted()}
         by_leader: dict[Leader, list[_Lookup]] = defaultdict(list)
         wake_at = NEVER
-        for lookup in self._lookups.values():
+        for lookup in tuple(self._lookups.values()):
             if lookup.in_flight:
                 continue
             if not lookup.backoff.ready(now):
@@ -136,8 +146,7 @@ class ListOffsetsManager:
                 continue
             leader = self.metadata.leader(lookup.partition)
             if leader is None:
-                self._unknown_leader(lookup, now)
-                wake_at = min(wake_at, lookup.backoff.retry_at)
+                wake_at = min(wake_at, self._unknown_leader(lookup, now))
             else:
                 by_leader[Leader(leader.node_id, None)].append(lookup)
         requests = tuple(
@@ -156,13 +165,28 @@ class ListOffsetsManager:
                 lookup.leaderless = False
                 lookup.backoff.succeeded()
 
-    def _unknown_leader(self, lookup: _Lookup, now: float) -> None:
+    def _unknown_leader(self, lookup: _Lookup, now: float) -> float:
+        """Have the leader looked for, or end the look-up. Return when to look again."""
+        refusal = self._refusal(lookup, now) if lookup.alone else None
+        if refusal is not None:
+            self._answer(lookup, refusal, now)
+            return NEVER
         lookup.leaderless = True
         lookup.error = self.metadata.missing(lookup.partition) or self.metadata.problem(lookup.partition.topic)
         lookup.backoff.failed(now)
         known = self.metadata.topics.get(lookup.partition.topic)
         if known is None or len(known.partitions) <= lookup.partition.partition or self.metadata.leader(lookup.partition) is None:
             self.metadata.request_update(now)
+        return lookup.backoff.retry_at
+
+    def _refusal(self, lookup: _Lookup, now: float) -> KafkaError | None:
+        """Return what ends the look-up without a leader. A topic that does not exist may be on its way."""
+        refusal = self.metadata.refusal(lookup.partition.topic)
+        if not isinstance(refusal, UnknownTopicOrPartitionError):
+            lookup.unknown_since = None
+            return refusal
+        lookup.unknown_since = now if lookup.unknown_since is None else lookup.unknown_since
+        return refusal if now - lookup.unknown_since >= self.config.request_timeout_ms / 1000 else None
 
     def _request(self, node_id: int, lookups: list[_Lookup], now: float) -> UnsentRequest:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)

@@ -66,8 +66,10 @@ class MetadataManager:
     config: ConsumerConfig
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
-    wanted: Callable[[], frozenset[str] | None] = field(repr=False)
+    followed: Callable[[], frozenset[str] | None] = field(repr=False)
     """The topics that the subscription needs; ``None`` for all of them."""
+    asked: Callable[[], frozenset[str]] = field(repr=False)
+    """The topics that somebody looks offsets up of; who does so asks for their ``refusal``."""
     has_usable_node: Callable[[float], bool] = field(repr=False)
     """Whether any known broker is connected, connecting, or may be tried now."""
     connection_error: Callable[[], KafkaError | None] = field(repr=False)
@@ -78,6 +80,8 @@ class MetadataManager:
     """Told of topics whose id is another than before."""
     on_error: Callable[[KafkaError], None] = field(repr=False)
     """Told of topics that the subscription needs and may not see."""
+    on_lasting_error: Callable[[KafkaError], None] = field(repr=False)
+    """Told why the cluster says nothing to us, when another attempt does no better."""
 
     nodes: Mapping[int, Node] = field(factory=dict)
     """Brokers by id; empty until the first answer and after the decision to bootstrap again."""
@@ -106,6 +110,12 @@ class MetadataManager:
     def __attrs_post_init__(self) -> None:
         self._request = RequestState(backoff_of(self.config, self.random))
 
+    @property
+    def wanted(self) -> frozenset[str] | None:
+        """The topics that are asked about; ``None`` for all of them."""
+        followed = self.followed()
+        return None if followed is None else followed | self.asked()
+
     # --- questions -------------------------------------------------------------------------------------------------------------
 
     def leader(self, partition: TopicPartition) -> Leader | None:
@@ -121,6 +131,11 @@ class MetadataManager:
     def problem(self, topic: str) -> KafkaError | None:
         """Return why a topic cannot be used at the moment, as far as the cluster said."""
         return self._problems.get(topic) or self._last_error or self._unreachable()
+
+    def refusal(self, topic: str) -> KafkaError | None:
+        """Return what the cluster says against a topic: it is denied, its name is not allowed, or there is none."""
+        problem = self._problems.get(topic)
+        return problem if isinstance(problem, UnknownTopicOrPartitionError) or (problem and not problem.retriable) else None
 
     def missing(self, partition: TopicPartition) -> KafkaError | None:
         """Return what to say about a partition that its topic, which exists, does not have; ``None`` where it has it."""
@@ -202,7 +217,7 @@ class MetadataManager:
         return self._updated_at + max(self.config.retry_backoff, self.config.metadata_max_age_ms / 1000)
 
     def _names(self) -> frozenset[str] | None:
-        names = self.wanted()
+        names = self.wanted
         for lookup in self._lookups:
             if lookup.topics is None:
                 return None
@@ -274,7 +289,7 @@ class MetadataManager:
         if isinstance(error, RebootstrapRequiredError) and self.config.metadata_recovery_strategy == "rebootstrap":
             self._rebootstrap(now, "the broker asks for it")
         elif not error.retriable:
-            self.on_error(error)
+            self.on_lasting_error(error)
         else:
             self.trace(Fault(now=now, text="no metadata from the cluster; trying again", error=error))
 
@@ -288,10 +303,10 @@ class MetadataManager:
                 continue  # an id must not get the name of a topic that nobody asked about: assignments by id would go by it
             seen.add(topic.name)
             changed |= self._update_topic(topic, now)
-        gone = set(self.topics) - seen if asked is None else set(self.topics) - (self.wanted() or frozenset(self.topics)) - seen
+        gone = set(self.topics) - seen if asked is None else set(self.topics) - (self.wanted or frozenset(self.topics)) - seen
         for name in gone:
             changed |= self._drop_topic(name)
-        kept = (self.wanted() or frozenset()) | self.topics.keys()
+        kept = (self.wanted or frozenset()) | self.topics.keys()
         self._last_ids = {name: topic_id for name, topic_id in self._last_ids.items() if name in kept}
         self.version += 1
         self._report_problems(now)
@@ -369,11 +384,13 @@ class MetadataManager:
 
     def _report_problems(self, now: float) -> None:
         """Bring what the subscription cannot have to the caller, and keep asking: access can be given, a topic created."""
-        wanted = self.wanted()
+        wanted = self.wanted
         concerned = {name: e for name, e in self._problems.items() if wanted is not None and name in wanted}
         self._problems = {name: error for name, error in self._problems.items() if name in concerned or self._is_asked(name)}
         if concerned:
             self.request_update(now)
+        followed = self.followed()
+        concerned = {name: error for name, error in concerned.items() if followed is not None and name in followed}
         for error_type in (TopicAuthorizationFailedError, InvalidTopicError):
             names = sorted(name for name, error in concerned.items() if isinstance(error, error_type))
             if names:

@@ -25,6 +25,7 @@ from kafka_async.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
     UnknownTopicOrPartitionError,
+    for_code,
 )
 from kafka_async.wire import Api, Response
 from kafka_async.wire.messages import FetchResponse
@@ -574,6 +575,37 @@ async def test_no_access_comes_to_the_reader_and_ends_when_access_is_given() -> 
             except TopicAuthorizationFailedError:
                 continue
         assert values == [b"again"]
+
+
+@virtual
+async def test_a_topic_without_access_is_no_matter_of_calls_about_another() -> None:
+    cluster, _ = filled()
+    (other,) = cluster.create_topic("other", 1)
+    async with consumer_on(cluster, "t", metadata_max_age_ms=500) as consumer:
+        await read_values(consumer, 20)
+        cluster.topics["t"].error = TopicAuthorizationFailedError.errno
+        await anyio.sleep(3)
+        assert await consumer.end_offsets([other]) == {other: 0}
+        with pytest.raises(TopicAuthorizationFailedError):
+            await consumer.getone()
+
+
+@virtual
+@pytest.mark.parametrize("code", [TopicAuthorizationFailedError.errno, UnknownTopicOrPartitionError.errno])
+async def test_what_a_call_may_not_have_is_no_matter_of_who_reads_another_topic(code: int) -> None:
+    cluster, _ = filled()
+    (other,) = cluster.create_topic("other", 1)
+    cluster.topics["other"].error = code
+    async with consumer_on(cluster, "t") as consumer, anyio.create_task_group() as tasks:
+
+        async def asks() -> None:
+            with pytest.raises(for_code(code).__class__, match="'other'"):
+                await consumer.end_offsets([other])
+            cluster.produce(TopicPartition("t", 0), "after")
+
+        await read_values(consumer, 20)
+        tasks.start_soon(asks)
+        assert await read_values(consumer, 1, seconds=59) == [b"after"]
 
 
 @virtual

@@ -88,12 +88,14 @@ class World:
             config=self.config,
             random=self.random,
             trace=self.traced.append,
-            wanted=frozenset,
+            followed=frozenset,
+            asked=frozenset,
             has_usable_node=lambda now: True,
             connection_error=lambda: None,
             on_change=lambda partitions, now: None,
             on_recreated=lambda topic: None,
             on_error=self.errors.append,
+            on_lasting_error=self.errors.append,
         )
         self.metadata.nodes = {1: ONE, 2: TWO}
         self.coordinator = FindCoordinatorManager(

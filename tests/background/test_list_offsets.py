@@ -12,6 +12,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     MalformedResponseError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, ListOffsets
@@ -21,6 +22,7 @@ from kafka_async.wire.messages import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
     MetadataRequest,
+    MetadataResponseTopic,
 )
 
 from .support import A, B, C, World, cluster, described, until
@@ -183,6 +185,32 @@ def test_a_leader_that_becomes_known_late_is_asked_at_once() -> None:
     world.answer(MetadataRequest, cluster(described("t", (1,))), now)
     world.poll(now)
     assert world.waiting(ListOffsetsRequest)
+
+
+def test_a_topic_that_does_not_exist_fails_the_call_after_a_request_timeout() -> None:
+    world = World(request_timeout_ms=20_000)
+    call = ask(world, {A: -1})
+    missing = MetadataResponseTopic(name="t", error_code=UnknownTopicOrPartitionError.errno)
+    now = 0.0
+    while not call.done:
+        now = until(world, lambda: bool(world.waiting(MetadataRequest)) or call.done, now)
+        if not call.done:
+            world.answer(MetadataRequest, cluster(missing), now)
+    assert 20.0 <= now < 22.0
+    with pytest.raises(UnknownTopicOrPartitionError, match="'t'"):
+        call.result()
+    assert world.errors() == []
+
+
+def test_a_topic_without_access_fails_the_call_at_once() -> None:
+    world = World()
+    call = ask(world, {A: -1})
+    world.poll(0.0)
+    world.answer(MetadataRequest, cluster(MetadataResponseTopic(name="t", error_code=29)), 0.01)
+    until(world, lambda: call.done, 0.01)
+    with pytest.raises(TopicAuthorizationFailedError, match="'t'"):
+        call.result()
+    assert world.errors() == []
 
 
 def test_a_call_past_its_deadline_fails_and_is_not_asked_again() -> None:
