@@ -149,8 +149,7 @@ class NetworkClientDelegate:
                 self._drop(node_id, lane, now, gone if node is None else "the broker has another address now")
             elif node is not None:
                 link.rename(node)
-        for node in self._nodes.values():
-            self._adopt(node)
+        self._adopt_bootstrap()
 
     def disconnect_all(self, now: float) -> None:
         """Forget the brokers, close every connection and start from the bootstrap servers again (KIP-899, KIP-1102)."""
@@ -280,9 +279,11 @@ class NetworkClientDelegate:
         A connection that was cut is worth one. A broker that cannot be reached is tried again after its backoff; a server to start
         from, behind which there is nothing to fall back on, is not waited for.
         """
-        links = [self._link(node, Lane.MAIN) for node in self._current.values()]
+        links = [self._links.get((node_id, Lane.MAIN)) for node_id in self._current]
         known = bool(self._nodes)
-        return any(link.is_open or not link.history.is_hopeless or (known and not link.in_backoff(now)) for link in links)
+        return any(
+            link is None or link.is_open or not link.history.is_hopeless or (known and not link.in_backoff(now)) for link in links
+        )
 
     def next_ready_at(self, node_id: int, lane: Lane, now: float) -> float:
         """Return when a request to the broker can go on, as far as backoff and throttling decide; ``now`` where neither holds."""
@@ -422,10 +423,14 @@ class NetworkClientDelegate:
             self._shut.append(link.key)
         return link.shut(now, reason)
 
-    def _adopt(self, node: Node) -> None:
-        for (node_id, lane), link in list(self._links.items()):
-            same = (link.node.host, link.node.port) == (node.host, node.port)
-            if node_id not in self._nodes and same and link.is_open and (node.id, lane) not in self._links:
+    def _adopt_bootstrap(self) -> None:
+        strangers = [(place, link) for place, link in self._links.items() if place[0] not in self._nodes and link.is_open]
+        if not strangers:
+            return
+        by_address = {(node.host, node.port): node for node in reversed(self._nodes.values())}
+        for (node_id, lane), link in strangers:
+            node = by_address.get((link.node.host, link.node.port))
+            if node is not None and (node.id, lane) not in self._links:
                 del self._links[node_id, lane]
                 self._links[node.id, lane] = link
                 link.rename(node)

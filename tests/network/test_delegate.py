@@ -1,5 +1,6 @@
 """``kafka_async.network.delegate``: ``plan(0.0)``, an answer, ``plan(0.1)``; no event loop."""
 
+import time
 from math import inf
 from typing import Any
 
@@ -337,6 +338,19 @@ def test_brokers_whose_connections_were_cut_are_usable_until_they_cannot_be_reac
         world.fail_open(REFUSED, 2.0, node.id)
         assert world.delegate.has_usable_node(2.0) is (node is ONE)
     assert world.delegate.has_usable_node(12.0), "they may be tried again"
+
+
+def test_four_thousand_brokers_cost_what_they_are() -> None:
+    world = World(ONE, random=lambda: 0.0)
+    world.connect()
+    nodes = {1: ONE, **{number: Node(number, "many", number) for number in range(2, 4_001)}}
+    world.add(metadata(world.done))
+    begin = time.process_time()
+    for now in range(2, 7):
+        world.delegate.set_nodes(dict(nodes), float(now))
+        assert world.delegate.has_usable_node(float(now))
+        world.plan(float(now))
+    assert time.process_time() - begin < 5, "a walk over all links for each broker takes five times as long"
 
 
 def test_the_server_with_fewer_failures_comes_first() -> None:

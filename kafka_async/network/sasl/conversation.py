@@ -8,6 +8,7 @@ show a secret, and never pass on text of a broker without bounds. Sources: KIP-4
 ``SaslClientAuthenticator``.
 """
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -67,6 +68,7 @@ class SaslConversation:
         self._turns = 0
         self._asked = False  # the handshake is written
         self._first: Turn = None  # what is said when the broker has taken the handshake
+        self._said = b""
         self._lifetime: float | None = None
 
     def start(self) -> Step:
@@ -100,11 +102,14 @@ class SaslConversation:
         if not self._asked:
             self._asked, self._first = True, turn
             return SaslHandshakeRequest(mechanism=self._mechanism.name)
-        return Authenticated(session_lifetime=self._lifetime) if turn is None else SaslAuthenticateRequest(auth_bytes=turn)
+        if turn is None:
+            return Authenticated(session_lifetime=self._lifetime)
+        self._said = turn
+        return SaslAuthenticateRequest(auth_bytes=turn)
 
     def _check_handshake(self, response: SaslHandshakeResponse) -> None:
         if response.error_code == UnsupportedSaslMechanismError.errno:
-            offered = ", ".join(shown(name) for name in response.mechanisms[:_MOST_NAMES]) or "nothing"
+            offered = ", ".join(self._shown(name) for name in response.mechanisms[:_MOST_NAMES]) or "nothing"
             text = f"the broker does not offer this sasl_mechanism; it offers {offered}"
             raise AuthenticationMethodNotSupported(text) from for_code(response.error_code)
         if response.error_code:
@@ -112,13 +117,19 @@ class SaslConversation:
 
     def _check(self, response: SaslAuthenticateResponse) -> None:
         if response.error_code:
-            raise self._refusal(response.error_code, shown(response.error_message or "", self._mechanism.secrets))
+            raise self._refusal(response.error_code, self._shown(response.error_message or ""))
         self._turns += 1
         if self._turns > MOST_TURNS:
             raise KafkaProtocolError(f"{self._peer}: no end of the authentication after {MOST_TURNS} answers")
         size = len(response.auth_bytes)
         if size > LONGEST_CHALLENGE:
             raise KafkaProtocolError(f"{self._peer}: {size} bytes of authentication: expected {LONGEST_CHALLENGE} at most")
+
+    def _shown(self, text: str) -> str:
+        """Return what the broker says without our secrets, also where it repeats our bytes as Base64 or in hexadecimal."""
+        secrets = self._mechanism.secrets
+        told = [secret.encode() for secret in secrets] + [self._said]
+        return shown(text, (*secrets, *(form for data in told for form in (b64encode(data).decode().rstrip("="), data.hex()))))
 
     def _refusal(self, code: int, said: str) -> KafkaError:
         cause = for_code(code, said)

@@ -1,5 +1,7 @@
 """The conversation that carries a mechanism: what each answer of a broker leads to."""
 
+from base64 import b64encode
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -59,6 +61,22 @@ def refusal(talk: SaslConversation, response: Any) -> KafkaError:
         talk.receive(response)
     assert "hunter2" not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
     return caught.value
+
+
+@pytest.mark.parametrize("spell", [lambda data: b64encode(data).decode(), bytes.hex, bytes.decode])
+@pytest.mark.parametrize("secret", [b"\0user\0hunter2", b"hunter2"])
+def test_a_broker_that_repeats_what_we_said_does_not_have_it_shown(spell: Callable[[bytes], str], secret: bytes) -> None:
+    talk, _ = conversation(b"\0user\0hunter2")
+    talk.receive(SaslHandshakeResponse())
+    error = refusal(talk, SaslAuthenticateResponse(error_code=58, error_message=f"bad: {spell(secret)}!"))
+    assert spell(secret).rstrip("=") not in str(error)
+    assert "bad: " in str(error)
+
+
+def test_a_mechanism_that_is_called_like_our_password_is_not_shown() -> None:
+    talk, _ = conversation(b"one")
+    error = refusal(talk, SaslHandshakeResponse(error_code=33, mechanisms=("hunter2", "PLAIN")))
+    assert "it offers ***, PLAIN" in str(error)
 
 
 def test_challenges_go_to_the_mechanism_until_it_is_satisfied() -> None:
