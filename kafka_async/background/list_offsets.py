@@ -66,8 +66,8 @@ class _Lookup:
     error: KafkaError | None = None
     alone: bool = False
     """Nobody follows its topic, so what the cluster says against that is for whoever asked."""
-    unknown_since: float | None = None
-    """When it was heard that there is no such topic."""
+    missed_at: float | None = None
+    """When the leader was looked for and not found for the first time."""
 
 
 @define(eq=False)
@@ -181,12 +181,11 @@ class ListOffsetsManager:
 
     def _refusal(self, lookup: _Lookup, now: float) -> KafkaError | None:
         """Return what ends the look-up without a leader. A topic that does not exist may be on its way."""
-        refusal = self.metadata.refusal(lookup.partition.topic)
-        if not isinstance(refusal, UnknownTopicOrPartitionError):
-            lookup.unknown_since = None
-            return refusal
-        lookup.unknown_since = now if lookup.unknown_since is None else lookup.unknown_since
-        return refusal if now - lookup.unknown_since >= self.config.request_timeout_ms / 1000 else None
+        since = lookup.missed_at = now if lookup.missed_at is None else lookup.missed_at
+        refusal = self.metadata.refusal(lookup.partition.topic, since)
+        if isinstance(refusal, UnknownTopicOrPartitionError) and now - since < self.config.request_timeout_ms / 1000:
+            return None
+        return refusal
 
     def _request(self, node_id: int, lookups: list[_Lookup], now: float) -> UnsentRequest:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)

@@ -132,9 +132,9 @@ class MetadataManager:
         """Return why a topic cannot be used at the moment, as far as the cluster said."""
         return self._problems.get(topic) or self._last_error or self._unreachable()
 
-    def refusal(self, topic: str) -> KafkaError | None:
-        """Return what the cluster says against a topic: it is denied, its name is not allowed, or there is none."""
-        problem = self._problems.get(topic)
+    def refusal(self, topic: str, since: float) -> KafkaError | None:
+        """Return what the cluster has said against a topic after ``since``: it is denied, badly named, or there is none."""
+        problem = self._problems.get(topic) if self._updated_at is not None and self._updated_at > since else None
         return problem if isinstance(problem, UnknownTopicOrPartitionError) or (problem and not problem.retriable) else None
 
     def missing(self, partition: TopicPartition) -> KafkaError | None:

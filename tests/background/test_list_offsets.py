@@ -213,6 +213,20 @@ def test_a_topic_without_access_fails_the_call_at_once() -> None:
     assert world.errors() == []
 
 
+def test_access_that_was_given_since_the_last_call_is_found_out() -> None:
+    world = World()
+    call = ask(world, {A: -1})
+    world.poll(0.0)
+    world.answer(MetadataRequest, cluster(MetadataResponseTopic(name="t", error_code=29)), 0.01)
+    now = until(world, lambda: call.done, 0.01)
+    call = ask(world, {A: -1})
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (1,))), now)
+    world.poll(now)
+    assert world.waiting(ListOffsetsRequest)
+    assert not call.done
+
+
 def test_a_call_past_its_deadline_fails_and_is_not_asked_again() -> None:
     world = known()
     call = ask(world, {A: -1}, deadline=5.0)
