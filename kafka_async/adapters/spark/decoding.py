@@ -52,8 +52,9 @@ class Decoder(ABC):
     def select(self, types: Mapping[str, Any]) -> Self:
         """Return a decoder of fewer columns: what is not decoded costs nothing, and its faults are not noticed.
 
-        ``types``: name and Arrow type of the columns that are wanted. Names that are none of this decoder's are passed over, and
-        ``_corrupt`` stays. Raises ``KafkaConfigurationError`` for a column that has another type.
+        ``types``: name and Arrow type of the columns that are wanted. Names that are none of this decoder's are passed over. With
+        ``_corrupt`` among them all columns stay, for whoever asked to leave out: what counts as bad does not depend on which others
+        are wanted. Raises ``KafkaConfigurationError`` for a column that has another type.
         """
         kept = []
         for name, kind in self.columns:
@@ -61,8 +62,10 @@ class Decoder(ABC):
                 if wanted != kind:
                     raise KafkaConfigurationError(f"schema: column {self.prefix + name} is {ddl(kind)}, not {wanted}")
                 kept.append((name, kind))
-        if self.permissive and types.get(CORRUPT, pa.binary()) != pa.binary():
-            raise KafkaConfigurationError(f"schema: column {CORRUPT} is BINARY, not {types[CORRUPT]}")
+        if self.permissive and CORRUPT in types:
+            if types[CORRUPT] != pa.binary():
+                raise KafkaConfigurationError(f"schema: column {CORRUPT} is BINARY, not {types[CORRUPT]}")
+            return self
         return evolve(self, columns=tuple(kept))
 
     def decode(self, values: Any, *, topic: str, partition: int, offsets: Any) -> list[Any]:

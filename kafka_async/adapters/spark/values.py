@@ -53,7 +53,7 @@ class ValueDecoder(Protocol):
         ...
 
     def select(self, types: Mapping[str, Any]) -> "ValueDecoder":
-        """Return a decoder of those columns only, by name and Arrow type, and of ``_corrupt`` where this one has it."""
+        """Return a decoder of at least those columns, by name and Arrow type; of all of them where ``_corrupt`` is one."""
         ...
 
     def decode(self, values: Any, *, topic: str, partition: int, offsets: Any) -> Sequence[Any]:

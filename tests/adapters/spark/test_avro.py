@@ -109,6 +109,16 @@ def test_fewer_columns() -> None:
     assert rows(narrow, [written(ONE)]) == [(1, None)]
 
 
+def test_what_counts_as_corrupt_does_not_depend_on_the_fields_that_are_read() -> None:
+    at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, at]}
+    bad = written({"id": 1, "at": 2**62}, {**schema, "fields": [schema["fields"][0], {"name": "at", "type": "long"}]})
+    narrow = decoder(schema).select({"id": pa.int64(), "_corrupt": pa.binary()})
+
+    corrupt = [name for name, _ in narrow.fields].index("_corrupt")
+    assert [row[corrupt] for row in rows(narrow, [written({"id": 1, "at": 0}, schema), bad])] == [None, bad]
+
+
 def test_the_registry_names_the_columns_and_the_writers_schema(server: RegistryServer) -> None:
     server.put("/subjects/orders-value/versions/latest", RENAMED)
     server.put("/schemas/ids/1", ID)

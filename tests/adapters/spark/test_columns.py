@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_async.adapters.spark.columns import BatchBuilder
+from kafka_async.adapters.spark.values import decoder_for
 from kafka_async.records import ColumnBuilder
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -109,6 +110,18 @@ def test_a_decoder_sees_values_partition_by_partition() -> None:
         "length": [None, 1, 0],
         "offset": [5, 6, 0],
     }
+
+
+def test_fields_that_are_only_checked_are_no_columns() -> None:
+    schema = pa.schema([("_corrupt", pa.binary())])
+    json = decoder_for({"value.format": "json", "value.schema": "a INT, b STRING"})
+    assert json is not None
+    builder = BatchBuilder(("_corrupt",), schema, json.select({"_corrupt": pa.binary()}))
+    into = ColumnBuilder({*builder.wanted, "offset"})  # it is always there
+    for offset, value in enumerate([b'{"a":1}', b'{"a":"x"}', None]):
+        into.append((offset, 0, 0, None, value, (), None, 0))
+    into.end_run("t", 0, 3)
+    assert builder.build(into.finish()).to_pydict() == {"_corrupt": [None, b'{"a":"x"}', None]}
 
 
 def test_a_decoder_that_is_not_needed_is_not_asked() -> None:

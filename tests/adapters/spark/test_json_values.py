@@ -157,6 +157,15 @@ def test_fewer_columns_cost_and_say_less() -> None:
     assert rows(whole.select({}), [b"{", b"{}"]) == [(b"{",), (None,)]
 
 
+@pytest.mark.parametrize("others", [{}, {"b": pa.string()}], ids=["alone", "beside a field"])
+def test_what_counts_as_corrupt_does_not_depend_on_the_fields_that_are_read(others: dict[str, Any]) -> None:
+    narrow = decoder("a INT, b STRING").select({"_corrupt": pa.binary(), "offset": pa.int64(), **others})
+
+    corrupt = [name for name, _ in narrow.fields].index("_corrupt")
+    bad = b'{"a":"x","b":"y"}'
+    assert [row[corrupt] for row in rows(narrow, [bad, b'{"a":1}', None, b"{"])] == [bad, None, None, b"{"]
+
+
 @pytest.mark.parametrize(("name", "kind"), parse_fields(EVERY_TYPE), ids=lambda part: str(part))
 def test_what_is_read_in_bulk_is_what_is_read_one_by_one(name: str, kind: Any) -> None:
     found = JsonDecoder(columns=((name, kind),))

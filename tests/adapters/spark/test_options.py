@@ -138,6 +138,23 @@ def test_looking_offsets_up_may_need_the_group() -> None:
     assert "group_id" not in options().looking
 
 
+def test_a_group_of_the_users_is_asked_for_its_offsets_and_joined_by_no_task() -> None:
+    parsed = options(kafka__group__id="g", startingOffsets="committed")
+    assert ConsumerConfig.from_options(consumer_options(parsed.looking)).group_id == "g"
+    assert ConsumerConfig.from_options(consumer_options(parsed.reading)).group_id is None
+
+
+@pytest.mark.parametrize(
+    ("given", "client_id"),
+    [({}, "spark-kafka-async"), ({"groupIdPrefix": "jobs"}, "jobs-kafka-async"), ({"kafka__client__id": "me"}, "me")],
+    ids=["default", "prefix", "named"],
+)
+def test_brokers_know_a_job_by_its_prefix(given: dict[str, str], client_id: str) -> None:
+    parsed = options(**given)
+    for kafka in (parsed.reading, parsed.looking):
+        assert ConsumerConfig.from_options(consumer_options(kafka)).client_id == client_id
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("kafka__fetch__max__bytes", "a whole number"), ("kafka__check__crcs", "true or false")]
 )
