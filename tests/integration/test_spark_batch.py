@@ -11,9 +11,10 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ka
 
 from tests.brokers import KafkaCluster
 
-from .spark import JVM, OURS, rows, source
+from .secure import Secure, acl, login
+from .spark import JVM, OURS, Row, rows, source
 from .test_positions import raise_log_start
-from .tools import new_topic
+from .tools import new_topic, spoil
 
 pytestmark = pytest.mark.integration
 
@@ -87,6 +88,35 @@ def test_options_mean_what_they_mean_to_sparks_own_connector(
         assert ours.rdd.getNumPartitions() >= 7
 
 
+def test_a_pattern_means_what_it_means_to_sparks_own_connector(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
+    pattern = f"({topics['plain']}|{topics['append_time'][:-1]}.|nope-.*)"
+    ours, theirs = (
+        rows(source(spark, kafka43, kind=kind, subscribePattern=pattern, includeHeaders="true").load()) for kind in (OURS, JVM)
+    )
+    assert ours == theirs
+    assert {row[2] for row in ours} == {topics["plain"], topics["append_time"]}
+
+
+@pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsetsByTimestamp"])
+def test_a_time_after_all_records_means_what_it_means_to_sparks_own_connector(
+    spark: Any, kafka43: KafkaCluster, topics: dict[str, str], option: str
+) -> None:
+    topic, moment = topics["plain"], BEGAN_MS + 298_500  # only partition 2 has later ones
+    text = str(moment) if option == "startingTimestamp" else json.dumps({topic: dict.fromkeys("012", moment)})
+
+    def read(kind: str, strategy: str) -> list[Row]:
+        given = {"subscribe": topic, option: text, "startingOffsetsByTimestampStrategy": strategy}
+        return rows(source(spark, kafka43, given, kind=kind).load())
+
+    found = read(OURS, "latest")
+    assert found == read(JVM, "latest")
+    assert {row[3] for row in found} == {2}
+    with pytest.raises(Exception, match=topic):
+        read(JVM, "error")
+    with pytest.raises(Exception, match=f"{option}: no record of {topic}-0 is at or after {moment}"):
+        read(OURS, "error")
+
+
 def test_a_schema_of_the_users_reads_fewer_columns(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
     wanted = source(spark, kafka43, subscribe=topics["append_time"])
     (row,) = (
@@ -118,6 +148,38 @@ def test_offsets_that_are_gone_are_an_error_or_left_out(spark: Any, kafka43: Kaf
     with pytest.raises(Exception, match=f"offsets 10 to 29 of {topic}-0 are gone: its log begins at 30"):
         source(spark, kafka43, wanted).load().count()
     assert source(spark, kafka43, wanted, failOnDataLoss="false").load().count() == 70
+
+
+def test_a_corrupt_batch_is_named_and_what_is_before_and_behind_it_is_read(spark: Any, kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    for start in range(0, 100, 10):
+        kafka43.produce(topic, 10, start=start, values=lambda index: b"record %d." % index)
+    spoil(kafka43, topic, b"record 45.")
+
+    def read(start: int, end: int) -> list[int]:
+        places = (json.dumps({topic: {"0": offset}}) for offset in (start, end))
+        given = dict(zip(("startingOffsets", "endingOffsets"), places, strict=True))
+        return [row[4] for row in rows(source(spark, kafka43, given, subscribe=topic).load())]
+
+    with pytest.raises(Exception, match=f"CorruptRecordException: .*{topic}-0.* offset 40"):
+        read(0, 100)
+    assert read(0, 40) + read(50, 100) == [*range(40), *range(50, 100)]
+
+
+def test_a_topic_without_access_is_named_and_read_once_the_acl_is_given(spark: Any, kafka_secure: Secure) -> None:
+    topic = new_topic(kafka_secure.cluster)
+    kafka_secure.cluster.produce(topic, 5)
+    bob = {f"kafka.{name.replace('_', '.')}": text for name, text in login("bob").items()}
+    bob |= {"kafka.bootstrap.servers": kafka_secure.cluster.listener("LOGIN"), "kafka.security.protocol": "SASL_PLAINTEXT"}
+    wanted = source(spark, kafka_secure.cluster, bob, subscribe=topic)
+    with kafka_secure.only("alice", "TOPIC", topic):
+        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: .*topic '{topic}'"):
+            wanted.load().count()
+        kafka_secure.allow(acl("bob", "TOPIC", topic, "DESCRIBE"))  # now it is the tasks that are denied
+        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: {topic}-0: Not authorized"):
+            wanted.load().count()
+        kafka_secure.allow(acl("bob", "TOPIC", topic, "READ"))
+        assert wanted.load().count() == 5
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -15,7 +16,8 @@ from attrs import Factory, define
 
 from tests.brokers import KafkaCluster
 
-from .spark import JVM, OURS, source
+from .spark import JVM, OURS, Row, rows, source
+from .test_positions import raise_log_start
 from .tools import PATIENCE, new_topic
 
 pytestmark = pytest.mark.integration
@@ -201,6 +203,65 @@ def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(job: 
     job.cluster.produce(topic, 7)
     with pytest.raises(Exception, match=f"{topic}-0 was read up to offset 50 and ends at 7 now"):
         job.run(subscribe=topic)
+
+
+def test_records_that_were_deleted_end_the_query_or_are_left_out(job: Job) -> None:
+    topic = new_topic(job.cluster)
+    job.cluster.produce(topic, 50)
+    job.run(subscribe=topic, startingOffsets="earliest")
+    job.cluster.produce(topic, 50)
+    raise_log_start(job.cluster, topic, 80)
+    with pytest.raises(Exception, match=f"DataLossError: offsets 50 to 79 of {topic}-0 are gone: its log begins at 80"):
+        job.run(subscribe=topic)
+    job.run(subscribe=topic, failOnDataLoss="false")
+    assert job.sink.places == [(topic, 0, offset) for offset in (*range(50), *range(80, 100))]
+
+
+def test_a_poisoned_value_ends_a_failfast_query_and_a_permissive_one_goes_on(job: Job) -> None:
+    topic = new_topic(job.cluster, 2)
+    job.cluster.produce(topic, 20, partitions=2, values=lambda index: b"{" if index == 11 else b'{"a":1}')
+    wanted = {"subscribe": topic, "startingOffsets": "earliest", "value__format": "json", "value__schema": "a INT"}
+    with pytest.raises(Exception, match=f"DeserializationError: {topic}-1, offset 5: the value cannot be decoded: it is no JSON"):
+        job.run(value__mode="failfast", **wanted)
+    assert job.sink.places == []
+    job.run(value__mode="permissive", **wanted)
+    assert job.sink.places == places(topic, p0=10, p1=10)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_rows_are_those_of_sparks_own_connector(job: Job, isolation: str) -> None:
+    topic = new_topic(job.cluster, 2)
+    began = int(time.time() * 1000) - 3_600_000  # retention goes by it
+    ends: list[Literal["commit", "abort"] | None] = [None, "commit", "abort", "commit", "abort"]
+    for number, end in enumerate(ends):
+        job.cluster.produce(
+            topic,
+            40,
+            start=40 * number,
+            partitions=2,
+            transaction=end,
+            codec="lz4" if number % 2 else "none",
+            keys=lambda i: b"key %d" % i if i % 3 else None,
+            values=lambda i: None if i % 7 == 0 else b"\xff value %d" % i,
+            headers=[("trace", b"\x00\x01"), ("none", None)] if number % 2 else (),
+            timestamps=lambda i: began + 1000 * i,
+        )
+
+    def read(kind: str) -> list[Row]:
+        given = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true", "maxOffsetsPerTrigger": "50"}
+        frame = source(job.spark, job.cluster, given, kind=kind, stream=True, kafka__isolation__level=isolation).load()
+        name = f"rows_of_{kind}"
+        writer = frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(job.checkpoint / kind))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(60)
+        finally:
+            query.stop()
+        return rows(job.spark.table(name))
+
+    found = read(OURS)
+    assert found == read(JVM)
+    assert len(found) == (200 if isolation == "read_uncommitted" else 120)
 
 
 def _until(condition: Callable[[], bool]) -> None:

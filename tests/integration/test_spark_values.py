@@ -1,5 +1,6 @@
 """Values to columns inside Spark: beside ``from_json``, and from a topic."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,41 @@ def test_avro_of_a_registry_becomes_columns_and_a_stream_outlives_a_poisoned_val
     found = sorted(map(tuple, spark.table("avro").collect()))
 
     assert found == [*((n, n, "ab", None) for n in range(20)), (20, None, None, b"poison"), (21, None, None, None)]
+
+
+def test_avro_without_a_registry_becomes_columns(spark: Any, kafka43: KafkaCluster) -> None:
+    pytest.importorskip("fastavro")
+    fields = [{"name": "id", "type": "long"}, {"name": "item", "type": ["null", "string"]}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    topic = filled(kafka43, "values-bare-avro", [b"\2\2\4ab", b"\4\0", b"\4", None])
+    read = spark.read.format("kafka_async").options(**options(kafka43, topic, format="avro", schema=schema)).load()
+
+    found = sorted(map(tuple, read.select("offset", "id", "item", "_corrupt").collect()))
+
+    assert found == [(0, 1, "ab", None), (1, 2, None, None), (2, None, None, b"\4"), (3, None, None, None)]
+
+
+def test_texts_are_read_as_texts(spark: Any, kafka43: KafkaCluster) -> None:
+    topic = filled(kafka43, "values-string", ["é".encode(), b"", b"a\xff", None])
+    read = spark.read.format("kafka_async").options(**options(kafka43, topic, format="string")).load()
+
+    found = sorted(map(tuple, read.select("offset", "value", "_corrupt").collect()))
+
+    assert read.schema["value"].dataType.simpleString() == "string"
+    assert found == [(0, "é", None), (1, "", None), (2, None, b"a\xff"), (3, None, None)]
+
+
+def test_bad_values_are_found_without_reading_the_fields(spark: Any, kafka43: KafkaCluster) -> None:
+    topic = filled(kafka43, "values-dead-letters", [b'{"id":%d,"m":{"a":1}}' % n if n % 7 else b'{"id":"bad"}' for n in range(20)])
+    given = options(kafka43, topic, format="json", schema="id INT, m MAP<STRING, INT>")
+    read = spark.read.format("kafka_async").options(**given)
+
+    counts = [
+        tuple(frame.selectExpr("count(*)", "count(_corrupt)").first())
+        for frame in (read.schema("_corrupt BINARY").load(), read.schema("_corrupt BINARY, m MAP<STRING, INT>").load())
+    ]
+
+    assert counts == [(20, 3), (20, 3)]
 
 
 def test_a_poisoned_value_ends_a_failfast_read_and_is_named(spark: Any, kafka43: KafkaCluster) -> None:
