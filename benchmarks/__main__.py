@@ -202,7 +202,7 @@ def faults(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
 
             runs = rotate(plan, list(clients), measure)
             title = f"faults: {name}; {about_it}; {COUNT} members, {RATE} records/s, session 10 s"
-            yield Group(command="faults", title=title, shape=Shape(records=0), runs=runs)
+            yield Group(command="faults", title=title, shape=Shape(records=0), runs=runs, scenario=name)
 
 
 COMMANDS: Final = {

@@ -28,12 +28,13 @@ class Run:
 
 @frozen(kw_only=True)
 class Group:
-    """Runs that may be compared with each other: one command, one shape of records."""
+    """Runs that may be compared with each other: one command, one shape of records, one ``scenario`` of faults."""
 
     command: str
     title: str
     shape: Shape
     runs: tuple[Run, ...]
+    scenario: str = ""
 
     def clients(self) -> list[str]:
         """Return the clients with at least one good run, in the order they were asked for."""
@@ -139,7 +140,13 @@ def paired(group: Group, metric: Metric, client: str, peers: Sequence[str]) -> f
 
 def judge(group: Group) -> list[Verdict]:
     """Return the verdict of every target that applies to the group."""
-    return [_verdict(group, target) for target in TARGETS if target.command == group.command and target.applies(group.shape)]
+    return [_verdict(group, target) for target in TARGETS if _applies(target, group)]
+
+
+def _applies(target: Target, group: Group) -> bool:
+    if target.command != group.command or not target.applies(group.shape):
+        return False
+    return not target.scenarios or group.scenario in target.scenarios
 
 
 def _verdict(group: Group, target: Target) -> Verdict:

@@ -12,7 +12,8 @@ from benchmarks.jobs import Shape
 class Target:
     """A goal for one client: a ratio to the best of ``peers``, or a plain value where there are none.
 
-    ``limit`` is a minimum where more of ``metric`` is better, else a maximum. ``applies`` tells for which records it is meant.
+    ``limit`` is a minimum where more of ``metric`` is better, else a maximum. ``applies`` tells for which records it is meant,
+    ``scenarios`` for which faults; none: for all.
     """
 
     command: str
@@ -21,6 +22,7 @@ class Target:
     limit: float
     peers: tuple[str, ...] = ()
     applies: Callable[[Shape], bool] = lambda shape: True
+    scenarios: tuple[str, ...] = ()
 
 
 def _small(shape: Shape) -> bool:
@@ -49,6 +51,21 @@ SPARK: Final = "kafka_async.read"
 JVM: Final = ("jvm.default",)
 TUNED: Final = ("jvm.tuned",)
 
+KEEPING: Final = ("broker-killed", "coordinator-killed", "rolling-restart", "connections-cut", "black-hole")
+"""Faults in which no member dies or sleeps, and which are shorter than a session: each keeps its partitions."""
+STALLS: Final = {"connections-cut": 0.3, "black-hole": 6, "rolling-restart": 1}
+"""Seconds that a record may wait; the black hole's are its own 5 s and one more."""
+
+
+def _faults(client: str) -> tuple[Target, ...]:
+    """What must hold for members of a group in either protocol."""
+    return (
+        *(Target("faults", client, metric, 0) for metric in ("lost", "deaths")),
+        *(Target("faults", client, "stall_s", limit, scenarios=(name,)) for name, limit in STALLS.items()),
+        Target("faults", client, "rebalances", 0, scenarios=KEEPING),
+    )
+
+
 TARGETS: Final = (
     Target("throughput", GETMANY, "records_per_s", 4, CONFLUENT, _small),
     Target("throughput", GETMANY, "records_per_s", 6, AIOKAFKA, _small),
@@ -67,7 +84,8 @@ TARGETS: Final = (
     Target("rebalance", GETMANY, "first_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "second_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "kept_gap_ms", 1, ("confluent.consume",)),
-    *(Target("faults", client, metric, 0) for client in (GETMANY, f"{GETMANY} (848)") for metric in ("lost", "deaths")),
+    *_faults(GETMANY),
+    *_faults(f"{GETMANY} (848)"),
     Target("spark batch", SPARK, "rows_per_s", 3.2, JVM, _of(100)),
     Target("spark batch", SPARK, "rows_per_s", 2.3, TUNED, _of(100)),
     Target("spark batch", SPARK, "rows_per_s", 2.7, JVM, _of(1000)),
