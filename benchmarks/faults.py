@@ -361,8 +361,5 @@ async def _drained(run: Run, load: Load) -> None:
 def _wait_in_sync(cluster: KafkaCluster) -> None:
     """Wait until every replica is in sync, so that the next scenario begins with a whole cluster."""
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        topics = cluster.admin.list_topics(timeout=10).topics.values()
-        if all(len(partition.isrs) == len(partition.replicas) for topic in topics for partition in topic.partitions.values()):
-            return
+    while not cluster.in_sync() and time.monotonic() < deadline:
         time.sleep(0.3)

@@ -469,6 +469,15 @@ class KafkaCluster:
         result = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
         return {(tp.topic, tp.partition): tp.offset for tp in result.topic_partitions}
 
+    def in_sync(self, *topics: str) -> bool:
+        """Whether every replica of ``topics`` (all by default) is in sync, so that a broker may fail and no record is lost."""
+        try:
+            found = self.admin.list_topics(timeout=5).topics
+        except KafkaException:
+            return False
+        partitions = [part for name, topic in found.items() if not topics or name in topics for part in topic.partitions.values()]
+        return all(partition.leader >= 0 and len(partition.isrs) == len(partition.replicas) for partition in partitions)
+
     # ---- records
 
     def end_offsets(self, topic: str) -> dict[int, int]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka import ElectionType
 
 from tests.brokers import CURRENT, KafkaCluster
 from tests.integration.groups import PROTOCOLS, Load, Process, Processes, load, new_group, processes
@@ -187,15 +187,7 @@ class Turmoil:
 
     async def whole(self) -> None:
         """Wait until every replica is in sync, for then one broker may fail."""
-        await eventually(lambda: asyncio.to_thread(self._in_sync), SETTLING)
-
-    def _in_sync(self) -> bool:
-        try:
-            topics = self.cluster.admin.list_topics(timeout=5).topics.values()
-        except KafkaException:
-            return False
-        found = [partition for topic in topics for partition in topic.partitions.values()]
-        return all(partition.leader >= 0 and len(partition.isrs) == len(partition.replicas) for partition in found)
+        await eventually(lambda: asyncio.to_thread(self.cluster.in_sync), SETTLING)
 
     def _elect(self) -> None:
         self.moves.append(time.monotonic())

@@ -135,6 +135,8 @@ class Reading:
     consumer: Consumer
     journal: Journal
     records: list[Record] = field(factory=list)
+    seen: dict[tuple[int, int], float] = field(factory=dict)
+    """When a record (partition, offset) was last read, in seconds of the monotonic clock."""
     errors: list[Exception] = field(factory=list)
     """What read calls raised; the member reads on."""
     task: "asyncio.Task[None] | None" = None
@@ -153,7 +155,9 @@ class Reading:
         """Read until cancelled."""
         while True:
             try:
-                self.records += flat(await self.consumer.getmany(timeout_ms=500))
+                records = flat(await self.consumer.getmany(timeout_ms=500))
+                self.records += records
+                self.seen |= dict.fromkeys(((record.partition, record.offset) for record in records), time.monotonic())
             except Exception as error:  # noqa: BLE001,RUF100  # the test looks at what was raised
                 self.errors.append(error)
                 await asyncio.sleep(0)
@@ -554,6 +558,12 @@ class Load:
         self._enough.set()
         if self._task is not None:
             await self._task
+
+
+def longest_wait(members: Collection[Reading], writing: Load) -> float:
+    """Return the seconds that a record waited at most from its acknowledgment until a member read it: all have been read."""
+    seen = {place: when for member in members for place, when in member.seen.items()}
+    return max(seen[place] - when for place, when in writing.acknowledged.items())
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from kafka_async import ConsumerState, TopicPartition
 from kafka_async.errors import KafkaError, KafkaTimeoutError
 from tests.brokers import KafkaCluster
 
-from .groups import Group, Reading, both, exactly, group_of_each_protocol, load, new_group, reading, several, shared
+from .groups import Group, Reading, both, exactly, group_of_each_protocol, load, longest_wait, new_group, reading, several, shared
 from .tools import INTERVAL, Consumer, eventually, make, new_topic, offsets, read, until
 
 pytestmark = pytest.mark.integration
@@ -40,7 +40,7 @@ def _coordinator(groups: list[Group]) -> int:
 
 async def test_a_coordinator_that_is_killed_costs_no_record_no_place_and_no_commit(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 4)
-    groups = group_of_each_protocol(kafka_cluster3, session_ms=20_000)
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=10_000)
     async with _two_members_each(groups, topic) as found:
         noted = [list(member.journal.entries) for members in found for member in members]
         victim = _coordinator(groups)
@@ -58,6 +58,25 @@ async def test_a_coordinator_that_is_killed_costs_no_record_no_place_and_no_comm
         await asyncio.to_thread(kafka_cluster3.heal)
     for group in groups:
         assert await group.commits(topic, 4) == dict.fromkeys(range(4), 20)
+
+
+async def test_a_rolling_restart_costs_no_record_no_place_and_no_long_wait(kafka_cluster3: KafkaCluster) -> None:
+    topic = new_topic(kafka_cluster3, 4)
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=10_000)
+    async with _two_members_each(groups, topic) as found:
+        noted = [list(member.journal.entries) for members in found for member in members]
+        async with load(kafka_cluster3, topic, 4) as writing:
+            for broker in range(3):
+                await asyncio.to_thread(kafka_cluster3.restart, broker)
+                await eventually(lambda: asyncio.to_thread(kafka_cluster3.in_sync, topic, "__consumer_offsets"))
+        expected = {partition: [*range(10), *numbers] for partition, numbers in writing.offsets.items()}
+        for members in found:
+            await exactly(members, expected)
+            assert longest_wait(members, writing) < 5  # 0.7 s where nothing else keeps the machine busy
+            assert not [error for member in members for error in member.errors]
+        assert [list(member.journal.entries) for members in found for member in members] == noted
+    for group in groups:
+        assert await group.commits(topic, 4) == {partition: numbers[-1] + 1 for partition, numbers in expected.items()}
 
 
 async def test_a_coordinator_that_freezes_past_the_session_costs_no_record(kafka_cluster3: KafkaCluster) -> None:

@@ -16,7 +16,7 @@ from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
 from tests.brokers import KafkaCluster, payload
 from tests.faults.proxy import Proxy, Strike, Trap, Way, in_front_of, proxied
 
-from .groups import PROTOCOLS, Group, both, exactly, load, new_group, several, shared
+from .groups import PROTOCOLS, Group, both, exactly, load, longest_wait, new_group, several, shared
 from .secure import Secure, login
 from .tools import Consumer, Record, flat, make, new_topic, nothing_more, offsets, read
 
@@ -242,6 +242,7 @@ async def test_connections_that_are_cut_again_and_again_cost_no_place_and_no_rec
                 await asyncio.sleep(0.5)  # load goes on between the cuts
                 assert proxy.cut() >= 3
         await exactly(members, dict(writing.offsets))
+        assert longest_wait(members, writing) < 2  # 0.3 s where nothing else keeps the machine busy
         assert [list(member.journal.entries) for member in members] == before
         assert not [error for member in members for error in member.errors]
     assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
@@ -263,6 +264,7 @@ async def test_a_black_hole_shorter_than_the_session_costs_no_place_and_no_recor
             proxy.cut()  # a network that comes back knows nothing of the connections
             proxy.everyone.heal()
         await exactly(members, dict(writing.offsets))
+        assert longest_wait(members, writing) < 3 + 2
         assert [list(member.journal.entries) for member in members] == before
     assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
 
