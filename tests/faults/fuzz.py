@@ -1,4 +1,4 @@
-"""Fuzzing: every decoder and every handler of a response, with spoiled captures of a real broker and with made batches.
+"""Fuzzing: every decoder and every handler of a response, with spoiled captures of a real broker and what is made.
 
     python -m tests.faults.fuzz --cases 1000000                           all targets, by their shares
     python -m tests.faults.fuzz --target consumer --first 42 --cases 1    one case again, with its traceback
@@ -55,7 +55,10 @@ from tests.wire.server import encode_response
 
 from .capture import load
 from .handlers import converse
+from .hostile_admin import question
 from .hostile_cluster import live_through
+from .logins import fetch_token, log_in
+from .made import made
 from .mutation import spoil
 
 CPU_SECONDS: Final = 20.0
@@ -76,9 +79,9 @@ class Known:
 
 @cache
 def known() -> tuple[Known, ...]:
-    """Return the captured responses, and what they hold in every other version that we speak and that can carry it."""
+    """Return the captured and the made responses, and what they hold in every other version that we speak and that can carry it."""
     found = {}
-    for capture in load():
+    for capture in (*load(), *made()):
         asked = capture.asked
         assert asked.request is not None, "a capture of a version that is not spoken any more"
         found[asked.api, asked.version, len(capture.response)] = Known(asked.request, asked.version, capture.response)
@@ -209,14 +212,22 @@ def consumer(random: Random) -> str:
     return run_virtual(lambda: live_through(random))
 
 
+def admin(random: Random) -> str:
+    """Questions about groups, as the command line asks them."""
+    return run_virtual(lambda: question(random))
+
+
 Target = Callable[[Random], str]
 TARGETS: Final[dict[str, tuple[Target, float]]] = {
-    "responses": (responses, 0.40),
+    "responses": (responses, 0.38),
     "handlers": (handlers, 0.10),
     "records": (records, 0.20),
     "stream": (stream, 0.15),
-    "group_data": (group_data, 0.09),
-    "scram": (scram, 0.05),
+    "group_data": (group_data, 0.08),
+    "scram": (scram, 0.02),
+    "sasl": (log_in, 0.05),
+    "oidc": (fetch_token, 0.005),
+    "admin": (admin, 0.005),
     "consumer": (consumer, 0.01),
 }
 """Every target and its share of the cases."""

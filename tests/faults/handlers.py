@@ -1,4 +1,4 @@
-"""The background of a consumer whose requests are answered with what a real broker said to others, some of it twisted.
+"""The background of a consumer whose requests are answered with what a broker said to others (or would), some of it twisted.
 
 Decides: which answers it gets, in which order, and what the application does meanwhile, from a seeded source of randomness. Owns:
 that application. Must never hand out what no broker could have written: every answer has gone through the bytes of its version.
@@ -7,18 +7,18 @@ There is no event loop and no network here, so a conversation of dozens of answe
 is asked in ``hostile_cluster.py``; here nothing may break: no handler raises, nobody asks without end or is woken in the past.
 """
 
-import struct
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from itertools import count
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.background.fetch_buffer import FetchedData
+from kafka_async.background.telemetry import Wanted
 from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -32,6 +32,7 @@ from kafka_async.events import (
     AssignPartitions,
     Call,
     CommitOffsets,
+    FindClientInstanceId,
     FindPositions,
     ListOffsets,
     PartitionsAssigned,
@@ -42,13 +43,12 @@ from kafka_async.events import (
     SubscribeTopics,
     TopicMetadata,
 )
-from kafka_async.wire import Api, DescribeConfigsResponse, Response, decode_response
-from kafka_async.wire.messages import DescribeConfigsResourceResult, DescribeConfigsResult
+from kafka_async.wire import Api, Response, decode_response
 from tests.background.support import World
-from tests.wire.server import encode_response
 
 from .capture import Capture, load
-from .mutation import twist
+from .made import made
+from .mutation import twisted_frame
 
 TURNS: Final = 40
 """Turns of the loop in a conversation."""
@@ -61,10 +61,6 @@ _TOPICS: Final[Mapping[str | None, str]] = {
     "classic": "captured-classic",
     "consumer": "captured-consumer",
 }
-_SETTING: Final = DescribeConfigsResourceResult(name="consumer.session.timeout.ms", value="10000")
-_SETTINGS: Final = DescribeConfigsResponse(
-    results=(DescribeConfigsResult(resource_type=32, resource_name="g", configs=(_SETTING,)),)
-)
 
 
 def _read(capture: Capture) -> Response:
@@ -87,10 +83,22 @@ def _said(topic: str) -> Mapping[Api, list[tuple[Capture, Response]]]:
     foreign = [bytes(name or "", "ascii") for name in ids.values() if name != topic]
     foreign += [topic_id.bytes for topic_id, name in ids.items() if name != topic]
     found: dict[Api, list[tuple[Capture, Response]]] = defaultdict(list)
-    for capture, response in captures:
+    for capture, response in (*captures, *((capture, _read(capture)) for capture in made())):
         if not any(word in capture.response or word in capture.request for word in foreign):
             found[capture.asked.api].append((capture, response))
     return found
+
+
+@frozen
+class _Metrics:
+    """A ``MetricsSource`` that measures nothing."""
+
+    random: Random
+
+    def encode(self, wanted: Wanted, now: float) -> bytes:
+        return bytes(self.random.choice((0, 9, 2000)))
+
+    def delivered(self) -> None: ...
 
 
 @define(eq=False)
@@ -104,6 +112,8 @@ class Conversation:
     world: World = field(init=False)
     twisted: int = 0
     """Answers that were not what a broker said."""
+    asked: set[Api] = field(factory=set)
+    """What was asked for, and answered or refused."""
     owned: frozenset[TopicPartition] = frozenset()
     stamps: "count[int]" = field(factory=lambda: count(1000))
     given: dict[TopicPartition, int] = field(factory=dict)
@@ -111,7 +121,8 @@ class Conversation:
 
     def __attrs_post_init__(self) -> None:
         options: dict[str, Any] = {"group_id": f"{self.protocol}-group", "group_protocol": self.protocol} if self.protocol else {}
-        self.world = World(**options)
+        self.world = World(metrics_source=_Metrics(self.random), **options)
+        self.world.offers_telemetry = self.random.choice((None, False, True, True))
 
     @property
     def topic(self) -> str:
@@ -146,11 +157,10 @@ class Conversation:
                 request.on_done(self._outcome(request.message.api), now)
 
     def _outcome(self, api: Api) -> Response | KafkaError:
+        self.asked.add(api)
         chance = self.random.random()
         if chance < 0.03:
             return self.random.choice((KafkaConnectionError("cut"), KafkaTimeoutError("late"), MalformedResponseError("?")))
-        if api is Api.DESCRIBE_CONFIGS:
-            return twist(self.random, _SETTINGS) if chance < self.likely else _SETTINGS
         said = _said(self.topic)[api]
         if not said:
             return UnsupportedVersionError(f"nobody ever asked for {api.name}")
@@ -161,11 +171,11 @@ class Conversation:
         asked = capture.asked
         assert asked.request is not None
         while True:
+            frame = twisted_frame(self.random, response, asked.api, asked.version)
             try:
-                frame = encode_response(cast(Response, twist(self.random, cast(Any, response))), asked.api, asked.version, 0)
                 changed: Response = decode_response(asked.request, asked.version, frame[4:])
-            except (ValueError, TypeError, OverflowError, AttributeError, KeyError, struct.error, MalformedResponseError):
-                continue  # not every value fits its field
+            except MalformedResponseError:
+                continue
             self.twisted += 1
             return changed
 
@@ -194,6 +204,8 @@ class Conversation:
     def _meddle(self, now: float) -> None:
         """Ask for something, as applications do."""
         call: Call[Any] = Call(now + 5)
+        if self.random.random() < 0.05:
+            self.world.send(FindClientInstanceId(call=call))
         for partition in self.owned:
             match self.random.randrange(30):
                 case 0:

@@ -3,16 +3,37 @@
 ``python -m tests.faults.fuzz`` runs a million others.
 """
 
+from random import Random
+
 import pytest
 
 from kafka_async.errors import MalformedResponseError
-from kafka_async.wire import decode_response
+from kafka_async.wire import SUPPORTED, Api, decode_response
 from tests.wire.server import encode_response
 
 from .capture import Capture, load
-from .fuzz import TARGETS, campaign
+from .fuzz import TARGETS, campaign, known
+from .handlers import converse
+from .made import made
 
-CASES = {"responses": 1500, "handlers": 150, "records": 600, "stream": 600, "group_data": 300, "scram": 200, "consumer": 15}
+CASES = {
+    "responses": 1500,
+    "handlers": 150,
+    "records": 600,
+    "stream": 600,
+    "group_data": 300,
+    "scram": 200,
+    "sasl": 400,
+    "oidc": 15,
+    "admin": 15,
+    "consumer": 15,
+}
+CONSUMERS = {
+    *(Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.OFFSET_COMMIT, Api.OFFSET_FETCH, Api.FIND_COORDINATOR),
+    *(Api.JOIN_GROUP, Api.HEARTBEAT, Api.SYNC_GROUP, Api.OFFSET_FOR_LEADER_EPOCH, Api.CONSUMER_GROUP_HEARTBEAT),
+    *(Api.DESCRIBE_CONFIGS, Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY),
+}
+"""What the background of a consumer asks for until it stops. Connections ask for versions and log in by themselves."""
 
 
 def _name(capture: Capture) -> str:
@@ -26,6 +47,11 @@ def test_fixed_cases(target: str) -> None:
     assert sum(outcomes.values()) == CASES[target]
 
 
+def test_every_answer_is_among_those_that_are_spoiled() -> None:
+    assert {each.request.api for each in known()} == set(SUPPORTED)
+    assert set[Api]().union(*(converse(Random(number)).asked for number in range(30))) == CONSUMERS  # noqa: S311  # not a secret
+
+
 @pytest.mark.parametrize("capture", load(), ids=_name)
 def test_what_a_real_broker_says_is_read_and_written_alike(capture: Capture) -> None:
     asked = capture.asked
@@ -34,7 +60,7 @@ def test_what_a_real_broker_says_is_read_and_written_alike(capture: Capture) -> 
     assert decode_response(asked.request, asked.version, encode_response(response, asked.api, asked.version, 0)[4:]) == response
 
 
-@pytest.mark.parametrize("capture", load()[::4], ids=_name)
+@pytest.mark.parametrize("capture", [*load()[::4], *made()], ids=_name)
 def test_every_beginning_of_an_answer_is_refused(capture: Capture) -> None:
     asked = capture.asked
     assert asked.request is not None
