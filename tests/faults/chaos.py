@@ -4,8 +4,8 @@
 everything that was delivered: nothing is lost, the order is kept, a record comes twice only where the kill of a member explains it,
 and no record waited longer than the session timeout and ten seconds. A new coordinator gives every member a whole session again,
 the dead ones too (Kafka's ``GroupMetadataManager`` starts all timers anew when it loads a group), so where the coordinator moved
-before a dead member's session was over, the wait may be longer by just that. The seed that it prints repeats the same sequence of
-events.
+before a dead member's session was over, the wait may be longer by just that; who coordinates is looked up all the time. The seed
+that it prints repeats the same sequence of events.
 
 Decides: what happens, and when the cluster is whole enough for the next thing: one broker is down at a time, and its replicas are
 in sync again before another one fails, so that no record that was acknowledged is lost by Kafka itself. Owns: the members and the
@@ -21,16 +21,17 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, field, frozen
 from confluent_kafka import ElectionType
 
+from kafka_async.errors import KafkaError
 from tests.brokers import CURRENT, KafkaCluster
 from tests.integration.groups import PROTOCOLS, Load, Process, Processes, load, new_group, processes
-from tests.integration.tools import eventually, new_topic
+from tests.integration.tools import eventually, make, new_topic
 
 from .proxy import PROXIED, Proxy, proxied
 
@@ -41,10 +42,13 @@ RATE: Final = 300
 SESSION_MS: Final = 10_000
 PATIENCE: Final = SESSION_MS / 1000 + 10
 """Seconds that a record may wait at most."""
-ELECTION: Final = 5.0
-"""Seconds from the failure of a coordinator until another one has loaded the group: brokers have sessions of 3 s here."""
+LOADING: Final = 2.0
+"""Seconds from the election of a coordinator until it has loaded the group."""
+LOOKING: Final = 0.25
+"""Seconds between two looks at who coordinates."""
 SETTLING: Final = 90.0
 """Seconds in which everything is whole again after the last event."""
+_OFFSETS: Final = "__consumer_offsets"
 _SETTINGS: Final = {"metadata.max.age.ms": 3000, "request.timeout.ms": 6000, "client.id": "chaos"}
 
 
@@ -83,8 +87,10 @@ class Turmoil:
     chance: random.Random
     happened: list[tuple[float, str]] = field(factory=list)
     """When, and what."""
-    moves: list[float] = field(factory=list)
-    """When something happened that may have moved a coordinator."""
+    moves: dict[str, list[tuple[float, float]]] = field(factory=lambda: defaultdict(list))
+    """When a group got a new coordinator, by protocol: between which two moments."""
+    reigns: dict[str, tuple[int, float]] = field(factory=dict)
+    """Leader epoch of the partition that keeps a group, by protocol, and a moment at which it still was that."""
     kills: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
     """When a member was killed, by protocol."""
     excused: dict[str, set[tuple[int, int]]] = field(factory=dict)
@@ -95,7 +101,6 @@ class Turmoil:
     async def kill_broker(self) -> None:
         """A broker dies and comes back."""
         broker = self._any_broker()
-        self.moves.append(time.monotonic())
         await asyncio.to_thread(self.cluster.kill, broker)
         await self._pass(1, 5)
         await asyncio.to_thread(self.cluster.start, broker)
@@ -103,7 +108,6 @@ class Turmoil:
     async def stop_broker(self) -> None:
         """A broker is shut down in good order and comes back."""
         broker = self._any_broker()
-        self.moves.append(time.monotonic())
         await asyncio.to_thread(self.cluster.stop, broker)
         await self._pass(1, 3)
         await asyncio.to_thread(self.cluster.start, broker)
@@ -111,7 +115,6 @@ class Turmoil:
     async def freeze_broker(self) -> None:
         """A broker stops in the middle of whatever it does (SIGSTOP), and goes on."""
         broker = self._any_broker()
-        self.moves.append(time.monotonic())
         self.cluster.pause(broker)
         await self._pass(1, 7)
         self.cluster.unpause(broker)
@@ -119,7 +122,6 @@ class Turmoil:
     async def rolling_restart(self) -> None:
         """One broker after the other is restarted."""
         for broker in range(3):
-            self.moves.append(time.monotonic())
             await asyncio.to_thread(self.cluster.restart, broker)
             await self.whole()
 
@@ -183,6 +185,27 @@ class Turmoil:
             await self.chance.choice(group.alive).stop()
             await group.start()
 
+    # ---- coordinators
+
+    async def watch(self) -> None:
+        """Look who coordinates the groups, past the proxies, until cancelled."""
+        async with make(self.cluster, request_timeout_ms=1_000, default_api_timeout_ms=2_000) as client:
+            while True:
+                asked_at = time.monotonic()
+                with suppress(KafkaError):  # the broker that was asked is dead or frozen: there is a next look
+                    told = (await client.describe_topics(_OFFSETS)).topics[_OFFSETS].partitions
+                    for group in self.groups:
+                        self.see(group.group.protocol, told[group.group.place].leader_epoch or 0, asked_at, time.monotonic())
+                await asyncio.sleep(LOOKING)
+
+    def see(self, protocol: str, epoch: int, asked_at: float, told_at: float) -> None:
+        """Take note of the leader epoch of the partition that keeps a group. No election goes unseen: each has a number."""
+        known, seen_at = self.reigns.get(protocol, (epoch, asked_at))
+        if epoch > known:
+            self.moves[protocol].append((seen_at, told_at))
+        if epoch >= known:  # else the broker that answered has been away
+            self.reigns[protocol] = epoch, asked_at
+
     # ---- what all of them need
 
     async def whole(self) -> None:
@@ -190,7 +213,6 @@ class Turmoil:
         await eventually(lambda: asyncio.to_thread(self.cluster.in_sync), SETTLING)
 
     def _elect(self) -> None:
-        self.moves.append(time.monotonic())
         self.cluster.admin.elect_leaders(ElectionType.PREFERRED, None).result()
 
     def _any_broker(self) -> int:
@@ -223,9 +245,9 @@ class Turmoil:
         longer = 0.0
         for killed_at in self.kills[protocol]:
             over_at = killed_at + SESSION_MS / 1000
-            for moved_at in sorted(self.moves):
-                if killed_at - ELECTION <= moved_at <= over_at:
-                    over_at = moved_at + ELECTION + SESSION_MS / 1000
+            for earliest, latest in self.moves[protocol]:
+                if killed_at - LOADING <= latest and earliest <= over_at:
+                    over_at = latest + LOADING + SESSION_MS / 1000
             if begin <= over_at and killed_at <= end:
                 longer = max(longer, over_at - killed_at - SESSION_MS / 1000)
         return PATIENCE + longer
@@ -330,12 +352,24 @@ async def chaos(cluster: KafkaCluster, seconds: float, *, seed: int | None = Non
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as settings:
         settings.writelines(f"{name}={value}\n" for name, value in _SETTINGS.items())
         settings.flush()
-        async with proxied(cluster) as proxy, _groups(cluster, proxy, topic, Path(settings.name)) as groups:
+        async with (
+            proxied(cluster) as proxy,
+            _groups(cluster, proxy, topic, Path(settings.name)) as groups,
+            AsyncExitStack() as stack,
+        ):
             async with load(cluster, topic, PARTITIONS, RATE) as writing:
                 turmoil = Turmoil(cluster, proxy, topic, groups, writing, random.Random(seed))  # noqa: S311  # as above
+                stack.push_async_callback(_end, asyncio.create_task(turmoil.watch()))
                 await turmoil.rage(seconds, events)
             await _settle(groups, writing)
             return turmoil.outcome(seed)
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel a task. Raises what it raised before."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _settle(groups: Sequence[Processes], writing: Load) -> None:

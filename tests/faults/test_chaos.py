@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.groups import Group, Load, Processes
 
-from .chaos import ELECTION, PATIENCE, SESSION_MS, Turmoil
+from .chaos import LOADING, PATIENCE, SESSION_MS, Turmoil
 
 NOWHERE: Any = None
 SESSION = SESSION_MS / 1000
@@ -58,8 +58,8 @@ def test_only_a_kill_explains_that_a_record_came_twice() -> None:
         (None, [101.0], PATIENCE + 1, False),
         (99.0, [], PATIENCE + 1, False),
         (99.0, [105.0], PATIENCE + 1, True),
-        (99.0, [105.0], PATIENCE + 6 + ELECTION + 1, False),
-        (99.0, [105.0, 118.0], PATIENCE + 6 + ELECTION + 1, True),
+        (99.0, [105.0], PATIENCE + 6 + LOADING + 1, False),
+        (99.0, [105.0, 116.0], PATIENCE + 6 + LOADING + 1, True),
         (99.0, [99.0 + SESSION + 1], PATIENCE + 1, False),
         (60.0, [65.0], PATIENCE + 1, False),
     ],
@@ -77,7 +77,16 @@ def test_a_wait_may_be_longer_by_what_a_new_coordinator_gives_a_dead_member(
     killed_at: float | None, moves: list[float], wait: float, good: bool
 ) -> None:
     log = turmoil(wait)
-    log.moves += moves
+    log.moves["classic"] += [(moved_at - 0.1, moved_at) for moved_at in moves]
+    log.moves["consumer"].append((105.0, 105.1))  # another group's
     if killed_at is not None:
         log.kills["classic"].append(killed_at)
     assert (log.outcome(1).faults == ()) is good
+
+
+def test_a_coordinator_moved_where_the_leader_epoch_grew_between_two_looks() -> None:
+    log = turmoil()
+    for epoch, asked_at in ((4, 1.0), (4, 2.0), (5, 3.0), (4, 4.0), (5, 5.0), (7, 6.0)):
+        log.see("classic", epoch, asked_at, asked_at + 0.1)
+    log.see("consumer", 9, 7.0, 7.1)
+    assert log.moves == {"classic": [(2.0, 3.1), (5.0, 6.1)]}

@@ -65,6 +65,11 @@ class Group:
         """Return a consumer that asks and commits for the group without being a member."""
         return make(self.cluster, group_id=self.name, enable_auto_commit=False)
 
+    @property
+    def place(self) -> int:
+        """The partition of ``__consumer_offsets`` that keeps the group; its leader is the coordinator."""
+        return _place(self.name)
+
     def committed(self) -> dict[int, int]:
         """Return the committed offsets by partition (of the one topic) as an independent client reads them."""
         return {partition: offset for (_, partition), offset in self.cluster.committed(self.name).items()}
