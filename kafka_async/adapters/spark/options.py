@@ -17,6 +17,7 @@ from attrs import field, fields_dict, frozen
 from ...config import ConsumerConfig
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
+from .java_pattern import python_pattern
 from .offsets import OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ class SourceOptions:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """Java's, and here Python's, regular expression that a whole topic name must match."""
+    """The regular expression that a whole topic name must match, in Python's notation; people write Java's."""
     partitions: tuple[TopicPartition, ...] = ()
     starting: OffsetSpec | None = None
     """``None``: not said, which is ``earliest`` for a batch and ``latest`` for a stream."""
@@ -225,13 +226,9 @@ def _topics(given: Mapping[str, str]) -> dict[str, Any]:
         if not topics:
             raise KafkaConfigurationError(f"subscribe={text!r}: expected topic names with commas between them")
         return {"topics": topics}
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise KafkaConfigurationError(f"subscribePattern={text!r} is no regular expression: {error}") from error
     if not text.strip():
         raise KafkaConfigurationError("subscribePattern is empty; expected a regular expression")
-    return {"pattern": text}
+    return {"pattern": python_pattern(text.strip())}
 
 
 def _words(text: str) -> list[str]:

@@ -80,7 +80,7 @@ def test_bad_options_are_named(given: dict[str, str], message: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"subscribePattern": "a("}, "subscribePattern='a\\(' is no regular expression"),
+        ({"subscribePattern": "a("}, "subscribePattern='a\\(' is no regular expression of Java's"),
         ({"subscribePattern": ""}, "subscribePattern is empty"),
         ({}, "exactly one of"),
     ],
@@ -88,6 +88,12 @@ def test_bad_options_are_named(given: dict[str, str], message: str) -> None:
 def test_bad_choices_of_topics_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=message):
         SourceOptions.parse(SERVERS | given)
+
+
+def test_patterns_are_javas() -> None:
+    assert options(subscribePattern=r" \Qa.b\E-\d+ ").pattern == r"a\.b\-[\d]+"
+    with pytest.raises(KafkaConfigurationError, match="'&&' in a class"):
+        options(subscribePattern="pat-[a-z&&[^b]]")
 
 
 def test_servers_are_needed() -> None:
