@@ -8,6 +8,7 @@ Names and meanings are those of Spark's own connector (``KafkaSourceProvider``);
 """
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -17,6 +18,7 @@ from attrs import field, fields_dict, frozen
 from ...config import ConsumerConfig
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
+from . import java_security
 from .java_pattern import python_pattern
 from .offsets import OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 
@@ -53,6 +55,7 @@ _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 _REFUSED: Final[Mapping[str, str]] = {
+    **java_security.REFUSED,
     "auto_offset_reset": "use startingOffsets; the source keeps its offsets itself",
     "key_deserializer": "keys are bytes; cast them, or use value.format for values",
     "value_deserializer": "values are bytes; cast them, or use value.format",
@@ -64,9 +67,15 @@ _REFUSED: Final[Mapping[str, str]] = {
     "ssl_context": "it takes a Python object",
 }
 # Options of Java's consumer that have no meaning here. A job that moves over by the name of the format must still start.
-_MEANINGLESS: Final = frozenset(
-    ("metric_reporters", "metrics_num_samples", "metrics_recording_level", "metrics_sample_window_ms", "auto_include_jmx_reporter")
-)
+_MEANINGLESS: Final = java_security.MEANINGLESS | {
+    "metric_reporters",
+    "metrics_num_samples",
+    "metrics_recording_level",
+    "metrics_sample_window_ms",
+    "auto_include_jmx_reporter",
+    "share_acknowledgement_mode",
+    "share_acquire_mode",
+}
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 _UNITS: Final[Mapping[str, float]] = {
@@ -107,7 +116,7 @@ class SourceOptions:
     value: Mapping[str, str] = field(factory=dict)
     """The ``value.*`` options."""
     kafka: Mapping[str, str] = field(factory=dict, repr=False)
-    """Options of the consumer, by its names and still as texts; a text may be a reference to a secret."""
+    """Options of the consumer, by its names and still as texts; a text may be a reference to a secret, or to one of JAAS."""
 
     @property
     def group(self) -> str | None:
@@ -298,7 +307,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
 
 def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     """Return the ``kafka.*`` options by the consumer's names. Raises ``KafkaConfigurationError`` for unknown or refused ones."""
-    known = fields_dict(ConsumerConfig).keys() - {"given"}
+    known = (fields_dict(ConsumerConfig).keys() - {"given"}) | java_security.NAMES
     found = {}
     for name, text in given.items():
         if not name.startswith("kafka."):
@@ -309,10 +318,10 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
         if ours in _MEANINGLESS:
             continue
         if ours not in known:
-            names = [f"kafka.{other.replace('_', '.')}" for other in known - _REFUSED.keys()]
+            names = [java_security.dotted(other) for other in known - _REFUSED.keys()]
             raise KafkaConfigurationError(f"unknown option {name!r}{_nearest(name, names)}")
         found[ours] = text
-    return found
+    return java_security.in_our_words(found)
 
 
 def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
@@ -322,17 +331,20 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
     """
     attributes = fields_dict(ConsumerConfig)
     options: dict[str, Any] = {}
-    for name, text in kafka.items():
-        convert = _CONVERTERS.get(attributes[name].type)
+    for name, text in java_security.with_login(kafka).items():
+        convert, expected = _CONVERTERS.get(attributes[name].type, (None, ""))
         try:
             options[name] = text if convert is None else convert(text.strip())
         except (ValueError, KeyError):
-            expected = "true or false" if attributes[name].type is bool else "a whole number"
-            raise KafkaConfigurationError(f"kafka.{name.replace('_', '.')}: expected {expected}") from None
+            raise KafkaConfigurationError(f"{java_security.dotted(name)}: expected {expected}") from None
     return options
 
 
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}
 """A task reads few partitions to their ends, so fetches are large: what one costs beside its bytes nearly disappears."""
 
-_CONVERTERS: Final[Mapping[Any, Callable[[str], Any]]] = {int: int, bool: lambda text: _WORDS[text.lower()]}
+_CONVERTERS: Final[Mapping[Any, tuple[Callable[[str], Any], str]]] = {
+    int: (int, "a whole number"),
+    bool: (lambda text: _WORDS[text.lower()], "true or false"),
+    Mapping[str, str] | None: (json.loads, 'JSON like {"name": "value"}'),
+}
