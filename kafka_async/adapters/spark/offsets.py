@@ -106,6 +106,22 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(partitions)))
 
 
+def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
+    """Raise ``KafkaConfigurationError`` for a beginning behind its end, as far as that shows before a broker is asked."""
+    if start.kind.rstrip("s") != end.kind.rstrip("s"):
+        return  # an offset and a time
+    if start.kind == end.kind == "timestamp" and start.timestamp > end.timestamp:
+        raise KafkaConfigurationError(f"{start.option}={start.timestamp} is after {end.option}={end.timestamp}")
+    for partition in sorted(start.numbers.keys() | end.numbers.keys()):
+        first, last = (spec.numbers.get(partition, _at(spec)) for spec in (start, end))
+        if first is not None and last is not None and first > last >= 0:
+            raise KafkaConfigurationError(f"{start.option}: {first} of {name_of(partition)} is above {end.option}, {last}")
+
+
+def _at(spec: OffsetSpec) -> int | None:
+    return spec.timestamp if spec.kind == "timestamp" else None
+
+
 def name_of(partition: TopicPartition) -> str:
     """Return ``topic-partition``."""
     return f"{partition.topic}-{partition.partition}"

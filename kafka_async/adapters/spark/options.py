@@ -20,7 +20,8 @@ from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
 from . import java_security
 from .java_pattern import python_pattern
-from .offsets import OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
+from .offsets import OffsetSpec, check_order, names_of, parse_assignment, parse_offsets, parse_timestamps
+from .secrets import is_reference
 
 T = TypeVar("T")
 
@@ -76,6 +77,7 @@ _MEANINGLESS: Final = java_security.MEANINGLESS | {
     "share_acknowledgement_mode",
     "share_acquire_mode",
 }
+_USER_INFO: Final = "value.schema.registry.basic.auth.user.info"
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 _UNITS: Final[Mapping[str, float]] = {
@@ -136,6 +138,12 @@ class SourceOptions:
         return self.reading | ({"group_id": self.group} if self.group is not None else {})
 
     @property
+    def exposed(self) -> tuple[str, ...]:
+        """The options whose values are secrets themselves and show in the plan of a stream: Spark redacts by names and words."""
+        secrets = {"kafka.ssl.keystore.key": self.kafka.get("ssl_keystore_key"), _USER_INFO: self.value.get(_USER_INFO)}
+        return tuple(name for name, text in secrets.items() if text is not None and not is_reference(name, text))
+
+    @property
     def _client_id(self) -> str:
         return f"{self.group_id_prefix or 'spark'}-kafka-async"
 
@@ -189,6 +197,17 @@ class SourceOptions:
             raise KafkaConfigurationError(f"{self.starting.option}: a batch that begins at the end (latest, -1) reads nothing")
         if self.ending is not None and (self.ending.kind == "earliest" or -2 in _offsets(self.ending)):
             raise KafkaConfigurationError(f"{self.ending.option}: a batch that ends at the beginning (earliest, -2) reads nothing")
+        for spec in filter(None, (self.starting, self.ending)):
+            foreign = {partition for partition in spec.numbers if not self._may_read(partition)}
+            if foreign:
+                raise KafkaConfigurationError(f"{spec.option}: {names_of(foreign)} is not read")
+        if self.starting is not None and self.ending is not None:
+            check_order(self.starting, self.ending)
+
+    def _may_read(self, partition: TopicPartition) -> bool:
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, partition.topic) is not None
+        return partition.topic in self.topics or partition in self.partitions
 
     def check_stream(self) -> None:
         """Raise ``KafkaConfigurationError`` for what only a batch can mean."""

@@ -6,6 +6,7 @@ processes, and sends them to others.
 Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for admission control).
 """
 
+import logging
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .values import ValueDecoder
 
 NAME = "kafka_async"
+_log = logging.getLogger("kafka_async.spark")
 
 
 class KafkaDataSource(DataSource):
@@ -55,6 +57,8 @@ class KafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         self._options.check_stream()
+        for name in self._options.exposed:
+            _log.warning("%s is a secret that plans and Spark's web page show; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
     def _plan(self) -> "tuple[ValueDecoder | None, dict[str, str]]":

@@ -113,6 +113,64 @@ def test_a_batch_does_not_end_at_the_beginning(given: dict[str, str]) -> None:
         options(**given).check_batch()
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingTimestamp": "200", "endingTimestamp": "100"}, "startingTimestamp=200 is after endingTimestamp=100"),
+        (
+            {"startingOffsetsByTimestamp": '{"a":{"0":7,"1":9}}', "endingOffsetsByTimestamp": '{"a":{"0":7,"1":8}}'},
+            "startingOffsetsByTimestamp: 9 of a-1 is above endingOffsetsByTimestamp, 8",
+        ),
+        (
+            {"startingTimestamp": "9", "endingOffsetsByTimestamp": '{"a":{"0":9,"1":8}}'},
+            "startingTimestamp: 9 of a-1 is above endingOffsetsByTimestamp, 8",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"a":{"0":9}}', "endingTimestamp": "8"},
+            "startingOffsetsByTimestamp: 9 of a-0 is above endingTimestamp, 8",
+        ),
+        (
+            {"startingOffsets": '{"a":{"0":50,"1":1}}', "endingOffsets": '{"a":{"0":5,"1":1}}'},
+            "startingOffsets: 50 of a-0 is above endingOffsets, 5",
+        ),
+        ({"startingOffsets": '{"zz":{"0":5}}'}, "startingOffsets: zz-0 is not read"),
+        ({"endingOffsetsByTimestamp": '{"zz":{"0":5}}'}, "endingOffsetsByTimestamp: zz-0 is not read"),
+        ({"assign": '{"a":[1]}', "endingOffsets": '{"a":{"0":5,"1":5}}'}, "endingOffsets: a-0 is not read"),
+        ({"subscribePattern": "[ab]", "startingOffsets": '{"ab":{"0":5}}'}, "startingOffsets: ab-0 is not read"),
+    ],
+)
+def test_what_contradicts_itself_is_named_before_a_broker_is_asked(given: dict[str, str], message: str) -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        options(**given).check_batch()
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingTimestamp": "100", "endingTimestamp": "100"},
+        {"startingTimestamp": "100", "endingOffsets": '{"a":{"0":5}}'},
+        {"startingOffsetsByTimestamp": '{"a":{"0":7}}', "endingOffsetsByTimestamp": '{"a":{"1":3}}'},
+        {"startingOffsets": '{"a":{"0":5}}', "endingOffsets": '{"a":{"0":-1}}'},
+        {"subscribePattern": "[ab]", "startingOffsets": '{"b":{"0":5}}', "endingOffsets": "latest"},
+        {"assign": '{"a":[1]}', "startingOffsets": '{"a":{"1":-2}}', "endingOffsets": '{"a":{"1":0}}'},
+    ],
+)
+def test_what_only_the_broker_knows_is_left_to_it(given: dict[str, str]) -> None:
+    options(**given).check_batch()
+
+
+def test_a_stream_that_goes_on_from_a_checkpoint_may_say_where_others_began() -> None:
+    options(startingOffsets='{"zz":{"0":5}}').check_stream()
+
+
+def test_secrets_that_a_plan_would_show_are_known() -> None:
+    key, user = "kafka.ssl.keystore.key", "value.schema.registry.basic.auth.user.info"
+    assert SourceOptions.parse(SERVERS | {"subscribe": "a", key: "x", user: "me:hunter2"}).exposed == (key, user)
+    assert SourceOptions.parse(SERVERS | {"subscribe": "a", key: "env:KEY", user: "file:/user"}).exposed == ()
+    assert SourceOptions.parse(SERVERS | {"subscribe": "a", "kafka.ssl.key.password": "x"}).exposed == ()
+
+
 @pytest.mark.parametrize("given", [{"endingOffsets": "latest"}, {"endingTimestamp": "5"}, {"pushFilters": "true"}])
 def test_a_stream_has_no_end_and_no_filters(given: dict[str, str]) -> None:
     with pytest.raises(KafkaConfigurationError):
