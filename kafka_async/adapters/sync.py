@@ -253,14 +253,14 @@ class KafkaConsumer(Generic[K, V]):
         return _finish(self._consumer.offsets_for_times(timestamps))
 
     @_exclusive
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         """Look up first offsets."""
-        return _finish(self._consumer.beginning_offsets(partitions))
+        return _finish(self._consumer.beginning_offsets(partitions, timeout_ms))
 
     @_exclusive
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         """Look up the offsets that come next."""
-        return _finish(self._consumer.end_offsets(partitions))
+        return _finish(self._consumer.end_offsets(partitions, timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark as of the last fetch."""

@@ -354,13 +354,21 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         wanted = arguments.timestamps(timestamps)
         return dict(await self._ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Look up the first offsets of the partitions, which need not be assigned."""
-        return await self._list_offsets(partitions, -2)
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the first offsets of the partitions, which need not be assigned.
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Look up the offsets that come next in the partitions (``read_committed``: the last stable offsets)."""
-        return await self._list_offsets(partitions, -1)
+        Raises ``KafkaTimeoutError`` with the reason after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        """
+        return await self._list_offsets(partitions, -2, timeout_ms)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
+        """Look up the offsets that come next in the partitions (``read_committed``: the last stable offsets).
+
+        Raises ``KafkaTimeoutError`` with the reason after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        """
+        return await self._list_offsets(partitions, -1, timeout_ms)
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark as of the last fetch; ``None`` before the first."""

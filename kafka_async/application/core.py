@@ -506,9 +506,11 @@ class ConsumerCore:
         await self._find_positions(chosen)
         return True
 
-    async def _list_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    async def _list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partition_set(partitions), timestamp)
         found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._ask(
-            lambda call: ListOffsets(call=call, timestamps=wanted)
+            lambda call: ListOffsets(call=call, timestamps=wanted), timeout_ms
         )
         return {partition: answer.offset for partition, answer in found.items() if answer is not None}

@@ -633,6 +633,16 @@ async def test_a_call_without_an_answer_ends_at_its_deadline_with_the_reason() -
         assert 1.9 < anyio.current_time() - before < 2.6
 
 
+@pytest.mark.parametrize("ask", [Consumer.beginning_offsets, Consumer.end_offsets])
+@virtual
+async def test_a_look_at_offsets_may_have_a_deadline_of_its_own(ask: Callable[..., Any]) -> None:
+    async with consumer_on(FakeCluster()) as consumer:
+        before = anyio.current_time()
+        with pytest.raises(KafkaTimeoutError):
+            await ask(consumer, [TopicPartition("missing", 0)], timeout_ms=1000)
+        assert 0.9 < anyio.current_time() - before < 1.6
+
+
 @virtual
 async def test_a_call_that_was_given_up_is_not_asked_later() -> None:
     cluster, (tp,) = filled(size=2)

@@ -8,7 +8,7 @@ from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
 from .filters import Bounds
 from .lookup import Lookup
-from .offsets import Offsets, OffsetSpec, name_of
+from .offsets import Offsets, OffsetSpec, name_of, names_of
 from .options import SourceOptions
 from .planner import OffsetRange, Task, plan
 
@@ -24,9 +24,11 @@ def plan_batch(options: SourceOptions, lookup: Lookup, bounds: Bounds) -> list[T
     """
     partitions = lookup.partitions()
     begins, ends = lookup.bounds(partitions)
+    if gone := partitions - begins.keys():
+        lookup.lost(f"{names_of(gone)}: deleted while the offsets to read were looked up")
     starts = lookup.resolve(options.starting or _FROM, begins, ends, start=True)
     stops = lookup.resolve(options.ending or _TO, begins, ends, start=False)
-    ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in partitions if bounds.wants(partition)]
+    ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in begins if bounds.wants(partition)]
     if bounds.since:
         since = lookup.at_times({each.partition: bounds.since for each in ranges}, ends)
         ranges = [OffsetRange(each.partition, max(each.start, since[each.partition]), each.end) for each in ranges]

@@ -1,7 +1,8 @@
 """Questions of the driver to the cluster: which partitions there are, and where they begin and end.
 
-Decides: which partitions a job reads, which offsets its options mean, how often a question is asked again. Owns what was heard
-of topic ids. Must never keep a connection of its own: it leases one, and asks within the deadlines of the consumer.
+Decides: which partitions a job reads, which of them are gone, which offsets its options mean, how often a question is asked again.
+Owns what was heard of topic ids. Must never keep a connection of its own: it leases one, and asks within the deadlines of the
+consumer. Must never wait for the offsets of a topic that is not there.
 
 An exception on the driver ends a streaming query: what may pass is tried again here (``fetchOffset.numRetries``), beyond what the
 consumer itself tries until its ``default_api_timeout_ms``; and for ``PATIENCE`` once the cluster has answered.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from attrs import define, field
 
 from ...errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
+from ...events import TopicDescription
 from ...model import TopicPartition
 from .connections import Lease, leased
 from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PATIENCE: Final = 120.0
 """Seconds for which a cluster that has answered before is asked again."""
+_HASTE_MS: Final = 2000.0
+"""How long offsets are waited for, of partitions that may be gone, before it is looked whether they are."""
 _log = logging.getLogger("kafka_async.spark")
 
+Partitions = Collection[TopicPartition]
 _GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
 
 
@@ -56,14 +61,14 @@ class Lookup:
 
     def _partitions(self, consumer: "KafkaConsumer", *, strict: bool) -> frozenset[TopicPartition]:
         named = self.options.topics or {partition.topic for partition in self.options.partitions}
-        topics = consumer.describe_topics(*named).topics
+        topics: Mapping[str, TopicDescription] = consumer.describe_topics(*named).topics
         if self.options.pattern is not None:
             matches = re.compile(self.options.pattern).fullmatch
             topics = {name: topic for name, topic in topics.items() if matches(name) and not topic.internal}
         missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
         if missing and strict:
             raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
-        found = {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
+        found = _partitions_of(topics)
         absent = set(self.options.partitions) - found
         if absent and strict:
             raise UnknownTopicOrPartitionError(f"assign: partitions that do not exist: {names_of(absent)}")
@@ -78,19 +83,34 @@ class Lookup:
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> tuple[Offsets, Offsets]:
-        """Return where each partition begins and ends (``read_committed``: the last stable offset)."""
-        if not partitions:
-            return {}, {}
-        return self._persist(lambda consumer: (consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)))
+    def bounds(self, partitions: Partitions) -> tuple[Offsets, Offsets]:
+        """Return where each partition that is still there begins and ends (``read_committed``: the last stable offset)."""
+        begins = self.earliest(partitions)
+        ends = self.latest(begins)
+        return {partition: begins[partition] for partition in ends}, ends
 
-    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return where each partition begins."""
-        return self._persist(lambda consumer: consumer.beginning_offsets(partitions)) if partitions else {}
+    def earliest(self, partitions: Partitions) -> Offsets:
+        """Return where each partition that is still there begins."""
+        return self._listed(lambda consumer, left, limit: consumer.beginning_offsets(left, limit), partitions)
 
-    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return where each partition ends."""
-        return self._persist(lambda consumer: consumer.end_offsets(partitions)) if partitions else {}
+    def latest(self, partitions: Partitions) -> Offsets:
+        """Return where each partition that is still there ends."""
+        return self._listed(lambda consumer, left, limit: consumer.end_offsets(left, limit), partitions)
+
+    def _listed(self, ask: "Callable[[KafkaConsumer, Partitions, float | None], Offsets]", partitions: Partitions) -> Offsets:
+        """Ask for offsets. A deleted topic has no leader to say so: after a failure it is looked which partitions are there."""
+        left, doubted = frozenset(partitions), False
+        limit: float | None = _HASTE_MS
+
+        def attempt(consumer: "KafkaConsumer") -> Offsets:
+            nonlocal left, limit, doubted
+            if doubted:
+                there = left & _partitions_of(consumer.describe_topics(*{partition.topic for partition in left}).topics)
+                limit, left = None if there == left else _HASTE_MS, there
+            doubted = True
+            return ask(consumer, left, limit) if left else {}
+
+        return self._persist(attempt) if left else {}
 
     def resolve(self, spec: OffsetSpec, begins: Offsets, ends: Offsets, *, start: bool) -> Offsets:
         """Return the offsets that ``spec`` means, of the partitions of ``begins``; ``start``: to begin there, not to end.
@@ -146,15 +166,25 @@ class Lookup:
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
-    def commit(self, offsets: Offsets) -> None:
-        """Commit finished offsets to ``commitGroup``, for tools that show lag. A failure is reported and stops nothing."""
-        try:
-            with self.lease(self.options.looking) as consumer:
-                consumer.assign(offsets)
-                consumer.pause(*offsets)  # nothing is to be fetched
-                consumer.commit(offsets)
-        except KafkaError as error:
-            _log.warning("offsets could not be committed to group %s: %s", self.options.commit_group, error)
+    def commit(self, offsets: Offsets, *, patience: float = 0.0) -> bool:
+        """Commit finished offsets to ``commitGroup``, for tools that show lag. Return whether they are; a failure stops nothing.
+
+        ``patience``: seconds in which to try again after failures that may pass.
+        """
+        deadline = self.clock() + patience
+        while True:
+            try:
+                with self.lease(self.options.committing) as consumer:
+                    consumer.assign(offsets)
+                    consumer.pause(*offsets)  # nothing is to be fetched
+                    consumer.commit(offsets)
+            except KafkaError as error:
+                _log.warning("offsets could not be committed to group %s: %s", self.options.commit_group, error)
+                if not error.retriable or self.clock() + self.options.retry_interval >= deadline:
+                    return False
+            else:
+                return True
+            self.sleep(self.options.retry_interval)
 
     # --- failures --------------------------------------------------------------------------------------------------------------
 
@@ -183,3 +213,7 @@ class Lookup:
                 return answer
             retries += 1
             self.sleep(self.options.retry_interval)
+
+
+def _partitions_of(topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
+    return {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}

@@ -134,7 +134,7 @@ class SourceOptions:
 
     @property
     def looking(self) -> dict[str, str]:
-        """The consumer's options for looking offsets up and, with a group, for committing them."""
+        """The consumer's options for looking offsets up, those that a group committed too."""
         return self.reading | ({"group_id": self.group} if self.group is not None else {})
 
     @property
@@ -142,6 +142,11 @@ class SourceOptions:
         """The options whose values are secrets themselves and show in the plan of a stream: Spark redacts by names and words."""
         secrets = {"kafka.ssl.keystore.key": self.kafka.get("ssl_keystore_key"), _USER_INFO: self.value.get(_USER_INFO)}
         return tuple(name for name, text in secrets.items() if text is not None and not is_reference(name, text))
+
+    @property
+    def committing(self) -> dict[str, str]:
+        """The consumer's options for committing offsets: a stream waits for it, and can do without."""
+        return self.looking | {"default_api_timeout_ms": _COMMIT_MS}
 
     @property
     def _client_id(self) -> str:
@@ -361,6 +366,9 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
 
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}
 """A task reads few partitions to their ends, so fetches are large: what one costs beside its bytes nearly disappears."""
+
+_COMMIT_MS: Final = "5000"
+"""How long one try to commit may take."""
 
 _CONVERTERS: Final[Mapping[Any, tuple[Callable[[str], Any], str]]] = {
     int: (int, "a whole number"),

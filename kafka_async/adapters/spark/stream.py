@@ -12,7 +12,7 @@ when the next end is asked for: then the start is what is finished.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Set
 from typing import Any, Final
 
 from attrs import frozen
@@ -88,7 +88,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take note of where the query ends."""
-        self._target = self._lookup.latest(self._partitions())
+        self._target = self._still_there(self._lookup.latest, self._partitions())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends; ``start`` itself where there is none."""
@@ -125,8 +125,15 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         return self._initial
 
     def _ends(self) -> Offsets:
-        self._latest = self._lookup.latest(self._partitions())
+        self._latest = self._still_there(self._lookup.latest, self._partitions())
         return self._latest if self._target is None else dict(self._target)
+
+    def _still_there(self, ask: Callable[[Set[TopicPartition]], Offsets], partitions: Set[TopicPartition]) -> Offsets:
+        """Return the offsets of the partitions that are not gone; those that are gone are not asked for again."""
+        found = ask(partitions)
+        if self._known is not None and (gone := partitions - found.keys()):
+            self._known = (self._known[0], self._known[1] - gone)
+        return found
 
     def _partitions(self) -> frozenset[TopicPartition]:
         now = self._clock()
@@ -143,9 +150,8 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         starts = first.offsets
         if starts is None:
             starts = last.initial if last.initial is not None else self._adopted(stops)
-        there = self._partitions()
-        self._check_gone(starts.keys() - stops.keys() | (stops.keys() - there))
-        begins = self._lookup.earliest(stops.keys() & there)
+        begins = self._still_there(self._lookup.earliest, stops.keys() & self._partitions())
+        self._check_gone(starts, starts.keys() - stops.keys() | stops.keys() - begins.keys())
         ranges = [self._range(partition, starts, stops[partition], begin) for partition, begin in begins.items()]
         options = self._options
         return input_partitions(plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition))
@@ -160,9 +166,10 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             )
         return {partition: stops[partition] if partition in behind else offset for partition, offset in found.items()}
 
-    def _check_gone(self, gone: Collection[TopicPartition]) -> None:
+    def _check_gone(self, starts: Offsets, gone: Collection[TopicPartition]) -> None:
         if gone:
-            self._lookup.lost(f"{names_of(gone)}: read so far, and not there, or not subscribed, any more")
+            names = ", ".join(f"{name_of(partition)} up to offset {starts.get(partition, 0)}" for partition in sorted(gone))
+            self._lookup.lost(f"{names}: read so far, and not there, or not subscribed, any more")
 
     def _range(self, partition: TopicPartition, starts: Offsets, stop: int, begin: int) -> OffsetRange:
         name = name_of(partition)

@@ -1,6 +1,6 @@
 """A consumer that answers from tables, for the driver's side of the source."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,7 @@ from attrs import Factory, define
 from kafka_async import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafka_async.adapters.spark.lookup import Lookup
 from kafka_async.adapters.spark.options import SourceOptions
-from kafka_async.errors import KafkaError
+from kafka_async.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kafka_async.events import ClusterDescription, PartitionDescription, TopicDescription
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -26,9 +26,14 @@ class Cluster:
     internal: set[str] = Factory(set)
     ids: dict[str, int] = Factory(dict)
     failures: list[KafkaError] = Factory(list)
+    commit_failures: list[KafkaError] = Factory(list)
     commits: list[dict[TopicPartition, int]] = Factory(list)
     leased: list[dict[str, str]] = Factory(list)
     asked: list[str] = Factory(list)
+    on_topics: Callable[[], object] = lambda: None
+    """Called when topics were described."""
+    waited_ms: list[float | None] = Factory(list)
+    """How long it was waited for partitions that are not there."""
 
     @contextmanager
     def lease(self, kafka: Mapping[str, str]) -> Iterator[Any]:
@@ -54,15 +59,24 @@ class Cluster:
             for name, numbers in topics.items()
             if not names or name in names
         }
+        self.on_topics()
         return ClusterDescription(cluster_id="c", brokers=(), topics=described)
 
-    def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         self.asked.append("begins")
+        self._find(partitions, timeout_ms)
         return {partition: self.logs[partition][0] for partition in partitions}
 
-    def end_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         self.asked.append("ends")
+        self._find(partitions, timeout_ms)
         return {partition: self.logs[partition][1] for partition in partitions}
+
+    def _find(self, partitions: Any, timeout_ms: float | None) -> None:
+        """Nobody answers for what is not there."""
+        if set(partitions) - self.logs.keys():
+            self.waited_ms.append(timeout_ms)
+            raise KafkaTimeoutError("late") if timeout_ms is not None else UnknownTopicOrPartitionError("topic does not exist")
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return {partition: self.times.get(partition) for partition in times}
@@ -76,6 +90,9 @@ class Cluster:
     def pause(self, *partitions: TopicPartition) -> None: ...
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.asked.append("commit")
+        if self.commit_failures:
+            raise self.commit_failures.pop(0)
         self.commits.append(dict(offsets))
 
 

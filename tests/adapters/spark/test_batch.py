@@ -33,6 +33,17 @@ def test_a_batch_reads_what_its_options_say() -> None:
     assert planned(given) == {A0: (5, 10), A1: (0, 7)}
 
 
+def test_a_topic_that_is_deleted_while_a_batch_is_planned_is_named_or_left_out() -> None:
+    def deleted() -> Cluster:
+        there = cluster()
+        there.on_topics = lambda: there.logs.pop(B0, None)
+        return there
+
+    with pytest.raises(DataLossError, match="b-0: deleted while"):
+        planned({"subscribe": "a,b"}, there=deleted())
+    assert planned({"subscribe": "a,b", "failOnDataLoss": "false"}, there=deleted()) == {A0: (3, 10), A1: (0, 20)}
+
+
 def test_a_batch_of_nothing_has_no_task() -> None:
     assert planned({"subscribePattern": "x.*"}) == {}
     assert planned({"startingOffsets": '{"a":{"0":10,"1":20}}'}) == {}

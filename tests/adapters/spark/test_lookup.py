@@ -76,6 +76,28 @@ def test_a_cluster_that_has_answered_before_is_waited_for() -> None:
         asking.latest({A0})
 
 
+def test_partitions_that_are_gone_are_left_out_of_an_answer() -> None:
+    there = cluster()
+    asking = lookup(there, options(subscribePattern="[ab]"))
+    wanted = asking.partitions()
+    del there.logs[A1]
+    del there.logs[B0]
+    assert asking.latest(wanted) == {A0: 10}
+    assert asking.earliest(wanted) == {A0: 3}
+    assert asking.bounds(wanted) == ({A0: 3}, {A0: 10})
+    there.logs.clear()
+    assert asking.latest(wanted) == {}
+    assert None not in there.waited_ms, "it was waited for as long as a consumer waits"
+
+
+def test_offsets_of_what_is_there_are_waited_for() -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    wanted = asking.partitions()
+    there.failures = [KafkaTimeoutError("late")] * 3
+    assert asking.latest(wanted) == {A0: 10, A1: 20}
+
+
 def test_what_does_not_pass_is_raised_at_once() -> None:
     there = cluster()
     there.failures = [TopicAuthorizationFailedError("a")]
