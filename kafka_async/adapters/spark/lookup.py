@@ -45,7 +45,8 @@ class Lookup:
     lease: Lease = leased
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    _topic_ids: dict[str, Any] = field(factory=dict, init=False)
+    topic_ids: Mapping[str, Any] = field(factory=dict, init=False)
+    """Ids of topics, as of the last look at partitions; ``None``: the cluster has none."""
     _answered: bool = field(default=False, init=False)
     _reported: set[str] = field(factory=set, init=False)
 
@@ -76,7 +77,7 @@ class Lookup:
         return frozenset(self.options.partitions) & found if self.options.partitions else frozenset(found)
 
     def _check_ids(self, ids: Mapping[str, Any]) -> None:
-        known, self._topic_ids = self._topic_ids, dict(ids)
+        known, self.topic_ids = self.topic_ids, dict(ids)
         for name, topic_id in ids.items():
             if topic_id is not None and known.get(name, topic_id) != topic_id:
                 self.lost(f"topic {name!r} {_GONE}")

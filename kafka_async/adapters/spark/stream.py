@@ -12,7 +12,8 @@ when the next end is asked for: then the start is what is finished.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Set
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Any, Final
 
 from attrs import frozen
@@ -72,6 +73,8 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._latest: Offsets | None = None
         self._target: Offsets | None = None
         """Where the query ends, under ``Trigger.AvailableNow``."""
+        self._handed_out: deque[tuple[Offsets, Mapping[str, Any]]] = deque(maxlen=2)
+        """Where the last batches end, with the ids of the topics that these offsets are of."""
         self._committed: Offsets | None = None
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
@@ -97,10 +100,13 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             self.commit(start)
         starts = self._found_initial() if mark.offsets is None else mark.offsets
         latest = self._ends()
+        ids = self._lookup.topic_ids if self._target is None else {}  # the target's topics may be others by now
+        starts = self._of_topics(ids, starts)
         ends = self._limited(starts, latest, limit)
-        if mark.offsets is None:
-            return {**as_json(ends), INITIAL: as_json(starts)}
-        return start if ends == starts else as_json(ends)
+        if mark.offsets is not None and ends in (starts, mark.offsets):
+            return start
+        self._handed_out.append((ends, ids))
+        return as_json(ends) if mark.offsets is not None else {**as_json(ends), INITIAL: as_json(starts)}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return where the partitions ended at the last look, so that progress tells the lag."""
@@ -135,6 +141,15 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             self._known = (self._known[0], self._known[1] - gone)
         return found
 
+    def _of_topics(self, ids: Mapping[str, Any], starts: Offsets) -> Offsets:
+        """Return ``starts`` without topics that are known to be others now: none of the new ones has been read."""
+        then = self._ids_of(starts)
+        anew = {topic for topic in then.keys() & ids.keys() if None not in (then[topic], ids[topic]) and then[topic] != ids[topic]}
+        return {partition: offset for partition, offset in starts.items() if partition.topic not in anew}
+
+    def _ids_of(self, ends: Offsets) -> Mapping[str, Any]:
+        return next((ids for offsets, ids in self._handed_out if offsets == ends), {})
+
     def _partitions(self) -> frozenset[TopicPartition]:
         now = self._clock()
         if self._known is None or now >= self._known[0] + _METADATA_SECONDS:
@@ -144,7 +159,11 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
     # --- batches ---------------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the tasks of a batch. Raises ``DataLossError`` for offsets that are gone."""
+        """Return the tasks of a batch. Raises ``DataLossError`` for offsets that are gone.
+
+        A partition that ends before the batch begins is not read, as in Spark's own connector: what it has was read, as far as
+        anybody knows. The next batch begins at its end.
+        """
         first, last = Mark.read(start), Mark.read(end)
         stops = last.offsets or {}
         starts = first.offsets
@@ -152,6 +171,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             starts = last.initial if last.initial is not None else self._adopted(stops)
         begins = self._still_there(self._lookup.earliest, stops.keys() & self._partitions())
         self._check_gone(starts, starts.keys() - stops.keys() | stops.keys() - begins.keys())
+        starts = self._of_topics(self._ids_of(stops), starts)
         ranges = [self._range(partition, starts, stops[partition], begin) for partition, begin in begins.items()]
         options = self._options
         return input_partitions(plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition))
@@ -184,7 +204,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             )
         elif start < begin < stop or start < stop <= begin:
             self._lookup.lost(f"offsets {start} to {min(begin, stop) - 1} of {name} are gone: its log begins at {begin}")
-        return OffsetRange(partition, begin if stop < start else max(start, begin), stop)
+        return OffsetRange(partition, max(start, begin), stop)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a task as Arrow record batches, in a worker."""

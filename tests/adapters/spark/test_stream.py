@@ -125,7 +125,7 @@ START = {"a": {"0": 4, "1": 20}}
     [
         ({A0: (6, 10), A1: (0, 20)}, "offsets 4 to 5 of a-0 are gone: its log begins at 6", {A0: (6, 10)}),
         ({A0: (10, 10), A1: (0, 20)}, "offsets 4 to 9 of a-0 are gone: its log begins at 10", {}),
-        ({A0: (0, 2), A1: (0, 20)}, "a-0 was read up to offset 4 and ends at 2 now", {A0: (0, 2)}),
+        ({A0: (0, 2), A1: (0, 20)}, "a-0 was read up to offset 4 and ends at 2 now", {}),
         ({A0: (0, 10)}, "a-1 up to offset 20: read so far, and not there, or not subscribed, any more", {A0: (4, 10)}),
     ],
 )
@@ -137,6 +137,80 @@ def test_lost_offsets_are_named_or_left_out(
     with pytest.raises(DataLossError, match=message):
         strict.ranges(START, end)
     assert lenient.ranges(START, lenient.latest(START)) == tolerated
+
+
+def test_a_partition_that_became_shorter_is_gone_on_from_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss="false")
+    start = {"a": {"0": 15, "1": 20}}
+    end = query.latest(start)
+    assert end == {"a": {"0": 10, "1": 20}}
+    assert query.ranges(start, end) == {}
+    assert query.latest(end) == end, "a batch for nothing"
+    there.logs[A0] = (0, 12)
+    after = query.latest(end)
+    assert query.ranges(end, after) == {A0: (10, 12)}
+    assert caplog.text.count("was read up to offset 15") == 1
+
+
+def test_a_start_above_the_end_reads_what_comes_from_the_end_on() -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss="false", startingOffsets='{"a":{"0":100,"1":20}}')
+    first = query.reader.initialOffset()
+    end = query.latest(first)
+    assert query.ranges(first, end) == {}
+    there.logs[A0] = (0, 11)
+    assert query.ranges(end, query.latest(end)) == {A0: (10, 11)}
+
+
+def test_available_now_ends_where_a_partition_became_shorter() -> None:
+    query = Query(cluster(), failOnDataLoss="false")
+    query.reader.prepareForTriggerAvailableNow()
+    start = {"a": {"0": 15, "1": 20}}
+    end = query.latest(start, ReadMaxRows(7))
+    assert query.ranges(start, end) == {}
+    assert query.latest(end, ReadMaxRows(7)) == end
+
+
+@pytest.mark.parametrize("size", [7, 25], ids=["shorter", "longer"])
+@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(5)], ids=["all", "limited"])
+def test_a_topic_known_to_be_made_anew_is_read_from_its_beginning(size: int, limit: Any) -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
+    start = query.latest(query.reader.initialOffset())
+    there.logs, there.ids = {A0: (0, size)}, {"a": 2}
+    taken = []
+    for _ in range(10):
+        end = query.latest(start, limit)
+        if end == start:
+            break
+        ranges = query.ranges(start, end)
+        assert query.ranges(start, end) == ranges, "a batch is what it was when it is planned again"
+        taken += [offset for first, stop in ranges.values() for offset in range(first, stop)]
+        start = end
+    assert taken == list(range(size))
+
+
+def test_a_topic_made_anew_that_ends_where_the_old_one_did_is_read_once_it_grows() -> None:
+    there = Cluster(logs={A0: (0, 10)})
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
+    start = query.latest(query.reader.initialOffset())
+    there.ids = {"a": 2}
+    assert query.latest(start) == start
+    there.logs[A0] = (0, 11)
+    assert query.ranges(start, query.latest(start)) == {A0: (0, 11)}
+
+
+def test_a_topic_made_anew_between_a_look_at_topics_and_its_end_is_read_from_its_beginning() -> None:
+    there = Cluster(logs={A0: (0, 10)})
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
+    start = query.latest(query.reader.initialOffset())
+    there.logs, there.ids = {A0: (0, 7)}, {"a": 2}
+    query.now -= 10.0  # what was heard of topics is not a second old
+    end = query.latest(start)
+    assert query.ranges(start, end) == {}
+    there.logs[A0] = (0, 9)
+    assert query.ranges(end, query.latest(end)) == {A0: (0, 9)}
 
 
 def test_a_topic_that_vanishes_between_end_and_plan_is_lost_not_waited_for() -> None:
