@@ -185,6 +185,32 @@ def test_new_partitions_and_topics_are_read_and_the_end_is_committed(job: Job) -
         query.stop()
 
 
+@pytest.mark.parametrize("wanted", ["subscribe", "subscribePattern"])
+def test_a_topic_that_is_deleted_under_a_query_is_an_error_at_once_or_gone_on_without(job: Job, wanted: str) -> None:
+    kept, deleted = new_topic(job.cluster), new_topic(job.cluster)
+    topics = {"subscribe": f"{kept},{deleted}", "subscribePattern": f"{kept}|{deleted}"}[wanted]
+    options = {wanted: topics, "startingOffsets": "earliest", "commitGroup": f"g-{kept}"}
+    strict = Job(job.spark, job.cluster, job.checkpoint.with_name("strict"))
+    for topic in (kept, deleted):
+        job.cluster.produce(topic, 10)
+    queries = [strict.start(now=False, **options), job.start(now=False, failOnDataLoss="false", **options)]
+    try:
+        before = sorted(places(kept, p0=10) + places(deleted, p0=10))
+        _until(lambda: job.sink.places == strict.sink.places == before)
+        job.cluster.delete_topics(deleted)
+        job.cluster.produce(kept, 5)
+        after = sorted(places(kept, p0=15) + places(deleted, p0=10))
+        began = time.monotonic()
+        _until(lambda: job.sink.places == after)
+        with pytest.raises(Exception, match=f"{deleted}-0 up to offset 10: read so far, and not there"):
+            queries[0].awaitTermination(PATIENCE)
+        assert time.monotonic() - began < 20, "it was waited for what is gone"
+        _until(lambda: job.cluster.committed(f"g-{kept}").get((kept, 0)) == 15)
+    finally:
+        for query in queries:
+            query.stop()
+
+
 def test_a_checkpoint_of_another_topic_is_refused(job: Job) -> None:
     first, second = new_topic(job.cluster), new_topic(job.cluster)
     job.cluster.produce(first, 5)

@@ -33,6 +33,7 @@ _HASTE_MS: Final = 2000.0
 """How long offsets are waited for, of partitions that may be gone, before it is looked whether they are."""
 _log = logging.getLogger("kafka_async.spark")
 
+_COMMIT_INTERVAL: Final = 1.0
 Partitions = Collection[TopicPartition]
 _GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
 
@@ -181,11 +182,11 @@ class Lookup:
                     consumer.commit(offsets)
             except KafkaError as error:
                 _log.warning("offsets could not be committed to group %s: %s", self.options.commit_group, error)
-                if not error.retriable or self.clock() + self.options.retry_interval >= deadline:
+                if not error.retriable or self.clock() + _COMMIT_INTERVAL >= deadline:
                     return False
             else:
                 return True
-            self.sleep(self.options.retry_interval)
+            self.sleep(_COMMIT_INTERVAL)
 
     # --- failures --------------------------------------------------------------------------------------------------------------
 

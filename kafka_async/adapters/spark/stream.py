@@ -14,6 +14,7 @@ when the next end is asked for: then the start is what is finished.
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from math import inf
 from typing import Any, Final
 
 from attrs import frozen
@@ -35,6 +36,10 @@ PENDING: Final = "__pending__"
 INITIAL: Final = "__initial__"
 """Key in the end of the first batch: where that batch begins."""
 _FROM: Final = OffsetSpec("latest", "startingOffsets")
+_COMMIT_PAUSE: Final = 5.0
+_LONGEST_COMMIT_PAUSE: Final = 120.0
+"""Seconds without a commit after the first that failed, twice as long after each further one, and at most."""
+_LAST_COMMIT_PATIENCE: Final = 15.0
 _METADATA_SECONDS: Final = 1.0
 """How old what is known of topics and partitions may be: Spark asks many times a second."""
 
@@ -76,6 +81,9 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._handed_out: deque[tuple[Offsets, Mapping[str, Any]]] = deque(maxlen=2)
         """Where the last batches end, with the ids of the topics that these offsets are of."""
         self._committed: Offsets | None = None
+        self._commit_from = -inf
+        """No commit before this time: a try takes seconds where the group's coordinator is away."""
+        self._commit_pause = _COMMIT_PAUSE
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 
@@ -97,7 +105,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         """Return where the next batch ends; ``start`` itself where there is none."""
         mark = Mark.read(start)
         if mark.offsets is not None:
-            self.commit(start)
+            self._commit(mark.offsets)
         starts = self._found_initial() if mark.offsets is None else mark.offsets
         latest = self._ends()
         ids = self._lookup.topic_ids if self._target is None else {}  # the target's topics may be others by now
@@ -214,10 +222,20 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit finished offsets to ``commitGroup``."""
-        offsets = Mark.read(end).offsets
-        if self._options.commit_group is not None and offsets and offsets != self._committed:
-            self._lookup.commit(offsets)
-            self._committed = offsets
+        self._commit(Mark.read(end).offsets)
+
+    def _commit(self, offsets: Offsets | None) -> None:
+        """Commit, and where that fails at a later call; at once where there is none, behind the last batch of ``AvailableNow``."""
+        if self._options.commit_group is None or not offsets or offsets == self._committed:
+            return
+        last = offsets == self._target
+        if not last and self._clock() < self._commit_from:
+            return
+        if self._lookup.commit(offsets, patience=_LAST_COMMIT_PATIENCE if last else 0.0):
+            self._committed, self._commit_pause = offsets, _COMMIT_PAUSE
+        else:
+            self._commit_from = self._clock() + self._commit_pause
+            self._commit_pause = min(2 * self._commit_pause, _LONGEST_COMMIT_PAUSE)
 
     def stop(self) -> None:
         """Close the connections of this process. Spark does not always call it."""

@@ -167,8 +167,17 @@ def test_a_commit_that_fails_is_reported_and_stops_nothing(caplog: pytest.LogCap
     there.failures = [KafkaTimeoutError("late")]
     asking = lookup(there, options(commitGroup="g"))
     with caplog.at_level(logging.WARNING, "kafka_async.spark"):
-        asking.commit({A0: 5})
+        assert not asking.commit({A0: 5})
     assert "could not be committed to group g: late" in caplog.text
-    asking.commit({A0: 5})
+    assert asking.commit({A0: 5})
     assert there.commits == [{A0: 5}]
     assert there.leased[-1]["group_id"] == "g"
+    assert there.leased[-1]["default_api_timeout_ms"] == "5000", "a stream waits for it"
+
+
+@pytest.mark.parametrize(("patience", "tries"), [(0.0, 1), (3.0, 3)])
+def test_a_commit_is_tried_again_within_its_patience(patience: float, tries: int) -> None:
+    there = cluster()
+    there.commit_failures = [KafkaTimeoutError("late")] * 10
+    assert not lookup(there, options(commitGroup="g")).commit({A0: 5}, patience=patience)
+    assert there.asked.count("commit") == tries

@@ -1,6 +1,7 @@
 """The offsets of a streaming read."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.reader import TaskReader
 from kafka_async.adapters.spark.stream import StreamReader
-from kafka_async.errors import DataLossError, KafkaConfigurationError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    CoordinatorNotAvailableError,
+    DataLossError,
+    GroupAuthorizationFailedError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 
 from .support import A0, A1, B0, Cluster, lookup, options
 
@@ -337,6 +346,72 @@ def test_finished_offsets_are_committed_once_the_last_batch_included() -> None:
     query.latest(first)
     query.latest(first)
     assert there.commits == [{A0: 10, A1: 20}]
+
+
+def test_a_commit_that_failed_is_tried_again_seldom_while_the_query_goes_on() -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset())
+    there.commit_failures = [KafkaTimeoutError("no coordinator")] * 3
+    tried = []
+    for _ in range(2000):
+        before = there.asked.count("commit")
+        query.now -= 10.0 - 0.1  # latest() adds ten seconds
+        assert query.latest(end) == end
+        if there.asked.count("commit") > before:
+            tried.append(round(query.now))
+    assert [later - earlier for earlier, later in pairwise(tried)] == [5, 10, 20]
+    assert there.commits == [{A0: 10, A1: 20}]
+
+
+def test_a_commit_that_succeeded_makes_the_next_failure_the_first_again() -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset())
+    late = KafkaTimeoutError("no coordinator")
+    there.commit_failures = [late, late]
+    for _ in range(3):
+        query.latest(end)
+    assert there.commits == [{A0: 10, A1: 20}]
+    there.logs[A0], there.commit_failures = (0, 11), [late]
+    end = query.latest(end)
+    query.latest(end)
+    query.latest(end)
+    assert there.commits[1:] == [{A0: 11, A1: 20}]
+
+
+def test_finished_offsets_that_are_not_committed_yet_give_way_to_later_ones() -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset())
+    there.commit_failures = [KafkaTimeoutError("no coordinator")]
+    there.logs[A0] = (0, 11)
+    end = query.latest(end)
+    query.latest(end)
+    query.reader.commit(end)
+    assert there.commits == [{A0: 11, A1: 20}]
+
+
+@pytest.mark.parametrize(
+    ("failures", "commits"),
+    [
+        ([KafkaTimeoutError("moved"), CoordinatorNotAvailableError("moved")], [{A0: 10, A1: 20}]),
+        ([GroupAuthorizationFailedError("g")], []),
+        ([KafkaTimeoutError("away")] * 1000, []),
+    ],
+    ids=["passes", "refused", "stays"],
+)
+def test_behind_the_last_batch_of_available_now_a_commit_is_tried_for_a_while(
+    failures: list[KafkaError], commits: list[dict[TopicPartition, int]]
+) -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest")
+    query.reader.prepareForTriggerAvailableNow()
+    end = query.latest(query.reader.initialOffset())
+    there.commit_failures = list(failures)
+    assert query.latest(end) == end
+    assert there.commits == commits
+    assert there.asked.count("commit") <= 15
 
 
 def test_nothing_is_committed_without_a_group() -> None:
