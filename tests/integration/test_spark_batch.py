@@ -90,11 +90,14 @@ def test_options_mean_what_they_mean_to_sparks_own_connector(
 
 def test_a_pattern_means_what_it_means_to_sparks_own_connector(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
     pattern = f"({topics['plain']}|{topics['append_time'][:-1]}.|nope-.*)"
+    longer = f"x-{topics['plain']}-x"
+    kafka43.create_topic(longer, 1)
+    kafka43.produce(longer, 3)
     ours, theirs = (
         rows(source(spark, kafka43, kind=kind, subscribePattern=pattern, includeHeaders="true").load()) for kind in (OURS, JVM)
     )
     assert ours == theirs
-    assert {row[2] for row in ours} == {topics["plain"], topics["append_time"]}
+    assert {row[2] for row in ours} == {topics["plain"], topics["append_time"], longer}
 
 
 @pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsetsByTimestamp"])

@@ -64,7 +64,7 @@ _REPETITION: Final = re.compile(r"\{\d+(?:,\d*)?\}")
 
 
 def python_pattern(text: str) -> str:
-    """Return the pattern that Python matches against whole names of topics as Java matches ``text``.
+    """Return the pattern that Python finds in names of topics where Java finds ``text``.
 
     Raises ``KafkaConfigurationError`` that names what is no pattern of Java's, or cannot be said in Python.
     """

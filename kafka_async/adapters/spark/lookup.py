@@ -9,7 +9,6 @@ consumer itself tries until its ``default_api_timeout_ms``; and for ``PATIENCE``
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -65,8 +64,7 @@ class Lookup:
         named = self.options.topics or {partition.topic for partition in self.options.partitions}
         topics: Mapping[str, TopicDescription] = consumer.describe_topics(*named).topics
         if self.options.pattern is not None:
-            matches = re.compile(self.options.pattern).fullmatch
-            topics = {name: topic for name, topic in topics.items() if matches(name) and not topic.internal}
+            topics = {name: topic for name, topic in topics.items() if self.options.selects(name) and not topic.internal}
         missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
         if missing and strict:
             raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")

@@ -92,7 +92,7 @@ class SourceOptions:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """The regular expression that a whole topic name must match, in Python's notation; people write Java's."""
+    """The regular expression that is found in names of topics, in Python's notation; people write Java's."""
     partitions: tuple[TopicPartition, ...] = ()
     starting: OffsetSpec | None = None
     """``None``: not said, which is ``earliest`` for a batch and ``latest`` for a stream."""
@@ -210,9 +210,11 @@ class SourceOptions:
             check_order(self.starting, self.ending)
 
     def _may_read(self, partition: TopicPartition) -> bool:
-        if self.pattern is not None:
-            return re.fullmatch(self.pattern, partition.topic) is not None
-        return partition.topic in self.topics or partition in self.partitions
+        return self.selects(partition.topic) or partition.topic in self.topics or partition in self.partitions
+
+    def selects(self, topic: str) -> bool:
+        """Return whether ``subscribePattern`` is found in the name of a topic, at any place, as Spark's own connector has it."""
+        return self.pattern is not None and re.search(self.pattern, topic) is not None
 
     def check_stream(self) -> None:
         """Raise ``KafkaConfigurationError`` for what only a batch can mean."""

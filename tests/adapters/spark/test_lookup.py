@@ -38,7 +38,12 @@ def test_the_options_name_partitions(given: dict[str, str], found: set[object]) 
     assert lookup(cluster(), options(**given)).partitions() == found
 
 
-def test_a_pattern_matches_whole_names_and_nothing_internal() -> None:
+@pytest.mark.parametrize(("pattern", "found"), [("", 3), ("a", 2), ("^a$", 2), ("b", 1), ("^.b", 0)])
+def test_a_pattern_is_found_anywhere_in_a_name(pattern: str, found: int) -> None:
+    assert len(lookup(cluster(), options(subscribePattern=pattern or ".*")).partitions()) == found
+
+
+def test_a_pattern_finds_nothing_internal() -> None:
     there = cluster()
     there.internal.add("b")
     assert lookup(there, options(subscribePattern=".*")).partitions() == {A0, A1}

@@ -136,7 +136,7 @@ def test_a_batch_does_not_end_at_the_beginning(given: dict[str, str]) -> None:
         ({"startingOffsets": '{"zz":{"0":5}}'}, "startingOffsets: zz-0 is not read"),
         ({"endingOffsetsByTimestamp": '{"zz":{"0":5}}'}, "endingOffsetsByTimestamp: zz-0 is not read"),
         ({"assign": '{"a":[1]}', "endingOffsets": '{"a":{"0":5,"1":5}}'}, "endingOffsets: a-0 is not read"),
-        ({"subscribePattern": "[ab]", "startingOffsets": '{"ab":{"0":5}}'}, "startingOffsets: ab-0 is not read"),
+        ({"subscribePattern": "^[ab]$", "startingOffsets": '{"ab":{"0":5}}'}, "startingOffsets: ab-0 is not read"),
     ],
 )
 def test_what_contradicts_itself_is_named_before_a_broker_is_asked(given: dict[str, str], message: str) -> None:
