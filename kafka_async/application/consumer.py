@@ -283,8 +283,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
 
     async def topics(self) -> set[str]:
         """Ask the cluster for all topics that we may see."""
-        cluster: ClusterDescription = await self._ask(lambda call: TopicMetadata(call=call, topics=None))
-        return set(cluster.topics)
+        return set((await self.describe_topics()).topics)
 
     async def describe_topics(self, *topics: str) -> ClusterDescription:
         """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Those that do not exist are missing."""
@@ -357,17 +356,11 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Look up the first offsets of the partitions, which need not be assigned.
-
-        Raises ``KafkaTimeoutError`` with the reason after ``timeout_ms`` (default: ``default_api_timeout_ms``).
-        """
+        """Look up the first offsets of the partitions, which need not be assigned, within ``timeout_ms``."""
         return await self._list_offsets(partitions, -2, timeout_ms)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
-        """Look up the offsets that come next in the partitions (``read_committed``: the last stable offsets).
-
-        Raises ``KafkaTimeoutError`` with the reason after ``timeout_ms`` (default: ``default_api_timeout_ms``).
-        """
+        """Look up the offsets that come next (``read_committed``: the last stable offsets), within ``timeout_ms``."""
         return await self._list_offsets(partitions, -1, timeout_ms)
 
     def highwater(self, partition: TopicPartition) -> int | None:
@@ -432,9 +425,8 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
             self._entry(partition)
         await self._commit(ours)
         if lost:
-            raise CommitFailedError(
-                f"committed all but partitions that are no longer ours: {', '.join(map(one_partition, lost))}", lost
-            )
+            names = ", ".join(map(one_partition, lost))
+            raise CommitFailedError(f"committed all but partitions that are no longer ours: {names}", lost)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).
