@@ -8,7 +8,7 @@ see.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve
 
@@ -59,10 +59,12 @@ from .observing import measured
 from .otlp import OtlpSource, messages
 from .reading import Reader
 from .rebalancing import Rebalancing
+from .reported import Reported
 from .runtime import Runtime, TaskRuntime, ThreadRuntime
 from .unread import PartitionUnread, Unread
 
 T = TypeVar("T")
+Report: TypeAlias = Callable[[], None] | None
 
 GRACE: Final = 0.5
 """Seconds that a caller waits beyond a call's deadline for the background to say why it was not met."""
@@ -111,7 +113,7 @@ class ConsumerCore:
         self._topics: frozenset[str] = frozenset()
         self._pattern: Callable[[str], bool] | None = None
         self._assigned_by_user = False
-        self._errors: list[ErrorEvent] = []
+        self._reported = Reported()
         self._group = GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id)
         self._rebalancing = Rebalancing(
             unread=self._unread,
@@ -249,9 +251,7 @@ class ConsumerCore:
         for event in self._handler.drain_background():
             match event:
                 case ErrorEvent():
-                    told, text = type(event.error), str(event.error)
-                    if not any(type(other.error) is told and str(other.error) == text for other in self._errors):
-                        self._errors.append(event)  # whoever looks at the state and never reads must not collect them
+                    self._reported.add(event)
                 case MetadataUpdated():
                     self._cluster = event.cluster
                 case AssignPartitions() | RevokePartitions():
@@ -261,16 +261,9 @@ class ConsumerCore:
                     self._group = evolve(self._group, member_id=event.member_id, generation_id=event.generation)
                     self._group_state, self._coordinator = event.state, event.coordinator
 
-    def _raise_error(self, *, reading: bool = True) -> None:
-        """Raise what the background reported first. What concerns reads is left to them by a call about something else."""
-        event = next((event for event in self._errors if reading or event.to_all), None)
-        if event is not None:
-            self._errors.remove(event)
-            raise event.error
-
     def _is_quiet(self) -> bool:
         """Whether nothing must be dealt with before records are read."""
-        return not (self._handler.background_events or self._errors or self._rebalancing.proposals or self._parting)
+        return not (self._handler.background_events or self._reported or self._rebalancing.proposals or self._parting)
 
     async def _handle_events(self) -> None:
         """Before anything is read: end if stopped, carry a rebalance out, raise what the background reports."""
@@ -284,7 +277,7 @@ class ConsumerCore:
             finally:  # a proposal may have been made for the subscription before this one
                 self._follow_subscription()
             self._check_running()  # a call-back, or another task meanwhile, may have stopped us: what is read now nobody commits
-        self._raise_error()
+        self._reported.raise_any()
 
     def _follow_subscription(self) -> None:
         if not self._assigned_by_user:
@@ -355,25 +348,20 @@ class ConsumerCore:
 
     # --- calls to the background -----------------------------------------------------------------------------------------------
 
-    async def _ask(
-        self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None, *, reading: bool = False
-    ) -> T:
-        """Send the event and wait for its answer; raise what the background reports meanwhile.
+    async def _ask(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
+        """Send the event and wait for its answer; raise what the background reports meanwhile, but not of reads alone."""
+        return await self._call(event, self._deadline(timeout_ms), report=self._reported.raise_lasting)
 
-        ``reading``: the answer is a step on the way to records, so what keeps those from coming ends it too.
-        """
+    async def _find(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
+        """Ask for something on the way to records: what keeps those from coming ends it too."""
+        return await self._call(event, self._deadline(timeout_ms), report=self._reported.raise_any)
+
+    def _deadline(self, timeout_ms: float | None) -> float:
         self._check_running()
-        allowed = seconds(self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
-        return await self._call(event, self._runtime.clock() + allowed, report=True, reading=reading)
+        return self._runtime.clock() + seconds(self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def _call(
-        self,
-        event: Callable[[Call[T]], ApplicationEvent],
-        deadline: float,
-        *,
-        report: bool = False,
-        reading: bool = False,
-        grace: float = GRACE,
+        self, event: Callable[[Call[T]], ApplicationEvent], deadline: float, *, report: Report = None, grace: float = GRACE
     ) -> T:
         call: Call[T] = Call(deadline, self._runtime.wake_application)
         self._send(event(call))
@@ -383,11 +371,11 @@ class ConsumerCore:
                 ticket = runtime.signal.ticket()
                 if call.done:
                     return call.result()
-                if report or self._loop.ended:  # the event may have been queued behind the loop's back as it ended
+                if report is not None or self._loop.ended:  # the event may have been queued behind the loop's back as it ended
                     self._check_running()
-                if report:
+                if report is not None:
                     self._sort_events()
-                    self._raise_error(reading=reading)
+                    report()
                 remaining = deadline + grace - runtime.clock()
                 if remaining <= 0:
                     raise KafkaTimeoutError("the call was not answered before its deadline")
@@ -457,10 +445,9 @@ class ConsumerCore:
         deadline = self._runtime.clock() + self._config.default_api_timeout_ms / 1000
         missing_until = inf
         while True:
-            cluster: ClusterDescription = await self._ask(
-                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True),
-                timeout_ms=max(0.0, (deadline - self._runtime.clock()) * 1000),
-                reading=True,
+            left_ms = max(0.0, (deadline - self._runtime.clock()) * 1000)
+            cluster: ClusterDescription = await self._find(
+                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True), left_ms
             )
             missing = sorted(name for name in topics if name not in cluster.topics or not cluster.topics[name].partitions)
             if not missing:
@@ -480,13 +467,11 @@ class ConsumerCore:
             if not self._rebalancing.assigned_once:
                 await self._runtime.signal.wait(ticket, deadline - self._runtime.clock())
         # The background has then heard that the assignment is taken over, and ``state`` says so.
-        await self._ask(lambda call: TakeSnapshot(call=call), reading=True)
+        await self._find(lambda call: TakeSnapshot(call=call))
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
         wanted = frozenset(partitions)
-        found: Mapping[TopicPartition, PositionFound] = await self._ask(
-            lambda call: FindPositions(call=call, partitions=wanted), reading=True
-        )
+        found: Mapping[TopicPartition, PositionFound] = await self._find(lambda call: FindPositions(call=call, partitions=wanted))
         for partition in wanted:
             entry = self._entry(partition)
             answer = found.get(partition)
@@ -507,9 +492,9 @@ class ConsumerCore:
         return True
 
     async def _list_offsets(
-        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
+        self, of: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(partition_set(partitions), timestamp)
+        wanted = dict.fromkeys(partition_set(of), timestamp)
         found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._ask(
             lambda call: ListOffsets(call=call, timestamps=wanted), timeout_ms
         )

@@ -276,14 +276,12 @@ class NetworkClientDelegate:
     def has_usable_node(self, now: float) -> bool:
         """Some broker is connected, being connected, or worth another attempt. Without one it is time to bootstrap again (KIP-899).
 
-        A connection that was cut is worth one. A broker that cannot be reached is tried again after its backoff; a server to start
-        from, behind which there is nothing to fall back on, is not waited for.
+        A connection that was cut is worth one; a broker that cannot be reached is after its backoff, a server to start from is not.
         """
-        links = [self._links.get((node_id, Lane.MAIN)) for node_id in self._current]
-        known = bool(self._nodes)
-        return any(
-            link is None or link.is_open or not link.history.is_hopeless or (known and not link.in_backoff(now)) for link in links
-        )
+        tried = [link for node_id in self._current if (link := self._links.get((node_id, Lane.MAIN))) is not None]
+        if len(tried) < len(self._current) or any(link.is_open or not link.history.is_hopeless for link in tried):
+            return True
+        return bool(self._nodes) and not all(link.in_backoff(now) for link in tried)
 
     def next_ready_at(self, node_id: int, lane: Lane, now: float) -> float:
         """Return when a request to the broker can go on, as far as backoff and throttling decide; ``now`` where neither holds."""
@@ -424,12 +422,9 @@ class NetworkClientDelegate:
         return link.shut(now, reason)
 
     def _adopt_bootstrap(self) -> None:
-        strangers = [(place, link) for place, link in self._links.items() if place[0] not in self._nodes and link.is_open]
-        if not strangers:
-            return
         by_address = {(node.host, node.port): node for node in reversed(self._nodes.values())}
-        for (node_id, lane), link in strangers:
-            node = by_address.get((link.node.host, link.node.port))
+        for (node_id, lane), link in list(self._links.items()):
+            node = by_address.get((link.node.host, link.node.port)) if node_id not in self._nodes and link.is_open else None
             if node is not None and (node.id, lane) not in self._links:
                 del self._links[node_id, lane]
                 self._links[node.id, lane] = link

@@ -39,7 +39,7 @@ def test_a_job_moves_over_by_the_name_of_its_format(spark: Any, kafka_secure: Se
         "MUTUAL": {
             "security_protocol": "SSL",
             "ssl_keystore_type": "PEM",
-            "ssl_keystore_location": kafka_secure.file("client.pem"),
+            "ssl_keystore_location": pem,
         },
     }
     job = options(kafka_secure, listener, **doors[listener])
