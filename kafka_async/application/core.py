@@ -341,8 +341,7 @@ class ConsumerCore:
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit because the caller asked; errors are the caller's."""
         if offsets:
-            deadline = self._runtime.clock() + self._config.default_api_timeout_ms / 1000
-            await self._call(lambda call: CommitOffsets(call=call, offsets=offsets), deadline)
+            await self._call(lambda call: CommitOffsets(call=call, offsets=offsets), self._deadline(None))
             self._auto_commit.committed(offsets)
             await self._committed(offsets)
 
