@@ -131,6 +131,11 @@ class ClassicMembership(ClassicMember):
         self._become(self._parting)
         return Poll((leave(self.config, who, "the consumer is being closed", node, now, lane=lane, on_done=_ignored),))
 
+    @property
+    def is_being_named(self) -> bool:
+        """See ``Membership``."""
+        return self._state is _S.JOINING and self._exchange.in_flight and not self._identity.member_id
+
     def _next(self, now: float) -> tuple[UnsentRequest | None, float]:
         match self._state:
             case _S.JOINING if self.metadata.version > self._metadata_from:

@@ -118,6 +118,10 @@ class ConsumerMembership:
         return ConsumerState.COORDINATOR_LOST if lost else SHOWN[self.member_state]
 
     @property
+    def is_being_named(self) -> bool:
+        return False  # we make our member id ourselves
+
+    @property
     def wanted_topics(self) -> frozenset[str] | None:
         return self._interest.wanted_topics
 

@@ -241,6 +241,11 @@ class Background:
         return Poll(tuple(request for manager in managers for request in manager.poll_on_close(now).requests))
 
     @property
+    def is_being_named(self) -> bool:
+        """See ``Membership``."""
+        return self.group is not None and self.group.is_being_named
+
+    @property
     def nodes(self) -> Mapping[int, Node]:
         return self.metadata.nodes
 

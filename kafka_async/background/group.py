@@ -178,6 +178,11 @@ class Group:
         return self._membership.state if self._membership is not None else ConsumerState.JOINING
 
     @property
+    def is_being_named(self) -> bool:
+        """See ``Membership``."""
+        return self._membership is not None and self._membership.is_being_named
+
+    @property
     def wanted_topics(self) -> frozenset[str] | None:
         """Topics whose metadata the membership needs; ``None``: all."""
         if self._wanted is None or self._membership is None:

@@ -36,6 +36,8 @@ from .fetch_buffer import FetchBuffer
 if TYPE_CHECKING:
     from .telemetry import MetricsSource
 
+NAMING: Final = 1.0
+"""Seconds for which a stop waits for our member id: without it we cannot leave, and rebalances wait for us for a whole session."""
 BLOCKED: Final = 2.0
 """Seconds by which a deadline may be missed before it is worth a word."""
 
@@ -136,6 +138,14 @@ class BackgroundLoop:
         call = self.background.stopping
         deadline = call.deadline if call is not None else 0.0
         now = self.clock()
+        named_by = min(deadline, now + NAMING)
+        while self.background.is_being_named and now < named_by:
+            ticket = self._signal.ticket()
+            plan = self._delegate.plan(now)
+            runner.perform(plan)
+            if not plan.settled:
+                await self._signal.wait(ticket, min(plan.wake_at, named_by) - now)
+            now = self.clock()
         self._delegate.drain(now)
         self._delegate.add(self.background.poll_on_close(now).requests, now)
         while now < deadline:

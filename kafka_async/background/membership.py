@@ -98,6 +98,11 @@ class Membership(RequestManager, Protocol):
         ...
 
     @property
+    def is_being_named(self) -> bool:
+        """The coordinator is about to answer with a member id, and waits for that member from then on (KIP-394)."""
+        ...
+
+    @property
     def wanted_topics(self) -> frozenset[str] | None:
         """Topics whose metadata the membership needs; ``None``: all."""
         ...

@@ -37,6 +37,7 @@ class FakeMembership:
 
     identity: Identity = MEMBER
     awaits_epoch: bool = False
+    is_being_named: bool = False
     lane: Lane = Lane.GROUP
     state: ConsumerState = ConsumerState.STEADY
     wanted_topics: frozenset[str] | None = frozenset()

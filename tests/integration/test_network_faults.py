@@ -13,10 +13,11 @@ import pytest
 from attrs import define, field, frozen
 
 from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka_async.trace import RequestSent, TraceEvent
 from tests.brokers import KafkaCluster, payload
 from tests.faults.proxy import Proxy, Strike, Trap, Way, in_front_of, proxied
 
-from .groups import PROTOCOLS, Group, both, exactly, load, longest_wait, new_group, several, shared
+from .groups import PROTOCOLS, Group, both, exactly, load, longest_wait, new_group, reading, several, shared
 from .secure import Secure, login
 from .tools import Consumer, Record, flat, make, new_topic, nothing_more, offsets, read
 
@@ -288,6 +289,33 @@ async def test_behind_a_black_hole_nothing_is_handed_out_once_the_session_is_ove
         assert await consumer.getmany(timeout_ms=500) == {}
         proxy.cut("lost")
         proxy.line("lost").heal()
+
+
+async def test_a_start_that_is_cancelled_before_the_member_has_its_name_leaves_no_ghost(
+    kafka_cluster3: KafkaCluster, proxy: Proxy
+) -> None:
+    """The coordinator that has given a name waits for its bearer, and so do all others in a rebalance (KIP-394)."""
+    topic = new_topic(kafka_cluster3, 2)
+    group = new_group(kafka_cluster3, "classic", session_ms=60_000)
+    line, asked = proxy.line("ghost"), asyncio.Event()
+
+    def hear(event: TraceEvent) -> None:
+        if isinstance(event, RequestSent) and event.api == "JoinGroup":
+            line.stalled.add("response")
+            asked.set()
+
+    async with reading(group, topic) as stays:
+        await shared([stays], 2)
+        ghost = group.member(topic, bootstrap_servers=proxy.bootstrap_servers, client_id="ghost", trace=hear)
+        start = asyncio.create_task(ghost.start())
+        await asked.wait()
+        start.cancel()
+        await asyncio.sleep(0.05)  # the answer comes when the consumer has begun to stop
+        line.heal()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        async with asyncio.timeout(30), reading(group, topic) as comes:
+            await shared([stays, comes], 2)
 
 
 AUTHENTICATION: Final = {"handshake": 17, "credentials": 36}
