@@ -192,8 +192,6 @@ class Bench:
         return self.session.readStream.format(_format(variant)).options(**self._options(variant, topic), **options).load()
 
     def _options(self, variant: str, topic: str) -> dict[str, str]:
-        if variant.startswith("prebuilt."):
-            return {}
         tuned = _TUNED if variant == "jvm.tuned" else {}
         return {"kafka.bootstrap.servers": self.plan.bootstrap, "subscribe": topic, **tuned}
 

@@ -137,29 +137,27 @@ class BackgroundLoop:
         """Send what the managers still have to say, within the deadline of the stop; then close every connection."""
         call = self.background.stopping
         deadline = call.deadline if call is not None else 0.0
+        if self.background.is_being_named:
+            await self._converse(runner, min(deadline, self.clock() + NAMING), lambda: not self.background.is_being_named)
         now = self.clock()
-        named_by = min(deadline, now + NAMING)
-        while self.background.is_being_named and now < named_by:
-            ticket = self._signal.ticket()
-            plan = self._delegate.plan(now)
-            runner.perform(plan)
-            if not plan.settled:
-                await self._signal.wait(ticket, min(plan.wake_at, named_by) - now)
-            now = self.clock()
         self._delegate.drain(now)
         self._delegate.add(self.background.poll_on_close(now).requests, now)
-        while now < deadline:
-            ticket = self._signal.ticket()
-            plan = self._delegate.plan(now)
-            runner.perform(plan)
-            if self._delegate.is_drained:
-                break
-            await self._signal.wait(ticket, min(plan.wake_at, deadline) - now)
-            now = self.clock()
+        await self._converse(runner, deadline, lambda: self._delegate.is_drained)
+        now = self.clock()
         self._delegate.close(now)
         runner.perform(self._delegate.plan(now))
         with anyio.CancelScope(deadline=max(deadline, now)):
             await runner.aclose()
+
+    async def _converse(self, runner: ConnectionRunner, deadline: float, is_done: Callable[[], bool]) -> None:
+        """Send and hear what is under way, and ask nothing new, until it is done or the deadline has come."""
+        while (now := self.clock()) < deadline:
+            ticket = self._signal.ticket()
+            plan = self._delegate.plan(now)
+            runner.perform(plan)
+            if is_done():
+                break
+            await self._signal.wait(ticket, min(plan.wake_at, deadline) - now)
 
     def _finish(self) -> None:
         self.ended = True
