@@ -339,6 +339,10 @@ class ErrorEvent:
     to_all: bool = False
     """It ends whatever waits, not reads alone: nothing can be asked."""
 
+    def repeats(self, other: "ErrorEvent") -> bool:
+        """Whether this tells nothing that ``other`` has not told."""
+        return type(self.error) is type(other.error) and str(self.error) == str(other.error)
+
 
 @frozen(kw_only=True)
 class AssignPartitions:

@@ -6,7 +6,6 @@ state and never reads must not collect them.
 
 from attrs import define, field
 
-from ..errors import KafkaError
 from ..events import ErrorEvent
 
 
@@ -21,7 +20,7 @@ class Reported:
 
     def add(self, event: ErrorEvent) -> None:
         """Keep the error of ``event`` unless the same one waits already."""
-        if not any(_same(event.error, other.error) for other in self._events):
+        if not any(event.repeats(other) for other in self._events):
             self._events.append(event)
 
     def raise_any(self) -> None:
@@ -35,7 +34,3 @@ class Reported:
         if event is not None:
             self._events.remove(event)
             raise event.error
-
-
-def _same(error: KafkaError, other: KafkaError) -> bool:
-    return type(error) is type(other) and str(error) == str(other)

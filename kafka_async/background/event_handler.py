@@ -44,11 +44,9 @@ class EventHandler:
 
     def publish_error(self, error: KafkaError, *, to_all: bool = False) -> None:
         """Queue an error unless the same one waits already: a caller that does not read must not find a thousand of them."""
-        text = str(error)
-        for event in tuple(self.background_events):
-            if isinstance(event, ErrorEvent) and type(event.error) is type(error) and str(event.error) == text:
-                return
-        self.publish(ErrorEvent(error=error, to_all=to_all))
+        told = ErrorEvent(error=error, to_all=to_all)
+        if not any(isinstance(event, ErrorEvent) and told.repeats(event) for event in tuple(self.background_events)):
+            self.publish(told)
 
     def drain_application(self) -> Iterator[ApplicationEvent]:
         while self.application_events:
