@@ -22,7 +22,7 @@ from attrs import evolve
 
 from benchmarks import fault_members
 from benchmarks.data import CHUNK, Topics
-from benchmarks.jobs import Codec, Job, Protocol, Shape
+from benchmarks.jobs import LARGE_BATCH, Codec, Job, Protocol, Shape
 from benchmarks.members import HEARTBEAT_MS, MEMBERS
 from benchmarks.plan import Plan, rotate, traffic
 from benchmarks.rebalance import settle
@@ -234,6 +234,8 @@ def parser() -> argparse.ArgumentParser:
     shapes.add_argument("--size", type=int, nargs="+", default=[100], metavar="BYTES", help="bytes of a value (default 100)")
     shapes.add_argument("--codec", nargs="+", choices=get_args(Codec), default=["none"], help="compression (default none)")
     shapes.add_argument("--partitions", type=_positive, nargs="+", default=[1], metavar="N", help="partitions (default 1)")
+    batches = "bytes of a record batch, before compression (default 1,000,000; Kafka's own producer: 16,384)"
+    shapes.add_argument("--batch", type=_positive, nargs="+", default=[LARGE_BATCH], metavar="BYTES", help=batches)
     shapes.add_argument("--records", type=_positive, metavar="N", help="records per topic (default 2,000,000)")
     shapes.add_argument("--headers", action="store_true", help="two headers on each record")
     top = argparse.ArgumentParser(
@@ -267,7 +269,8 @@ def shapes_of(options: argparse.Namespace) -> list[Shape]:
         shapes = list(SUITES[options.command])
     else:
         shapes = [
-            Shape(size=size, codec=codec, partitions=count, headers=options.headers)
+            Shape(size=size, codec=codec, partitions=count, headers=options.headers, batch=batch)
+            for batch in options.batch
             for size in options.size
             for codec in options.codec
             for count in options.partitions

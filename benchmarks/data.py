@@ -15,6 +15,8 @@ DISTINCT: Final = 10_000
 """Different values before they repeat: more than fit a batch, so that a codec finds only what real JSON offers it."""
 CHUNK: Final = 1000
 """Records in a row for one partition, as a batching producer sends them. Record counts are multiples of it."""
+LINGER_MS: Final = 500
+"""Longer than any batch takes to become full: how fast a peer is depends on the size of the batches, so it must not be chance."""
 
 _WORDS: Final = (
     "order",
@@ -57,7 +59,8 @@ def _value(rng: random.Random, size: int) -> bytes:
 
 def topic_name(prefix: str, shape: Shape) -> str:
     """Return the topic of a shape."""
-    return f"{prefix}-{shape.size}-{shape.codec}-{shape.partitions}-{shape.records}{'-headers' if shape.headers else ''}"
+    name = f"{prefix}-{shape.size}-{shape.codec}-{shape.partitions}-{shape.records}-{shape.batch}"
+    return f"{name}-headers" if shape.headers else name
 
 
 class Topics:
@@ -111,7 +114,8 @@ def _fill(bootstrap: str, topic: str, shape: Shape) -> None:
         {
             "bootstrap.servers": bootstrap,
             "compression.codec": shape.codec,
-            "linger.ms": 20,
+            "batch.size": shape.batch,
+            "linger.ms": LINGER_MS,
             "queue.buffering.max.messages": 200_000,
             "enable.idempotence": True,
             "log_level": 0,

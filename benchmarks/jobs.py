@@ -9,23 +9,30 @@ Mode = Literal["throughput", "latency", "paced", "slow", "idle", "member"]
 Protocol = Literal["classic", "consumer"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
+LARGE_BATCH: Final = 1_000_000
+SMALL_BATCH: Final = 16_384
 CODECS: Final[tuple[Codec, ...]] = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @frozen(kw_only=True)
 class Shape:
-    """The records of one topic: bytes of a value, compression, partitions, headers or not, how many records."""
+    """The records of one topic: bytes of a value, compression, partitions, headers or not, how many, bytes of a record batch.
+
+    ``batch`` is what producers call ``batch.size``, before compression; batches are full. ``LARGE_BATCH`` is librdkafka's default,
+    ``SMALL_BATCH`` that of Kafka's own producer.
+    """
 
     size: int = 100
     codec: Codec = "none"
     partitions: int = 1
     headers: bool = False
     records: int = 2_000_000
+    batch: int = LARGE_BATCH
 
     def __str__(self) -> str:
         parts = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
         headers = ", headers" if self.headers else ""
-        return f"{self.records:,} records of {self.size} B, {self.codec}, {parts}{headers}"
+        return f"{self.records:,} records of {self.size} B, {self.codec}, {parts}{headers}, batches of {self.batch // 1000} KB"
 
 
 @frozen(kw_only=True)

@@ -53,7 +53,7 @@ class PrebuiltReader(DataSourceReader):
 def _batch(rows: int, size: int) -> pa.RecordBatch:
     times = pa.array(range(1_700_000_000_000_000, 1_700_000_000_000_000 + rows), pa.int64())
     columns = {
-        "key": pa.nulls(rows, pa.binary()),
+        "key": pa.repeat(pa.scalar(bytes(8), pa.binary()), rows),
         "value": pa.repeat(pa.scalar(bytes(size), pa.binary()), rows),
         "topic": pa.repeat(pa.scalar("topic", pa.string()), rows),
         "partition": pa.repeat(pa.scalar(0, pa.int32()), rows),
