@@ -61,6 +61,7 @@ class RangeCalls(ConsumerCore):
     ) -> Columns | None:
         """Return the next records of the ranges as columns of about ``batch_bytes``, as soon as there are any.
 
+        Neither keys nor values have more than ``batch_bytes``, but where one record alone has.
         ``None``: all ranges are read to their ends. The column ``offset`` is always there. Raises ``OffsetOutOfRangeError`` where
         the log begins behind, or ends before, an offset of a range, whatever ``auto_offset_reset`` says; ``KafkaTimeoutError``
         naming the partitions when nothing came for ``timeout_ms`` (default: ``default_api_timeout_ms``);
@@ -70,7 +71,8 @@ class RangeCalls(ConsumerCore):
         allowed = seconds(self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
         clock = self._runtime.clock
         since, standing = clock(), self._standing()
-        into = ColumnBuilder({*columns, "offset"})
+        # Rows are counted by the size of those before, which says nothing of the next ones: bytes have a limit of their own.
+        into = ColumnBuilder({*columns, "offset"}, max_column_bytes=batch_bytes)
         while self._open_ranges():
             rows = max(1, int(batch_bytes / self._row_bytes))
             left = since + allowed - clock()

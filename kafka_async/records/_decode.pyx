@@ -10,7 +10,7 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from crc32c import crc32c
@@ -405,7 +405,8 @@ cdef class Writer:
         cdef const uint8_t* p = r.headers
         cdef const uint8_t* data = NULL
         cdef Py_ssize_t size = 0, i, key_bytes = 0, value_bytes = 0
-        if not may_hold(&self.keys, r.key_size, self.limit) or not may_hold(&self.values, r.value_size, self.limit):
+        cdef Py_ssize_t limit = self.limit if self.rows else INT32_MAX  # the first row always fits
+        if not may_hold(&self.keys, r.key_size, limit) or not may_hold(&self.values, r.value_size, limit):
             return False
         have(&self.keys, r.key_size)
         have(&self.values, r.value_size)
@@ -416,7 +417,7 @@ cdef class Writer:
             key_bytes += size
             sized(&p, r.end, &data, &size)
             value_bytes += max(size, 0)
-        if not may_hold(&self.header_keys, key_bytes, self.limit) or not may_hold(&self.header_values, value_bytes, self.limit):
+        if not may_hold(&self.header_keys, key_bytes, limit) or not may_hold(&self.header_values, value_bytes, limit):
             return False
         have(&self.header_keys, key_bytes)
         have(&self.header_values, value_bytes)

@@ -151,14 +151,15 @@ class ColumnBuilder:
     """Collects the records of several readers as columns. Only the columns asked for cost anything.
 
     ``columns`` names them (of ``ALL_COLUMNS``); another name raises ``IllegalArgumentError``. No buffer of bytes grows past
-    ``max_column_bytes``: a reader then appends fewer rows than it was asked for and goes on with the next builder.
+    ``max_column_bytes``: a reader then appends fewer rows than it was asked for and goes on with the next builder. Only the first
+    row always fits, so that a value of any size is read; a record is never larger than ``MAX_COLUMN_BYTES``.
     """
 
     def __init__(self, columns: Collection[str] = ALL_COLUMNS, *, max_column_bytes: int = MAX_COLUMN_BYTES) -> None:
         unknown = sorted(set(columns) - ALL_COLUMNS)
         if unknown:
             raise IllegalArgumentError(f"columns={unknown}: expected some of {', '.join(sorted(ALL_COLUMNS))}")
-        self.max_column_bytes = max_column_bytes
+        self.max_column_bytes = min(max_column_bytes, MAX_COLUMN_BYTES)
         self.rows = 0
         self.runs: list[tuple[str, int, int]] = []
         self.offsets = bytearray() if "offset" in columns else None
@@ -176,18 +177,21 @@ class ColumnBuilder:
         return sum(len(b) for b in plain if b is not None) + sum(b.nbytes for b in grown if b is not None)
 
     def fits(self, row: Row) -> bool:
-        """Say whether ``row`` can be appended without a buffer growing past ``max_column_bytes``."""
+        """Say whether ``row`` is the first, or can be appended without making a buffer grow past ``max_column_bytes``."""
         _, _, _, key, value, headers, _, _ = row
-        limit = self.max_column_bytes
-        if self.keys is not None and len(self.keys.data) + len(key or b"") > limit:
+        if not self.rows:
+            return True
+        if self.keys is not None and not self._may_hold(self.keys, len(key or b"")):
             return False
-        if self.values is not None and len(self.values.data) + len(value or b"") > limit:
+        if self.values is not None and not self._may_hold(self.values, len(value or b"")):
             return False
         if self.headers is None or not headers:
             return True
-        keys, values = self.headers.keys.data, self.headers.values.data
-        key_bytes = sum(len(_encoded(name)) for name, _ in headers)
-        return len(keys) + key_bytes <= limit and len(values) + sum(len(v or b"") for _, v in headers) <= limit
+        key_bytes, value_bytes = sum(len(_encoded(name)) for name, _ in headers), sum(len(value or b"") for _, value in headers)
+        return self._may_hold(self.headers.keys, key_bytes) and self._may_hold(self.headers.values, value_bytes)
+
+    def _may_hold(self, buffers: BinaryBuffers, size: int) -> bool:
+        return not size or len(buffers.data) + size <= self.max_column_bytes
 
     def append(self, row: Row) -> None:
         """Append one record that ``fits``."""

@@ -74,6 +74,23 @@ async def test_columns_have_about_the_bytes_that_were_asked_for() -> None:
 
 
 @virtual
+async def test_columns_keep_to_their_bytes_whatever_the_rows_before_were_like() -> None:
+    cluster = FakeCluster()
+    (partition,) = cluster.create_topic("t")
+    sizes = [10] * 500 + [5000] * 9 + [10] * 500 + [50_000] * 2 + [10] * 20
+    cluster.produce(partition, *("v" * size for size in sizes))
+    found = []
+    async with consumer_on(cluster) as consumer:
+        consumer.assign_ranges({partition: (0, len(sizes))})
+        while (columns := await consumer.next_columns(("value",), batch_bytes=20_000)) is not None:
+            assert columns.values is not None
+            found.append((columns.rows, len(columns.values.data)))
+    assert sum(rows for rows, _ in found) == len(sizes)
+    assert sum(size for _, size in found) == sum(sizes)
+    assert [(rows, size) for rows, size in found if size > 20_000] == [(1, 50_000)] * 2
+
+
+@virtual
 async def test_nothing_is_fetched_behind_the_end_of_a_range() -> None:
     cluster = FakeCluster()
     (partition,) = cluster.create_topic("t")

@@ -100,6 +100,11 @@ def test_a_row_that_would_overflow_a_buffer_does_not_fit(full: Row, more: Row) -
     builder.append(full)
     assert not builder.fits(more)
     assert builder.fits(row(1, value=None))
+    first = ColumnBuilder(max_column_bytes=5)
+    assert first.fits(full)
+    first.append(full)
+    assert not first.fits(more)
+    assert first.fits(row(1, value=None))
     assert ColumnBuilder(ALL_COLUMNS).max_column_bytes == 2**31 - 1
 
 

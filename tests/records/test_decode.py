@@ -402,7 +402,7 @@ class TestTwins:
         assert outcome_of(CompiledReader, encoded, chunk) == outcome_of(PurePythonReader, encoded, chunk)
         assert columns_of(CompiledReader, encoded, chunk) == columns_of(PurePythonReader, encoded, chunk)
 
-    @given(data=st.sampled_from(CORPUS), chunk=st.integers(1, 9), limit=st.sampled_from((2**31 - 1, 150)))
+    @given(data=st.sampled_from(CORPUS), chunk=st.integers(1, 9), limit=st.sampled_from((2**31 - 1, 150, 5)))
     @settings(max_examples=300, deadline=None)
     def test_on_columns(self, data: bytes, chunk: int, limit: int) -> None:
         assert columns_of(CompiledReader, data, chunk, limit) == columns_of(PurePythonReader, data, chunk, limit)

@@ -334,6 +334,27 @@ class TestColumns:
         assert (opened.next_offset, opened.exhausted) == (4, False)
         assert offsets(opened) == [4, 5, 6, 7, 8, 9]
 
+    @pytest.mark.parametrize("form", ["batch", "messages"])
+    def test_a_row_larger_than_a_builder_may_become_is_its_first(self, reader: type[RecordReader], form: str) -> None:
+        values = (b"1", b"12345678", None, b"", b"1", b"87654321", b"1")
+        records = tuple(RecordSpec(delta=i, value=value) for i, value in enumerate(values))
+        messages = b"".join(MessageSpec(offset=i, value=value).encode() for i, value in enumerate(values))
+        opened = reader("t", 0, BatchSpec(records=records).encode() if form == "batch" else messages, 0)
+        found = []
+        while not opened.exhausted:
+            builder = ColumnBuilder(max_column_bytes=4)
+            found.append(opened.read_columns(10, builder))
+        assert found == [1, 3, 1, 1, 1], "what adds no byte stands behind a row that is too large"
+
+    def test_headers_larger_than_a_builder_may_become_are_its_first(self, reader: type[RecordReader]) -> None:
+        headers = [((b"h", b"1"),), ((b"name", b""), (b"nam", b"")), (), ((b"h", b"12345678"),), ((b"h", None),)]
+        records = tuple(RecordSpec(delta=i, value=None, headers=each) for i, each in enumerate(headers))
+        opened = reader("t", 0, BatchSpec(records=records).encode(), 0)
+        found = []
+        while not opened.exhausted:
+            found.append(opened.read_columns(10, ColumnBuilder(max_column_bytes=4)))
+        assert found == [1, 2, 2]
+
 
 @both_readers
 def test_records_can_be_pickled(reader: type[RecordReader]) -> None:
