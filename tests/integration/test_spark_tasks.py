@@ -1,8 +1,9 @@
-"""One task on a real broker, without Spark around it: what happens to the log in the middle of a job."""
+"""One task on a real broker, without Spark around it: a log that changes meanwhile, and how much Spark is handed at once."""
 
 import logging
+import statistics
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -26,6 +27,19 @@ pytestmark = pytest.mark.integration
 
 RECORDS = 60_000
 SCHEMA = pa.schema([pa.field("value", pa.binary()), pa.field("offset", pa.int64())])
+EVERY_COLUMN = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+)
+SMALL_FETCHES = {"fetch_buffer_bytes": "300000", "max_partition_fetch_bytes": "50000"}
+"""So that most of the range is still at the broker when something happens to it."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,15 +48,20 @@ def _closed() -> Iterator[None]:
     connections().close()
 
 
-def task_reader(cluster: KafkaCluster, **options: str) -> TaskReader:
-    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"} | options
+def task_reader(
+    cluster: KafkaCluster,
+    options: Mapping[str, str] | None = None,
+    *,
+    schema: Any = SCHEMA,
+    sizes: Mapping[str, str] = SMALL_FETCHES,
+) -> TaskReader:
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **(options or {})}
     parsed = SourceOptions.parse(given)
     return TaskReader(
-        # Small, so that most of the range is still at the broker when something happens to it.
-        kafka=parsed.reading | {"fetch_buffer_bytes": "300000", "max_partition_fetch_bytes": "50000"},
+        kafka={**parsed.reading, **sizes},
         decoder=None,
-        names=("value", "offset"),
-        schema=SCHEMA,
+        names=tuple(schema.names),
+        schema=schema,
         fail_on_data_loss=parsed.fail_on_data_loss,
         poll_timeout_ms=parsed.poll_timeout_ms,
     )
@@ -80,7 +99,7 @@ def test_retention_that_passes_a_task_is_an_error_that_names_the_offset(kafka43:
 
 def test_retention_that_passes_a_task_leaves_out_what_is_gone(kafka43: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     topic, task = whole(kafka43)
-    reading = task_reader(kafka43, failOnDataLoss="false").read(task)
+    reading = task_reader(kafka43, {"failOnDataLoss": "false"}).read(task)
     found = offsets([next(reading)])
     raise_log_start(kafka43, topic, RECORDS - 10)
     with caplog.at_level(logging.WARNING, "kafka_async.spark"):
@@ -93,8 +112,30 @@ def test_retention_that_passes_a_task_leaves_out_what_is_gone(kafka43: KafkaClus
 
 def test_a_topic_that_is_deleted_is_told_and_not_waited_for(kafka43: KafkaCluster) -> None:
     topic, task = whole(kafka43)
-    reading = task_reader(kafka43, **{"kafkaConsumer.pollTimeoutMs": "2000"}).read(task)
+    reading = task_reader(kafka43, {"kafkaConsumer.pollTimeoutMs": "2000"}).read(task)
     next(reading)
     kafka43.delete_topics(topic)
     with pytest.raises(DataLossError, match=f"{topic}-0"):
         offsets(reading)
+
+
+@pytest.mark.parametrize(("size", "count"), [(100, 120_000), (10_000, 1200)], ids=["100 B", "10 KB"])
+def test_batches_have_one_to_two_megabytes_by_default(kafka43: KafkaCluster, size: int, count: int) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, count, size)
+    for schema in (EVERY_COLUMN, SCHEMA):
+        batches = list(task_reader(kafka43, schema=schema, sizes={}).read((OffsetRange(TopicPartition(topic, 0), 0, count),)))
+        assert offsets(batches) == list(range(count))
+        sizes = [batch.nbytes for batch in batches]
+        assert max(sizes) <= 2_000_000
+        # The last one of each fetch is smaller, and so is the very first: nobody knows yet how large its rows are.
+        assert statistics.median(sizes) >= 1_000_000, sizes
+
+
+def test_a_value_that_is_larger_than_a_batch_comes_alone(kafka43: KafkaCluster) -> None:
+    topic, large = new_topic(kafka43), {10, 500, 501}
+    settings = {"message.max.bytes": 4_000_000}
+    kafka43.produce(topic, 600, values=lambda i: b"v" * (3_000_000 if i in large else 10), settings=settings)
+    batches = list(task_reader(kafka43, sizes={}).read((OffsetRange(TopicPartition(topic, 0), 0, 600),)))
+    assert offsets(batches) == list(range(600))
+    assert [offsets([batch]) for batch in batches if batch.nbytes > 2_000_000] == [[10], [500], [501]]
