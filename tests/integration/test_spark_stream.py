@@ -18,7 +18,7 @@ from tests.brokers import KafkaCluster
 
 from .spark import JVM, OURS, Row, rows, source
 from .test_positions import raise_log_start
-from .tools import PATIENCE, new_topic
+from .tools import PATIENCE, new_topic, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -178,9 +178,9 @@ def test_new_partitions_and_topics_are_read_and_the_end_is_committed(job: Job) -
         other = job.cluster.create_topic(f"{topic}-more")
         job.cluster.produce(other, 5)
         wanted = sorted(places(topic, p0=10, p1=20) + places(other, p0=5))
-        _until(lambda: job.sink.places == wanted)
+        wait_until(lambda: job.sink.places == wanted)
         ends = {(topic, 0): 10, (topic, 1): 20, (other, 0): 5}
-        _until(lambda: job.cluster.committed(f"g-{topic}") == ends)
+        wait_until(lambda: job.cluster.committed(f"g-{topic}") == ends)
     finally:
         query.stop()
 
@@ -196,16 +196,16 @@ def test_a_topic_that_is_deleted_under_a_query_is_an_error_at_once_or_gone_on_wi
     queries = [strict.start(now=False, **options), job.start(now=False, failOnDataLoss="false", **options)]
     try:
         before = sorted(places(kept, p0=10) + places(deleted, p0=10))
-        _until(lambda: job.sink.places == strict.sink.places == before)
+        wait_until(lambda: job.sink.places == strict.sink.places == before)
         job.cluster.delete_topics(deleted)
         job.cluster.produce(kept, 5)
         after = sorted(places(kept, p0=15) + places(deleted, p0=10))
         began = time.monotonic()
-        _until(lambda: job.sink.places == after)
+        wait_until(lambda: job.sink.places == after)
         with pytest.raises(Exception, match=f"{deleted}-0 up to offset 10: read so far, and not there"):
             queries[0].awaitTermination(PATIENCE)
         assert time.monotonic() - began < 40, "it was waited for what is gone"
-        _until(lambda: job.cluster.committed(f"g-{kept}").get((kept, 0)) == 15)
+        wait_until(lambda: job.cluster.committed(f"g-{kept}").get((kept, 0)) == 15)
     finally:
         for query in queries:
             query.stop()
@@ -288,12 +288,3 @@ def test_rows_are_those_of_sparks_own_connector(job: Job, isolation: str) -> Non
     found = read(OURS)
     assert found == read(JVM)
     assert len(found) == (200 if isolation == "read_uncommitted" else 120)
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that nothing announces."""
-    pause, waited = threading.Event(), 0.0
-    while not condition():
-        assert waited < PATIENCE, "it did not happen"
-        pause.wait(0.1)
-        waited += 0.1

@@ -5,6 +5,7 @@ not at all.
 """
 
 import asyncio
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -126,6 +127,15 @@ async def until(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
         return condition()
 
     return await eventually(look, seconds)
+
+
+def wait_until(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """Return the first true value of ``condition``, as ``until`` does, for tests without an event loop."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"it did not happen in {seconds:.0f} s; the last value was {value!r}"
+        time.sleep(INTERVAL)  # as in ``eventually``
+    return value
 
 
 async def eventually(condition: Callable[[], Awaitable[T]], seconds: float = PATIENCE) -> T:
