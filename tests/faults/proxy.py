@@ -10,7 +10,7 @@ id, a response with the correlation id), so that a fault can strike the very req
 import asyncio
 import contextlib
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import Enum, auto
@@ -115,6 +115,8 @@ class _Connection:
     client_id: str = ""
     apis: dict[int, int] = field(factory=dict)
     """API keys of the requests that are not answered, by correlation id."""
+    carried: set[int] = field(factory=set)
+    """API keys of all requests so far."""
     stuck: set[Way] = field(factory=set)
 
     @property
@@ -194,6 +196,9 @@ class _Connection:
             return self.apis.pop(correlation_id, None)
         api, _, correlation_id, length = _REQUEST.unpack_from(frame, 4)
         self.apis[correlation_id] = api
+        if api not in self.carried:
+            self.carried.add(api)
+            self.proxy.carried[api] += 1
         start = 4 + _REQUEST.size
         self.client_id = frame[start : start + max(length, 0)].decode()
         return int(api)
@@ -220,6 +225,8 @@ class Proxy:
     """By client id; ``""`` is for every client that has none of its own."""
     opened: int = 0
     """Connections that clients have opened."""
+    carried: Counter[int] = field(factory=Counter)
+    """How many connections have carried a request of an API, by its key."""
     _connections: set[_Connection] = field(factory=set)
     _tasks: set["asyncio.Task[None]"] = field(factory=set)
     _servers: list[asyncio.Server] = field(factory=list)

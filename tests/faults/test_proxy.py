@@ -87,6 +87,7 @@ async def test_bytes_pass_unchanged_whole_and_in_pieces() -> None:
         for number in range(3, 6):
             client.send(number)
         assert [await client.answer() for _ in range(3)] == [(number, b"hello") for number in range(3, 6)]
+        assert (client.proxy.opened, client.proxy.carried) == (1, {API: 1})
 
 
 async def test_latency_and_rate_take_their_time() -> None:
