@@ -184,6 +184,6 @@ def test_a_stream_in_pieces_has_the_rows_of_a_batch(
 
     assert sorted(found, key=lambda row: row[2:5]) == logs.rows["read_committed"]
     progress = [json.loads(each.json)["sources"][0] for each in query.recentProgress]
-    sizes = [logs.sizes(each["startOffset"], each["endOffset"]) for each in progress]
+    sizes = [logs.sizes(each["startOffset"], each["endOffset"]) for each in progress if each["startOffset"] != each["endOffset"]]
     assert [sum(each) for each in sizes] == [148, 149, 59]
     assert tasks == [number if option == "minPartitions" else tasks_of(number, each) for each in sizes]
