@@ -24,9 +24,14 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure() -> None:
-    """Ctrl-C works in the programs that tests start, even where the tests run as a background job, for which shells turn it off."""
+    """Ctrl-C works in the programs that tests start, even where the tests run as a background job, for which shells turn it off.
+
+    And Java compiles lightly.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Spark's processes live for seconds, most of which they would spend on compiling their code well.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_sessionstart() -> None:
