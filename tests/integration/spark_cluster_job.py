@@ -1,5 +1,6 @@
-"""The program that ``test_spark_cluster.py`` runs: a driver of a cluster with executors of their own, ``MASTER OPTIONS ARCHIVE``.
+"""The program that ``test_spark_cluster.py`` runs: a driver of a cluster with executors of their own.
 
+Its arguments are ``MASTER OPTIONS ARCHIVE FOLDER``. It reads the topic at once, and as a stream to files in the folder.
 Prints one line of JSON: what was read, where the executors' package comes from, and whatever Spark shows of the job.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_async.spark import register
 
@@ -25,19 +27,44 @@ def where(_: Iterable[Any]) -> Iterator[tuple[int, str]]:
     yield os.getppid(), os.path.abspath(kafka_async.__file__)
 
 
+def page(session: SparkSession, name: str) -> str:
+    """Return a page of what Spark tells programs of the application."""
+    context = session.sparkContext
+    address = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{name}"
+    with urllib.request.urlopen(address) as answer:  # noqa: S310  # the page of our own driver
+        text: str = answer.read().decode()
+        return text
+
+
 def shown(session: SparkSession) -> str:
     """Return what Spark's web page knows of the application: settings, and the plans of its queries."""
-    context = session.sparkContext
-    base = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
-    pages = []
-    for page in ("environment", "sql?details=true&planDescription=true", "stages", "jobs"):
-        with urllib.request.urlopen(f"{base}/{page}") as answer:  # noqa: S310  # the page of our own driver
-            pages.append(answer.read().decode())
-    return "".join(pages)
+    return "".join(page(session, name) for name in ("environment", "sql?details=true&planDescription=true", "stages", "jobs"))
+
+
+def copied(session: SparkSession, options: dict[str, str], folder: str) -> Iterator[StreamingQuery]:
+    """Copy the topic to files as a stream that ends with it, twice from one checkpoint: then there is nothing left."""
+    stream = (
+        session.readStream.format("kafka_async").options(**options, startingOffsets="earliest", maxOffsetsPerTrigger="200").load()
+    )
+    writer = (
+        stream.writeStream.format("parquet").option("path", f"{folder}/rows").option("checkpointLocation", f"{folder}/checkpoint")
+    )
+    for _ in range(2):
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        yield query
+
+
+def executors(session: SparkSession, queries: list[StreamingQuery]) -> list[str]:
+    """Return the executors on which the tasks of streaming queries ran."""
+    runs = {str(query.runId) for query in queries}
+    stages = {stage for job in json.loads(page(session, "jobs")) if job.get("jobGroup") in runs for stage in job["stageIds"]}
+    attempts = [attempt for stage in stages for attempt in json.loads(page(session, f"stages/{stage}?details=true"))]
+    return sorted({task["executorId"] for attempt in attempts for task in attempt["tasks"].values()})
 
 
 def main() -> None:
-    master, options, archive = sys.argv[1:]
+    master, options, archive, folder = sys.argv[1:]
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -46,18 +73,22 @@ def main() -> None:
         "spark.archives": f"{archive}#environment",
         "spark.executor.memory": "512m",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
     }
     session = SparkSession.builder.master(master).appName("cluster").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("INFO")
     register(session)
     frame = session.read.format("kafka_async").options(**json.loads(options)).load()
     (total,) = frame.selectExpr("count(*)", "count(DISTINCT partition, offset)", "sum(id)", "count(_corrupt)").collect()
+    queries = list(copied(session, json.loads(options), folder))
     packages = session.sparkContext.parallelize(range(4), 4).mapPartitions(where).distinct().collect()
     explained = io.StringIO()
     with contextlib.redirect_stdout(explained):
         frame.explain(extended=True)
     result = {
         "total": list(total),
+        "batches": [[batch.numInputRows for batch in query.recentProgress if batch.numInputRows] for query in queries],
+        "executors": executors(session, queries),
         "packages": packages,
         "shown": shown(session) + explained.getvalue(),
         "application": session.sparkContext.applicationId,

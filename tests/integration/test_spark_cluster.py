@@ -1,11 +1,11 @@
-"""Spark with executors that are processes of their own: the package is shipped to them, and secrets are nowhere to be seen.
+"""Spark with executors that are processes of their own: the package gets to them, and secrets are nowhere to be seen.
 
-The environment that is shipped is an archive as ``venv-pack`` makes one (``spark.archives``): a venv with the package in it.
-What the package stands on is not copied; a ``.pth`` file says where it is, which saves half a gigabyte and a minute.
+The package is the project's wheel, installed in a venv. That is shipped as an archive, as ``venv-pack`` makes one
+(``spark.archives``), or is there on each machine. What the package stands on is not copied; a ``.pth`` file says where it is,
+which saves half a gigabyte and a minute.
 """
 
 import base64
-import contextlib
 import json
 import os
 import re
@@ -22,6 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import frozen
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+
+from pyarrow.dataset import dataset
 
 from tests.adapters.spark.registry_server import registry_server
 from tests.brokers import KafkaCluster
@@ -35,17 +40,36 @@ RECORDS = 400
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A packed environment."""
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A venv with the wheel of this project installed."""
     folder = tmp_path_factory.mktemp("environment")
+    sources = folder / "sources"  # a copy: a build leaves files where it takes place
+    shutil.copytree(ROOT / "kafka_async", sources / "kafka_async", ignore=shutil.ignore_patterns("__pycache__", "_*.c", "*.so"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, sources)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
     venv.create(folder / "env", symlinks=True)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    site = folder / "env" / "lib" / version / "site-packages"
-    shutil.copytree(ROOT / "kafka_async", site / "kafka_async", ignore=shutil.ignore_patterns("__pycache__"))
+    (wheel,) = folder.glob("*.whl")
+    pip("--python", str(folder / "env"), "install", "--no-index", str(wheel))
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    with tarfile.open(folder / "environment.tar.gz", "w:gz", compresslevel=1) as packed:
-        packed.add(folder / "env", ".")
-    return folder / "environment.tar.gz"
+    return folder / "env"
+
+
+def pip(*arguments: str) -> None:
+    """Run pip, which neither fetches anything nor looks at what the package needs."""
+    command = [sys.executable, "-m", "pip", "--quiet", *arguments, "--no-deps"]
+    settings = os.environ | {"CFLAGS": "-O0"}  # compiled in a third of the time; nobody measures it
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603  # ours
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def archive(installed: Path) -> Path:
+    """A packed environment."""
+    with tarfile.open(installed.parent / "environment.tar.gz", "w:gz", compresslevel=1) as packed:
+        packed.add(installed, ".")
+    return installed.parent / "environment.tar.gz"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -69,19 +93,32 @@ def drive(master: str, options: dict[str, str], archive: Path, folder: Path) -> 
     # Not by PYTHONPATH: the executors of local-cluster would inherit it, and find the package without the archive.
     run = "runpy.run_module('tests.integration.spark_cluster_job', None, '__main__')"
     job = f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); {run}"
-    command = [sys.executable, "-c", job, master, json.dumps(options), str(archive)]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=330, check=False)  # noqa: S603  # ours
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found, log = result([sys.executable, "-c", job, master, json.dumps(options), str(archive), str(folder)], folder, environment())
     work = SPARK_HOME / "work" / found["application"]  # where the workers of local-cluster keep their logs, whatever they are told
     if work.is_dir():
         shutil.move(work, folder / "work")
+    return found, log
+
+
+def result(command: list[str], folder: Path, settings: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """Run a driver. Return the JSON that it prints last, and its log."""
+    done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=330, check=False)  # noqa: S603  # ours
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found, done.stderr
 
 
-@contextlib.contextmanager
-def standalone(folder: Path) -> Iterator[str]:
-    """Give the address of a master with two workers."""
+@frozen
+class Standalone:
+    """A master with two workers: its address, and where their logs are."""
+
+    address: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def standalone(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    folder = tmp_path_factory.mktemp("standalone")
     program = str(SPARK_HOME / "bin" / "spark-class")
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -98,7 +135,7 @@ def standalone(folder: Path) -> Iterator[str]:
         logs = [start("worker.Worker", "-c", "1", "-m", "600M", "-d", str(folder / "work"), address) for _ in range(2)]
         for log in logs:
             said(log, r"(Successfully registered) with master")
-        yield address
+        yield Standalone(address, folder)
     finally:
         for process in processes:
             process.send_signal(signal.SIGTERM)
@@ -118,15 +155,18 @@ def said(log: Path, pattern: str) -> str:
 
 @pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
 def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
-    kafka43: KafkaCluster, archive: Path, tmp_path: Path, kind: str
+    request: pytest.FixtureRequest, kafka43: KafkaCluster, archive: Path, tmp_path: Path, kind: str
 ) -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
     pytest.importorskip("fastavro", reason="fastavro is not installed: pip install 'kafka-async[avro]'")
     topic = kafka43.create_topic(f"cluster-{kind}", 2)
     kafka43.produce(topic, RECORDS, values=lambda number: b"\0\0\0\0\1" + zigzag(number), partitions=2)
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     (tmp_path / "secret").write_text(SECRET + "\n")
-    with registry_server() as registry, contextlib.ExitStack() as cluster:
+    folders, master = [tmp_path], "local-cluster[2,1,1024]"
+    if kind == "standalone":
+        cluster: Standalone = request.getfixturevalue("standalone")
+        folders, master = [tmp_path, cluster.folder], cluster.address
+    with registry_server() as registry:
         registry.put("/schemas/ids/1", schema)
         options = {
             "kafka.bootstrap.servers": kafka43.bootstrap_servers,
@@ -137,18 +177,42 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
             "value.schema.registry.url": registry.url,
             "value.schema.registry.basic.auth.user.info": f"file:{tmp_path}/secret",
         }
-        master = cluster.enter_context(standalone(tmp_path)) if kind == "standalone" else "local-cluster[2,1,1024]"
 
         found, log = drive(master, options, archive, tmp_path)
 
     assert found["total"] == [RECORDS, RECORDS, sum(range(RECORDS)), 0]
+    streamed = dataset(tmp_path / "rows", format="parquet").to_table(["partition", "offset", "id"]).to_pylist()
+    expected = [{"partition": number % 2, "offset": number // 2, "id": number} for number in range(RECORDS)]
+    assert sorted(streamed, key=lambda row: int(row["id"])) == expected
+    assert found["batches"] == [[200, 200], []], "the second query finds in the checkpoint that all is done"
+    assert len(found["executors"]) == 2
     assert len({process for process, _ in found["packages"]}) == 2
     assert all("/environment/lib/" in path for _, path in found["packages"]), found["packages"]
     assert set(registry.authorization) == {"Basic " + base64.b64encode(SECRET.encode()).decode()}
-    logs = [path for path in tmp_path.rglob("*") if path.is_file() and (path.name in ("stderr", "stdout") or path.suffix == ".log")]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    logs = [path for path in files if path.name in ("stderr", "stdout") or path.suffix == ".log"]
+    checkpoint = [path for path in files if "checkpoint" in path.parts]
     assert logs
-    for text in (found["shown"], log, *(path.read_text(errors="replace") for path in logs)):
+    assert checkpoint
+    for text in (found["shown"], log, *(path.read_text(errors="replace") for path in logs + checkpoint)):
         assert SECRET.partition(":")[2] not in text
+
+
+def test_the_source_of_an_installed_wheel_is_found_on_each_machine_without_being_registered(
+    kafka43: KafkaCluster, installed: Path, standalone: Standalone, tmp_path: Path
+) -> None:
+    topic = kafka43.create_topic("installed", 2)
+    kafka43.produce(topic, RECORDS, values=lambda number: b"%d" % number, partitions=2)
+    python = str(installed / "bin" / "python")
+    job = tmp_path / "job.py"  # not beside the checkout's package, which would be found first
+    job.write_bytes(Path(__file__).with_name("spark_installed_job.py").read_bytes())
+    settings = environment(PYSPARK_DRIVER_PYTHON=python, PYSPARK_PYTHON=python)
+
+    found, _ = result([python, str(job), standalone.address, kafka43.bootstrap_servers, topic], tmp_path, settings)
+
+    assert found["total"] == [RECORDS, RECORDS, sum(range(RECORDS))]
+    assert len({process for process, _ in found["packages"]}) == 2
+    assert {Path(path).parents[4] for _, path in found["packages"]} == {installed}
 
 
 def zigzag(number: int) -> bytes:
