@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import sqlite3
+from contextlib import closing
 
 from examples.mock import source
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
@@ -46,15 +47,14 @@ async def read(database: sqlite3.Connection, bootstrap: str, topic: str, limit: 
 
 async def main() -> None:
     """Read half of the orders, stop, and read the rest with a new consumer."""
-    database = sqlite3.connect(os.environ.get("DATABASE", ":memory:"))
-    database.executescript(SCHEMA)
-    with source() as (bootstrap, topic, limit):
-        for part in [None] if limit is None else [limit // 2, limit - limit // 2]:
-            print(f"{await read(database, bootstrap, topic, part)} records stored")
-    ((customers, cents),) = database.execute("SELECT count(*), sum(cents) FROM revenue")
-    ((offsets,),) = database.execute("SELECT sum(next) FROM offsets")
-    print(f"{customers} customers, {cents / 100:,.2f} in total, {offsets} records by the offsets")
-    database.close()
+    with closing(sqlite3.connect(os.environ.get("DATABASE", ":memory:"))) as database:
+        database.executescript(SCHEMA)
+        with source() as (bootstrap, topic, limit):
+            for part in [None] if limit is None else [limit // 2, limit - limit // 2]:
+                print(f"{await read(database, bootstrap, topic, part)} records stored")
+        ((customers, cents),) = database.execute("SELECT count(*), sum(cents) FROM revenue")
+        ((offsets,),) = database.execute("SELECT sum(next) FROM offsets")
+        print(f"{customers} customers, {cents / 100:,.2f} in total, {offsets} records by the offsets")
 
 
 if __name__ == "__main__":
