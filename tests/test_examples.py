@@ -41,11 +41,11 @@ SAYS = {
 }
 
 
-def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(name: str, *arguments: str, timeout: float = 110) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key not in ("KAFKA_BOOTSTRAP", "KAFKA_TOPIC")}
     warnings = [] if name.startswith("spark_") else ["-W", "error"]  # of PySpark, which we do not mend
     command = [sys.executable, *warnings, "-m", f"examples.{name}", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)  # noqa: S603  # our own
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)  # noqa: S603  # our own
 
 
 def skip_without_spark(name: str) -> None:
