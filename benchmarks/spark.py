@@ -51,6 +51,8 @@ RATE: Final = 200
 """Records a second that small micro-batches are made of."""
 FIRST: Final = 5
 """Micro-batches that do not count: code is compiled and connections are opened in them."""
+START_TIMEOUT: Final = 60.0
+"""Seconds that these may take, before the timed part begins."""
 
 LOOK_EVERY: Final = 0.2
 """Seconds between two looks at the CPU of all processes."""
@@ -178,8 +180,11 @@ class Bench:
         rows = self._stream(variant, topic, {}).selectExpr("length(value)")
         query = rows.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
         try:
+            deadline = time.monotonic() + START_TIMEOUT
+            while len(_taken(query)) < FIRST and time.monotonic() < deadline:
+                query.awaitTermination(1)
             query.awaitTermination(int(self.plan.seconds))
-            taken = [each.durationMs for each in query.recentProgress if each.numInputRows][FIRST:]
+            taken = _taken(query)[FIRST:]
         finally:
             query.stop()
         if not taken:
@@ -209,6 +214,11 @@ class Bench:
 def _width(shape: Shape) -> tuple[bool, bool, int]:
     """Order shapes; the last ones are those for jobs that not every shape is tried with."""
     return shape.size == 100, shape.codec == "none", shape.partitions
+
+
+def _taken(query: Any) -> list[dict[str, int]]:
+    """Return how long each part of each micro-batch took that had records."""
+    return [each.durationMs for each in query.recentProgress if each.numInputRows]
 
 
 def _format(variant: str) -> str:
