@@ -10,14 +10,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
 
-import pyarrow as pa
-
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.connections import connections
 from kafka_async.adapters.spark.options import SourceOptions
 from kafka_async.adapters.spark.planner import OffsetRange
 from kafka_async.adapters.spark.reader import TaskReader
 from kafka_async.errors import DataLossError
+from tests.adapters.spark.test_columns import spark_schema
 from tests.brokers import KafkaCluster
 
 from .test_positions import raise_log_start
@@ -26,18 +25,8 @@ from .tools import new_topic
 pytestmark = pytest.mark.integration
 
 RECORDS = 60_000
-SCHEMA = pa.schema([pa.field("value", pa.binary()), pa.field("offset", pa.int64())])
-EVERY_COLUMN = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("timestampType", pa.int32()),
-    ]
-)
+SCHEMA = spark_schema("value", "offset")
+EVERY_COLUMN = spark_schema("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 SMALL_FETCHES = {"fetch_buffer_bytes": "300000", "max_partition_fetch_bytes": "50000"}
 """So that most of the range is still at the broker when something happens to it."""
 
