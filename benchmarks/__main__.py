@@ -1,6 +1,6 @@
 """Command line of the benchmarks: chooses shapes and clients, runs each in a process of its own, in rotation, and reports.
 
-Owns the processes it starts and, where no broker is named, a Kafka broker.
+Owns the processes it starts and, if no broker is named, a Kafka broker.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any, Final, get_args
 
 from attrs import evolve
 
-from benchmarks import fault_members
+from benchmarks import fault_members, share
 from benchmarks.data import CHUNK, Topics
 from benchmarks.jobs import LARGE_BATCH, Codec, Job, Protocol, Shape
 from benchmarks.members import HEARTBEAT_MS, MEMBERS
@@ -205,6 +205,23 @@ def faults(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
             yield Group(command="faults", title=title, shape=Shape(records=0), runs=runs, scenario=name)
 
 
+def distance(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """Read one partition of 1 KB records through round trips of 0, 1 and 20 ms; on a broker of its own."""
+    from benchmarks.distance import ROUND_TRIPS_MS, distant_cluster
+
+    shape = Shape(size=1000, records=plan.records)
+    with distant_cluster() as (cluster, proxy), contextlib.closing(Topics(cluster.bootstrap_servers)) as topics:
+        topic = topics.filled(shape)
+        job = Job(mode="throughput", bootstrap=proxy.bootstrap_servers, topic=topic, partitions=1, records=shape.records, size=1000)
+        warm_up(plan, job)
+        for milliseconds in ROUND_TRIPS_MS:
+            proxy.everyone.latency = milliseconds / 2000
+            runs = rotate(plan, plan.clients, lambda client: work(client, job))
+            name = f"{milliseconds} ms"
+            title = f"distance: {name} of round trip; {shape}"
+            yield Group(command="distance", title=title, shape=shape, runs=runs, scenario=name)
+
+
 COMMANDS: Final = {
     "throughput": throughput,
     "latency": latency,
@@ -213,6 +230,7 @@ COMMANDS: Final = {
     "idle": idle,
     "rebalance": rebalance,
     "faults": faults,
+    "distance": distance,
     "spark": spark,
 }
 
@@ -224,7 +242,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--clients", nargs="+", default=["*"], metavar="NAME", help="clients to run, with wildcards: 'aiokafka.*'")
     common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5; of faults 1)")
     common.add_argument("--seconds", type=_positive, metavar="N", help="length of a timed run (default 10)")
-    common.add_argument("--max-records", type=_positive, metavar="N", help="records per read call, where a client takes a limit")
+    common.add_argument("--max-records", type=_positive, metavar="N", help="records per read call, if a client takes a limit")
     common.add_argument("--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="for JSON and SVG (%(default)s)")
     common.add_argument(
         "--check", action="store_true", help="exit with status 1 if a target is missed or unmeasured, or a client fails"
@@ -244,6 +262,8 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"Clients: {', '.join(CLIENTS)}; with spark: {', '.join(VARIANTS)}.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    queues = commands.add_parser("share", help=share.main.__doc__, description=share.__doc__)
+    queues.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 3)")
     for name, run in COMMANDS.items():
         parents = [common, shapes] if name in ("throughput", "memory", "idle", "spark") else [common]
         sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
@@ -263,7 +283,7 @@ def _positive(text: str) -> int:
 
 def shapes_of(options: argparse.Namespace) -> list[Shape]:
     """Return the shapes that the options name, every combination of them."""
-    if options.command in ("latency", "partitions", "rebalance", "faults"):
+    if options.command in ("latency", "partitions", "rebalance", "faults", "distance"):
         return []
     if getattr(options, "suite", False):
         shapes = list(SUITES[options.command])
@@ -319,6 +339,9 @@ def about() -> dict[str, Any]:
 def main() -> int:
     """Run the command; return the exit status."""
     options = parser().parse_args()
+    if options.command == "share":  # its members are of share groups: nothing of what follows is about them
+        share.main(say, options.rounds or share.ROUNDS)
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind as for Ctrl-C, so that no worker or broker stays behind
     clients = chosen(options.clients, VARIANTS if options.command == "spark" else CLIENTS)
     shapes = shapes_of(options)
@@ -326,7 +349,7 @@ def main() -> int:
     written: list[Path] = []
     for note in FAULT_NOTES if options.command == "faults" else NOTES:
         say(note)
-    own = options.command == "faults"  # which starts three brokers
+    own = options.command in ("faults", "distance")  # which start brokers behind proxies
     with (
         contextlib.nullcontext("") if own else broker(options.bootstrap) as bootstrap,
         contextlib.closing(Topics(bootstrap)) as topics,
@@ -335,9 +358,10 @@ def main() -> int:
             bootstrap=bootstrap,
             topics=topics,
             clients=clients,
-            rounds=options.rounds or (1 if options.quick or own else 5),
+            rounds=options.rounds or (1 if options.quick or options.command == "faults" else 5),
             seconds=options.seconds or (2 if options.quick else 10),
             max_records=options.max_records,
+            records=20_000 if options.quick else 300_000,
             scenarios=tuple(getattr(options, "scenarios", ())),
         )
         for group in COMMANDS[options.command](plan, shapes):

@@ -39,7 +39,7 @@ _WORDS: Final = (
 
 
 def values(size: int) -> list[bytes]:
-    """Return ``DISTINCT`` JSON texts of exactly ``size`` bytes. Raises ``ValueError`` below 90, where the fields do not fit."""
+    """Return ``DISTINCT`` JSON texts of exactly ``size`` bytes. Raises ``ValueError`` below 90, since the fields do not fit."""
     if size < 90:
         raise ValueError(f"size {size}: expected at least 90 bytes, the fixed fields take that much")
     rng = random.Random(20_201)  # noqa: S311  # test data, the same in every run
@@ -60,7 +60,7 @@ def _value(rng: random.Random, size: int) -> bytes:
 def topic_name(prefix: str, shape: Shape) -> str:
     """Return the topic of a shape."""
     name = f"{prefix}-{shape.size}-{shape.codec}-{shape.partitions}-{shape.records}-{shape.batch}"
-    return f"{name}-headers" if shape.headers else name
+    return name + ("-headers" if shape.headers else "") + ("-bad" if shape.bad else "")
 
 
 class Topics:
@@ -128,6 +128,8 @@ def _fill(bootstrap: str, topic: str, shape: Shape) -> None:
             failed.append(error)
 
     texts = values(shape.size)
+    if shape.bad:
+        texts = [text[:-2] + b"  " if number % 100 == 0 else text for number, text in enumerate(texts)]
     chunk = max(1, min(CHUNK, shape.records // shape.partitions))
     headers = [("trace", b"4bf92f3577b34da6"), ("source", b"benchmark")] if shape.headers else None
     for number, first in enumerate(range(0, shape.records, chunk)):

@@ -22,7 +22,7 @@ WAIT_MS: Final = 100
 
 
 class Report:
-    """What a member says. Times are nanoseconds of the clock that all processes share."""
+    """The reports of a member. Times are nanoseconds of the clock that all processes share."""
 
     def __init__(self) -> None:
         self.over = False

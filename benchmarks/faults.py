@@ -1,7 +1,7 @@
 """What faults cost: three members of a group read under load, behind proxies, while a broker, the network or a member fails.
 
 Decides: the scenarios, and what is measured of what the members reported. Owns the processes of the members and the producer. The
-scenarios are the same for every client, which is told nothing of them. Must never count what happened before the fault.
+scenarios are the same for every client, which knows nothing of them. Must never count what happened before the fault.
 
 A record waits from its acknowledgment by Kafka to its delivery; so what the cluster itself needs to get over a broker (new leaders,
 while which nothing is acknowledged) is not charged to the client.

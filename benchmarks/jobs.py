@@ -28,10 +28,12 @@ class Shape:
     headers: bool = False
     records: int = 2_000_000
     batch: int = LARGE_BATCH
+    bad: bool = False
+    """Whether every hundredth value is cut off, and so no JSON."""
 
     def __str__(self) -> str:
         parts = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
-        headers = ", headers" if self.headers else ""
+        headers = (", headers" if self.headers else "") + (", 1 % bad" if self.bad else "")
         return f"{self.records:,} records of {self.size} B, {self.codec}, {parts}{headers}, batches of {self.batch // 1000} KB"
 
 
@@ -41,7 +43,7 @@ class Job:
 
     ``reset``: where reading begins. ``at_once``: records per call of clients that wait for a full batch (confluent's ``consume``)
     and records per step of the clients that iterate. ``max_records``: limit of a read call of the others; ``None``: their default.
-    ``size``: bytes of a value, for clients that are not asked to look. ``seconds``: how long to measure where time ends the run;
+    ``size``: bytes of a value, for clients that are not asked to look. ``seconds``: how long to measure if time ends the run;
     ``pause``: seconds that a slow reader sleeps after each read. ``group``, ``protocol``: of a member; its
     ``partitions`` are those that it is to get.
     """

@@ -25,6 +25,8 @@ class Plan:
     rounds: int
     seconds: float
     max_records: int | None
+    records: int = 300_000
+    """Of ``distance``."""
     scenarios: tuple[str, ...] = ()
 
 

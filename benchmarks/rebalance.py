@@ -84,12 +84,12 @@ class _Member:
         self._output: Any = self.process.stdout
 
     def line(self) -> str:
-        """Return its next line. Raises ``RuntimeError`` where it ends or says nothing."""
+        """Return its next line. Raises ``RuntimeError`` if it ends or prints nothing."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._output, selectors.EVENT_READ)
             said = self._output.readline() if selector.select(PATIENCE) else ""
         if not said:
-            raise RuntimeError(f"a member said nothing for {PATIENCE:.0f} s, or ended")
+            raise RuntimeError(f"a member printed nothing for {PATIENCE:.0f} s, or ended")
         return str(said)
 
 

@@ -102,8 +102,18 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
         Metric("errors", "errors raised", ".0f"),
         Metric("deaths", "deaths", ".0f"),
     ),
+    "distance": (
+        Metric("records_per_s", "records/s", ",.0f", True),
+        Metric("mb_per_s", "MB/s", ",.1f", True),
+        Metric("cpu_us_per_record", "CPU us/record", ".3f"),
+        Metric("peak_rss_mib", "peak RSS MiB", ".0f"),
+    ),
     "spark batch": _SPARK,
     "spark json": _SPARK,
+    "spark json, 1 % bad": _SPARK,
+    "spark json, loose": _SPARK,
+    "spark take": _SPARK,
+    "spark short": _SPARK,
     "spark stream": _SPARK,
     "spark latency": (
         Metric("batch_ms", "micro-batch ms", ".0f"),
@@ -127,7 +137,7 @@ class Verdict:
 
 
 def paired(group: Group, metric: Metric, client: str, peers: Sequence[str]) -> float | None:
-    """Return the median over rounds of ``client`` divided by the best of ``peers``; ``None`` where no round has both."""
+    """Return the median over rounds of ``client`` divided by the best of ``peers``; ``None`` if no round has both."""
     best = max if metric.more_is_better else min
     others = [group.series(peer, metric.key) for peer in peers]
     ratios = []
@@ -191,7 +201,7 @@ def _ratio_lines(group: Group) -> list[str]:
     metrics = METRICS[group.command]
     ours = [client for client in group.clients() if client.startswith("kafka_async.")]
     peers = [client for client in group.clients() if client not in ours]
-    if not ours or not peers or group.command == "faults":  # a ratio of zeros says nothing
+    if not ours or not peers or group.command == "faults":  # a ratio of zeros means nothing
         return []
     rows = [["ratio, paired by round", *(metric.heading for metric in metrics)]]
     for mine in ours:
@@ -207,7 +217,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def save(groups: Sequence[Group], about: dict[str, Any], directory: Path, command: str) -> list[Path]:
-    """Write ``COMMAND.json`` and, where matplotlib is installed, ``COMMAND.svg`` to ``directory``; return what was written."""
+    """Write ``COMMAND.json`` and, if matplotlib is installed, ``COMMAND.svg`` to ``directory``; return what was written."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{command}.json"
     content = [asdict(group) | {"verdicts": [asdict(verdict) for verdict in judge(group)]} for group in groups]

@@ -46,7 +46,7 @@ class Counters:
 
 
 class Sink(Protocol):
-    """What a client's loop talks to. ``probe``, where a client sets it, reads a counter of the client's own."""
+    """What a client's loop reports to. ``probe``, if a client sets it, reads a counter of the client's own."""
 
     probe: Callable[[], int] | None
 

@@ -10,9 +10,9 @@ from benchmarks.jobs import Shape
 
 @frozen
 class Target:
-    """A goal for one client: a ratio to the best of ``peers``, or a plain value where there are none.
+    """A goal for one client: a ratio to the best of ``peers``, or a plain value if there are none.
 
-    ``limit`` is a minimum where more of ``metric`` is better, else a maximum. ``applies`` tells for which records it is meant,
+    ``limit`` is a minimum if more of ``metric`` is better, else a maximum. ``applies`` decides for which records it is meant,
     ``scenarios`` for which faults; none: for all.
     """
 
@@ -39,6 +39,10 @@ def _large_or_compressed(shape: Shape) -> bool:
 
 def _of(size: int) -> Callable[[Shape], bool]:
     return lambda shape: shape.size == size
+
+
+def _plain_of(size: int) -> Callable[[Shape], bool]:
+    return lambda shape: shape.size == size and shape.codec == "none"
 
 
 GETMANY: Final = "kafka_async.getmany"
@@ -76,7 +80,10 @@ TARGETS: Final = (
     Target("throughput", GETMANY, "records_per_s", 1.5, PEERS, _large_or_compressed),
     Target("latency", GETMANY, "p50_ms", 1, PEERS),
     Target("latency", GETMANY, "p99_ms", 1, PEERS),
+    Target("latency", GETMANY, "cpu_percent", 0.45, AIOKAFKA),
     Target("partitions", GETMANY, "cpu_growth", 1.5),
+    Target("partitions", GETMANY, "cpu_percent_few", 3.5),
+    Target("partitions", GETMANY, "cpu_percent_many", 3.5),
     Target("partitions", GETMANY, "cpu_percent_many", 1, CONFLUENT),
     Target("memory", GETMANY, "reading_mib", 100),
     Target("memory", GETMANY, "slow_mib", 100),
@@ -84,16 +91,24 @@ TARGETS: Final = (
     Target("rebalance", GETMANY, "first_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "second_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "kept_gap_ms", 1, ("confluent.consume",)),
+    Target("distance", GETMANY, "records_per_s", 0.9, ("raw.fetch",), scenarios=("20 ms",)),
     *_faults(GETMANY),
     *_faults(f"{GETMANY} (848)"),
     Target("spark batch", SPARK, "rows_per_s", 3.2, JVM, _of(100)),
     Target("spark batch", SPARK, "rows_per_s", 2.3, TUNED, _of(100)),
-    Target("spark batch", SPARK, "rows_per_s", 2.7, JVM, _of(1000)),
+    Target("spark batch", SPARK, "rows_per_s", 2.9, JVM, _of(1000)),
     Target("spark batch", SPARK, "rows_per_s", 2, TUNED, _of(1000)),
+    Target("spark batch", SPARK, "rows_per_s", 1 / 1.15, ("prebuilt.read",), _of(100)),
+    Target("spark batch", "kafka_async.value", "rows_per_s", 5.5, JVM, _plain_of(100)),
     Target("spark batch", "kafka_async.value", "rows_per_s", 4, JVM, _of(100)),
     Target("spark batch", SPARK, "cpu_s", 2 / 3, JVM),
     Target("spark json", SPARK, "rows_per_s", 4, JVM),
+    Target("spark json, 1 % bad", SPARK, "rows_per_s", 1.5, JVM),
+    Target("spark json, loose", SPARK, "rows_per_s", 1.5, JVM),
     Target("spark json", SPARK, "cpu_s", 2 / 3, JVM),
+    Target("spark take", SPARK, "seconds", 0.9),
+    Target("spark short", SPARK, "rows_per_s", 0.25, JVM),
+    Target("spark short", SPARK, "seconds", 1.2),
     Target("spark stream", SPARK, "rows_per_s", 1.6, JVM),
     Target("spark stream", SPARK, "cpu_s", 2 / 3, JVM),
     Target("spark latency", SPARK, "batch_ms", 1.3, JVM),

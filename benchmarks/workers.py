@@ -1,4 +1,4 @@
-"""One function per client: connect, assign every partition, read in the library's own idiom until the sink says that it is over.
+"""One function per client: connect, assign every partition, read in the library's own idiom until the sink ends it.
 
 Every client but ``confluent.tuned`` runs at its own defaults except: no group, no commits, start at the offset the job names. A
 function imports its library itself, so that a process holds one client only. ``WAIT_MS`` bounds each read, so that a timed run ends
@@ -61,6 +61,30 @@ async def ours_arrow(job: Job, sink: Sink) -> None:
                 await asyncio.sleep(job.pause)
 
 
+async def ours_views(job: Job, sink: Sink) -> None:
+    """This package, Arrow columns whose keys and values are views."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    async with _ours(job, sink) as consumer:
+        while True:
+            batch = await consumer.getarrow(timeout_ms=WAIT_MS, max_records=job.max_records, view=True)
+            values = batch.column("value")
+            views = pa.Array.from_buffers(pa.list_(pa.int32(), 4), len(values), [None], children=[_numbers_of(values)])
+            size = pc.sum(pc.list_element(views, 0)).as_py() or 0  # a view begins with the length
+            if sink.take(values.to_pylist()) if job.mode == "latency" else sink.take_sized(len(values), size):
+                return
+            if job.pause:
+                await asyncio.sleep(job.pause)
+
+
+def _numbers_of(views: Any) -> Any:
+    """Return a column of views as the four numbers that each is."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int32(), 4 * len(views), [None, views.buffers()[1]])
+
+
 def _bytes(values: Any) -> int:
     """Return the bytes of a binary column without making an object per value."""
     import pyarrow.compute as pc
@@ -114,7 +138,7 @@ async def aiokafka_iterate(job: Job, sink: Sink) -> None:
 
 
 def _account(job: Job, sink: Sink, lists: Iterable[Sequence[Any]]) -> bool:
-    """Count records; look at their values only where they carry the time of sending.
+    """Count records; look at their values only if they carry the time of sending.
 
     Looking at each value costs the harness more than the faster clients need for the record.
     """
@@ -147,7 +171,7 @@ def _confluent_options(job: Job) -> dict[str, Any]:
 
 
 def _confluent_partitions(job: Job) -> list[Any]:
-    """Return the partitions with where to begin: without an offset the library would ask the group's coordinator first."""
+    """Return the partitions with their first offsets: without an offset the library would ask the group's coordinator first."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     offset = OFFSET_BEGINNING if job.reset == "earliest" else OFFSET_END
@@ -201,6 +225,13 @@ async def confluent_aio(job: Job, sink: Sink) -> None:
     await consumer.close()
 
 
+def raw_fetch(job: Job, sink: Sink) -> None:
+    """One request after the other, and no records made of the answers: the limit over a long line."""
+    from benchmarks.distance import raw_fetch
+
+    raw_fetch(job, sink)
+
+
 def kafka_python_poll(job: Job, sink: Sink) -> None:
     """kafka-python, blocking ``poll``."""
     from kafka import KafkaConsumer, TopicPartition
@@ -220,6 +251,7 @@ CLIENTS: Final[dict[str, Callable[[Job, Sink], Coroutine[Any, Any, None] | None]
     "kafka_async.getmany": ours_getmany,
     "kafka_async.iterate": ours_iterate,
     "kafka_async.arrow": ours_arrow,
+    "kafka_async.views": ours_views,
     "kafka_async.sync": ours_sync,
     "aiokafka.getmany": aiokafka_getmany,
     "aiokafka.iterate": aiokafka_iterate,
@@ -227,5 +259,6 @@ CLIENTS: Final[dict[str, Callable[[Job, Sink], Coroutine[Any, Any, None] | None]
     "confluent.tuned": confluent_tuned,
     "confluent.aio": confluent_aio,
     "kafka_python.poll": kafka_python_poll,
+    "raw.fetch": raw_fetch,
 }
 """Every client by the name that ``--clients`` takes; a blocking one is a plain function."""

@@ -32,7 +32,7 @@ def store(database: sqlite3.Connection, batch: dict[TopicPartition, list[Consume
 
 
 async def read(database: sqlite3.Connection, bootstrap: str, topic: str, limit: int | None) -> int:
-    """Go on where the database is; stop after ``limit`` records. Return how many were read."""
+    """Go on from the offsets in the database; stop after ``limit`` records. Return how many were read."""
     done = 0
     async with KafkaConsumer[bytes, bytes](
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=100

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 from examples.mock import source
@@ -54,7 +55,7 @@ def revenue() -> DataFrame:
 REGISTERING = """\
 from kafka_async.adapters.spark.discovery import DefaultSource
 """
-"""For Spark to find the source where the package is only on the path: a module named ``pyspark_*`` beside it."""
+"""For Spark to find the source if the package is only on the path: a module named ``pyspark_*`` beside it."""
 
 
 def write(folder: Path, bootstrap: str, topic: str) -> None:
@@ -66,7 +67,7 @@ def write(folder: Path, bootstrap: str, topic: str) -> None:
 
 
 def run(folder: Path) -> None:
-    """Run the pipeline. Raises ``SystemExit`` with the end of what it said where it fails."""
+    """Run the pipeline. Raises ``SystemExit`` with the end of its output if it fails."""
     path = [str(folder), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -76,6 +77,8 @@ def run(folder: Path) -> None:
     }
     import pyspark
 
+    for module in ("grpc", "yaml"):  # of pyspark[pipelines]; what runs the pipeline is another process
+        import_module(module)
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "run",
         "--remote", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
@@ -87,7 +90,7 @@ def run(folder: Path) -> None:
 
 
 def report(folder: Path) -> None:
-    """Say what is in the tables."""
+    """Print what is in the tables."""
     import pyarrow.dataset as ds
 
     orders = ds.dataset(folder / "warehouse" / "orders", format="parquet").to_table()

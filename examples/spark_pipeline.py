@@ -1,8 +1,8 @@
 """Orders from Kafka on Spark: windows with a watermark, to Parquet and to a database, across restarts (extra ``spark``).
 
-Every order goes to Parquet. Revenue by window of a minute and item goes to SQLite, where a batch that Spark gives a second
+Every order goes to Parquet. Revenue by window of a minute and item goes to SQLite, in which a batch that Spark gives a second
 time, after a crash between the work and the checkpoint, writes the same rows again and adds nothing. The example stops half-way
-and starts anew from its checkpoints, as after a deployment; at the end it compares both results.
+and starts again from its checkpoints, as after a deployment; at the end it compares both results.
 
 With brokers of your own: ``python -m examples.spark_pipeline HOST:PORT TOPIC``; then it reads what is there and ends.
 ``PIPELINE`` names a folder to keep results and checkpoints in; the next run goes on from there.
@@ -43,7 +43,7 @@ def session() -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    register(spark)  # not needed where the package is installed, and not only on the path
+    register(spark)  # not needed if the package is installed, and not only on the path
     return spark
 
 

@@ -3,7 +3,7 @@
 ``/`` has the totals; ``/health`` is 200 while the consumer works and 503 when it does not, which is what a probe or a load balancer
 wants to know. One event loop serves both. A handler that blocks for long would need ``background="thread"``.
 
-The HTTP here is what the standard library gives. In a web framework the two ``async with`` blocks of ``main`` go where the
+The HTTP server here is the standard library's. In a web framework the two ``async with`` blocks of ``main`` go where the
 framework starts and stops an application (its lifespan).
 """
 
@@ -83,7 +83,7 @@ async def main() -> None:
                 fetch_max_wait_ms=100,
                 value_deserializer=json.loads,
             ) as consumer,
-            asyncio.TaskGroup() as tasks,  # where consuming fails, the service ends with that error
+            asyncio.TaskGroup() as tasks,  # if consuming fails, the service ends with that error
         ):
             service = Service(consumer, limit)
             consuming = tasks.create_task(service.consume())

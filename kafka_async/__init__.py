@@ -1,4 +1,4 @@
-"""An asyncio-native Apache Kafka consumer.
+"""An asyncio-native Apache Kafka consumer::
 
 async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
     async for record in consumer:
@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING
 from .lazy import on_first_use
 
 if TYPE_CHECKING:
+    from .adapters.running import run
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
     from .application.consumer import KafkaConsumer
-    from .background.assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol
-    from .config import ConsumerConfig
+    from .application.processing.processing import Processing
+    from .application.processing.retry import Reject, Retry, RetryLater, Skip, exponential
+    from .application.processing.settings import ProcessingContext
+    from .application.processing.statistics import ProcessingStatistics
+    from .application.share.consumer import ShareConsumer
+    from .application.share.options import ShareOptions
+    from .application.share.record import ShareRecord
+    from .application.share.statistics import ShareStatistics
+    from .background.group.classic.assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol
+    from .config import ConsumerConfig, ConsumerOptions
+    from .errors import ProcessingError
     from .model import (
         ConsumerRecord,
         ConsumerState,
@@ -32,10 +42,20 @@ else:
     __getattr__ = on_first_use(
         __name__,
         {
+            ".adapters.running": "run",
             ".application.callbacks": "ConsumerInterceptor ConsumerRebalanceListener",
             ".application.consumer": "KafkaConsumer",
-            ".background.assignment": "Assignor GroupMember GroupTopics RebalanceProtocol",
-            ".config": "ConsumerConfig",
+            ".application.processing.processing": "Processing",
+            ".application.processing.retry": "Reject Retry RetryLater Skip exponential",
+            ".application.processing.settings": "ProcessingContext",
+            ".application.processing.statistics": "ProcessingStatistics",
+            ".application.share.consumer": "ShareConsumer",
+            ".application.share.options": "ShareOptions",
+            ".application.share.record": "ShareRecord",
+            ".application.share.statistics": "ShareStatistics",
+            ".background.group.classic.assignment": "Assignor GroupMember GroupTopics RebalanceProtocol",
+            ".config": "ConsumerConfig ConsumerOptions",
+            ".errors": "ProcessingError",
             ".model": (
                 "ConsumerRecord ConsumerState GroupMetadata IsolationLevel Node OffsetAndMetadata OffsetAndTimestamp "
                 "PartitionStatistics Statistics SubscriptionPattern TopicPartition"
@@ -52,6 +72,7 @@ __all__ = [
     "Assignor",
     "ConsumerConfig",
     "ConsumerInterceptor",
+    "ConsumerOptions",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerState",
@@ -66,11 +87,25 @@ __all__ = [
     "OffsetAndTimestamp",
     "OidcTokenProvider",
     "PartitionStatistics",
+    "Processing",
+    "ProcessingContext",
+    "ProcessingError",
+    "ProcessingStatistics",
     "RebalanceProtocol",
+    "Reject",
+    "Retry",
+    "RetryLater",
+    "ShareConsumer",
+    "ShareOptions",
+    "ShareRecord",
+    "ShareStatistics",
+    "Skip",
     "Statistics",
     "SubscriptionPattern",
     "TopicPartition",
     "__version__",
+    "exponential",
+    "run",
 ]
 
 

@@ -1,5 +1,5 @@
-"""``python -m kafka_async``: the command line, see ``adapters/cli.py``."""
+"""``python -m kafka_async``: the command line, see ``adapters/cli/main.py``."""
 
-from .adapters.cli import main
+from .adapters.cli.main import main
 
 main()

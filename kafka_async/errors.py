@@ -3,7 +3,7 @@
 Decides: what a failure is called and whether a caller may try again (``retriable``). Owns the table from a broker's error code to
 a class. Must never import anything of ours or of Kafka's wire.
 
-Names are aiokafka's where aiokafka has one, so that ``except`` clauses move over unchanged; otherwise the name is Java's with
+Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over unchanged; otherwise the name is Java's with
 ``Error`` for ``Exception``. ::
 
     Exception
@@ -11,11 +11,12 @@ Names are aiokafka's where aiokafka has one, so that ``except`` clauses move ove
     ├── IllegalOperation                the call needs a group_id
     └── KafkaError (RuntimeError)       retriable, invalid_metadata
         ├── KafkaConnectionError        retriable: a broker could not be reached, or the connection broke
+        │   ├── TlsHandshakeError       there was a socket, but TLS failed on it; another attempt may do better
         │   ├── NodeNotReadyError       no connection to the node yet
         │   └── NoBrokersAvailable      not one of the known brokers answers
         ├── KafkaTimeoutError           retriable: the deadline of a call passed; ``__cause__`` is the last failure seen
         ├── KafkaProtocolError          retriable: the peer broke the protocol; the connection is closed
-        │   ├── CorrelationIdError      an answer to a question nobody asked
+        │   ├── CorrelationIdError      an answer to no request of ours
         │   ├── FrameSizeError          a frame length that is negative or above the limit
         │   └── MalformedResponseError  bytes that are not the message they should be
         ├── AuthenticationFailedError   credentials or certificates were refused; fatal for the connection
@@ -27,6 +28,7 @@ Names are aiokafka's where aiokafka has one, so that ``except`` clauses move ove
         ├── NoOffsetForPartitionError   no committed offset and ``auto_offset_reset="none"``
         ├── LogTruncationError          the log was truncated below our position (KIP-320)
         ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
+        ├── ProcessingError             a handler of ``process`` that failed for good
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
         ├── DataLossError               offsets that were asked for are not in the log (any more)
@@ -39,7 +41,26 @@ Names are aiokafka's where aiokafka has one, so that ``except`` clauses move ove
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
+
+E = TypeVar("E", bound=BaseException)
+
+
+def detached(error: E) -> E:
+    """Return ``error`` without the frames that it and its causes have passed through.
+
+    An error is kept for as long as its cause may be asked for: by a connection's history, by an application. Its frames would keep
+    alive what they worked on, such as an answer of megabytes that could not be decoded.
+    """
+    chain: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while chain:
+        link = chain.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = None
+            chain += (link.__cause__, link.__context__)
+    return error
 
 
 class ConsumerStoppedError(Exception):
@@ -66,6 +87,10 @@ class KafkaConnectionError(KafkaError):
     invalid_metadata = True
 
 
+class TlsHandshakeError(KafkaConnectionError):
+    """There was a socket, but the TLS handshake on it failed in a way that another attempt may not."""
+
+
 class NodeNotReadyError(KafkaConnectionError):
     """There is no usable connection to the node yet."""
 
@@ -75,7 +100,7 @@ class NoBrokersAvailable(KafkaConnectionError):
 
 
 class KafkaTimeoutError(KafkaError):
-    """The deadline of a call passed. ``__cause__`` is the last failure seen on the way, where there was one."""
+    """The deadline of a call passed. ``__cause__`` is the last failure seen on the way, if there was one."""
 
     retriable = True
 
@@ -108,7 +133,7 @@ class AuthenticationMethodNotSupported(AuthenticationFailedError):
 
 
 class SslAuthenticationError(AuthenticationFailedError):
-    """We refused the broker's certificate, it refused ours, or it speaks TLS and this client was told not to."""
+    """We refused the broker's certificate, it refused ours, or it speaks TLS and this client is set not to."""
 
 
 class KafkaConfigurationError(KafkaError):
@@ -137,7 +162,7 @@ class NoOffsetForPartitionError(KafkaError):
 class LogTruncationError(KafkaError):
     """The log of a partition was truncated below the position (KIP-320) and no reset policy is set.
 
-    ``positions`` maps each partition to the position that is gone, ``divergent_offsets`` to the first safe offset where known.
+    ``positions`` maps each partition to the position that is gone, ``divergent_offsets`` to the first safe offset if it is known.
     """
 
     def __init__(
@@ -158,6 +183,18 @@ class DeserializationError(KafkaError):
         super().__init__(message)
         self.record = record
         self.field = field
+
+
+class ProcessingError(KafkaError):
+    """A handler of ``process`` failed for good, or ``on_failure`` did; ``__cause__`` is the reason.
+
+    ``record`` is not done and was not committed: it comes again. ``attempts`` is how many were made.
+    """
+
+    def __init__(self, message: str, record: Any = None, attempts: int = 0) -> None:
+        super().__init__(message)
+        self.record = record
+        self.attempts = attempts
 
 
 class RecordTooLargeError(KafkaError):
@@ -636,6 +673,29 @@ class TelemetryTooLargeError(BrokerResponseError):
     description = "The telemetry is larger than the broker accepts."
 
 
+class InvalidRecordStateError(BrokerResponseError):
+    errno = 121
+    description = "The record is not locked for this member of the share group any more, or was acknowledged before."
+
+
+class ShareSessionNotFoundError(BrokerResponseError):
+    errno = 122
+    retriable = True
+    description = "The broker does not know the share session."
+
+
+class InvalidShareSessionEpochError(BrokerResponseError):
+    errno = 123
+    retriable = True
+    description = "The broker expects another epoch of the share session."
+
+
+class FencedStateEpochError(BrokerResponseError):
+    errno = 124
+    retriable = True
+    description = "The share coordinator has fenced the broker's state of the share partition."
+
+
 class InvalidRegularExpressionError(BrokerResponseError):
     errno = 128
     description = "The regular expression is not valid."
@@ -646,6 +706,12 @@ class RebootstrapRequiredError(BrokerResponseError):
     retriable = True
     invalid_metadata = True
     description = "The client's metadata is stale; it has to bootstrap again (KIP-1102)."
+
+
+class ShareSessionLimitReachedError(BrokerResponseError):
+    errno = 133
+    retriable = True
+    description = "The broker has as many share sessions as it allows (group.share.max.share.sessions)."
 
 
 NotLeaderOrFollowerError = NotLeaderForPartitionError
@@ -663,20 +729,25 @@ LONGEST_TEXT: Final = 300
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     """Return the text of a broker fit for an error, a log or a terminal: what is printable, on one line, and not for ever."""
-    line = "".join(character if character.isprintable() else " " for character in text[:longest])
+    line = text[:longest]
+    if not line.isprintable():
+        line = "".join(character if character.isprintable() else " " for character in line)
     return line + "..." if len(text) > longest else line
 
 
-def for_code(code: int, message: str | None = None, *, group: str | None = None) -> BrokerResponseError:
+def for_code(code: int, message: str | None = None, *, group: str | None = None, topic: str | None = None) -> BrokerResponseError:
     """Return the error for a broker's ``code`` (not 0), with ``message``, cut and on one line, in place of Kafka's description.
 
-    ``group``: the group that the request was about; a denial names it, since brokers do not. A code without a class of its own
-    becomes an ``UnknownError`` whose ``errno`` is that code: a newer broker must not break us.
+    ``group``, ``topic``: what the request was about; a denial names it, since brokers do not. Each partition of a topic is denied
+    with the same text, so that a caller gets it once. A code without a class of its own becomes an ``UnknownError`` whose ``errno``
+    is that code: a newer broker must not break us.
     """
     cls = BY_CODE.get(code)
     message = one_line(message) if message else None
     if cls is GroupAuthorizationFailedError and group is not None:
         return cls(f"group {group!r}: {cls.description}")
+    if cls is TopicAuthorizationFailedError and topic is not None:
+        return cls(f"topics {topic!r}: {cls.description}")
     if cls is None:
         error = UnknownError(message or f"The broker answered with error code {code}, which this client does not know.")
         error.errno = code

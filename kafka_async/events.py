@@ -5,7 +5,9 @@ in them changes after they are sent, except that a ``Call`` is resolved once. Mu
 
 The names are those of the threading refactor design and of Java's ``ApplicationEvent`` and ``BackgroundEvent``. ``stamp``
 numbers the positions that the application gives a partition: it grows with every assignment and seek, and whatever carries an
-older stamp is about a position that no longer counts.
+older stamp is about a position that no longer counts. ``subscription`` numbers the application's calls of subscribe, unsubscribe
+and assign in the same way: the background puts the number of the last one that it carried out on whatever it says of the group, and
+the application drops what is about an earlier one.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +20,9 @@ from .errors import KafkaError
 from .model import ConsumerState, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
+
+Refusals: TypeAlias = Mapping[TopicPartition, KafkaError]
+"""The partitions of a commit that were not committed, and why not."""
 
 
 @define(eq=False)
@@ -59,10 +64,10 @@ class Call(Generic[T]):
         self._settle("withdrawn", None)
 
     def result(self) -> T:
-        """Return the value, or raise the error with the caller's traceback. Only after ``done``."""
+        """Return the value, or raise the error with the caller's traceback alone. Only after ``done``."""
         kind, value = self._outcome["outcome"]
         if kind == "error":
-            raise value
+            raise value.with_traceback(None)
         if kind == "withdrawn":
             raise RuntimeError("the call was withdrawn")
         result: T = value
@@ -130,6 +135,10 @@ class BackgroundSnapshot:
     requests_in_flight: int
     wake_ups: int
     partitions: Mapping[TopicPartition, PartitionSnapshot]
+    unreachable_since: float | None = None
+    """Since when no broker can be reached (seconds of the loop's clock); ``None`` while one can."""
+    last_answer_at: float | None = None
+    """When the last response of any broker came (seconds of the loop's clock)."""
 
 
 # --- application -> background --------------------------------------------------------------------------------------------------
@@ -140,13 +149,15 @@ class AssignFromUser:
     """The application assigned these partitions itself. ``stamps`` holds every partition; those that stay keep their stamp."""
 
     stamps: Mapping[TopicPartition, int]
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
 class SubscribeTopics:
-    """Follow these topics without a group: every partition of them, as they come and go (aiokafka's ``group_id=None``)."""
+    """Follow these topics: as a member of the group, or every partition of them if there is no group (aiokafka's way)."""
 
     topics: frozenset[str]
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
@@ -154,14 +165,16 @@ class SubscribeRegex:
     """Follow every topic that matches an RE2 expression; the group's coordinator evaluates it (KIP-848)."""
 
     regex: str
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
 class SubscribePattern:
-    """Follow every topic for which ``matches`` says yes, evaluated on the background's metadata."""
+    """Follow every topic for which ``matches`` returns true, evaluated on the background's metadata."""
 
     matches: Callable[[str], bool]
     exclude_internal: bool
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
@@ -169,6 +182,7 @@ class Unsubscribe:
     """Drop the subscription and the assignment, and leave the group."""
 
     call: Call[None] | None = None
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
@@ -180,10 +194,17 @@ class EnforceRebalance:
 
 @frozen(kw_only=True)
 class CommitOffsets:
-    """Commit these offsets to the group; fails with ``CommitFailedError`` naming partitions that are lost."""
+    """Commit these offsets to the group.
 
-    call: Call[None]
+    The answer names the partitions that were refused, and why; whatever it does not name is committed. A partition that is not this
+    member's (any more) is refused with ``CommitFailedError``. The call fails as a whole only if nothing can be said of any
+    partition: the deadline passed, or the group refuses us.
+    """
+
+    call: Call[Refusals]
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    once: bool = False
+    """The first answer about a partition is final: one that cannot be committed is not tried again until the deadline."""
 
 
 @frozen(kw_only=True)
@@ -213,11 +234,13 @@ class AssignmentApplied:
     """The application took over an assignment that the background proposed with ``AssignPartitions``."""
 
     stamps: Mapping[TopicPartition, int]
+    set_aside: frozenset[TopicPartition] = frozenset()
+    """Partitions that were given up for a ``returning`` revocation: their positions are kept until the next assignment."""
 
 
 @frozen(kw_only=True)
 class Seek:
-    """Read on from ``offset``; ``leader_epoch`` (of the last record read before it), where known, has the log checked (KIP-320)."""
+    """Read on from ``offset``; ``leader_epoch`` (of the last record read before it), if known, has the log checked (KIP-320)."""
 
     partition: TopicPartition
     stamp: int
@@ -297,7 +320,7 @@ class FindClientInstanceId:
 
 @frozen(kw_only=True)
 class Stop:
-    """End the background: close fetch sessions, leave, close connections. The call is resolved when all is said."""
+    """End the background: close fetch sessions, leave, close connections. The call is resolved when everything has been sent."""
 
     call: Call[None]
 
@@ -338,10 +361,14 @@ class ErrorEvent:
     error: KafkaError
     to_all: bool = False
     """It ends whatever waits, not reads alone: nothing can be asked."""
+    final: bool = False
+    """The membership has ended for good; every read and commit fails with it until the application subscribes again."""
+    subscription: int = 0
 
     def repeats(self, other: "ErrorEvent") -> bool:
-        """Whether this tells nothing that ``other`` has not told."""
-        return type(self.error) is type(other.error) and str(self.error) == str(other.error)
+        """Whether this repeats what ``other`` reports."""
+        same = type(self.error) is type(other.error) and str(self.error) == str(other.error)
+        return same and self.subscription == other.subscription and (other.final or not self.final)
 
 
 @frozen(kw_only=True)
@@ -350,6 +377,11 @@ class AssignPartitions:
 
     number: int
     partitions: frozenset[TopicPartition]
+    successive: bool = True
+    """It belongs to the generation right after the one of the last ``returning`` revocation: no other member owned what
+    comes back.
+    """
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
@@ -359,6 +391,9 @@ class RevokePartitions:
     number: int
     partitions: frozenset[TopicPartition]
     lost: bool
+    returning: bool = False
+    """An eager rebalance: everything is given up, and what stays comes back with the next assignment."""
+    subscription: int = 0
 
 
 @frozen(kw_only=True)
@@ -369,6 +404,9 @@ class GroupChanged:
     generation: int
     state: ConsumerState
     coordinator: Node | None
+    subscription: int = 0
+    denied: bool = False
+    """We are refused for a reason that an operator can take back. Until then the error that was published as final stands."""
 
 
 @frozen(kw_only=True)
@@ -378,4 +416,14 @@ class MetadataUpdated:
     cluster: ClusterDescription
 
 
-BackgroundEvent: TypeAlias = ErrorEvent | AssignPartitions | RevokePartitions | GroupChanged | MetadataUpdated
+@frozen(kw_only=True)
+class ClusterReachability:
+    """Whether any broker can be reached has changed. Seconds of the loop's clock."""
+
+    unreachable_since: float | None
+    """When the first attempt failed, once every known broker was tried in vain; ``None``: a broker answers again."""
+    last_answer_at: float | None
+    """When the last response of any broker came."""
+
+
+BackgroundEvent: TypeAlias = ErrorEvent | AssignPartitions | RevokePartitions | GroupChanged | MetadataUpdated | ClusterReachability

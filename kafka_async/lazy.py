@@ -7,8 +7,9 @@ A class of attrs costs half a millisecond to make, and this package has some two
 without SASL and without telemetry, as every process of a Spark job does, needs less than two thirds of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
@@ -30,5 +31,26 @@ def on_first_use(package: str, places: Mapping[str, str], modules: str = "") -> 
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(import_module(package), name, found)
         return found
+
+    return find
+
+
+def from_modules(package: str, modules: Sequence[str], places: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for ``package`` that gives out the classes of ``modules``.
+
+    They are imported in this order until one has the name; but for the names in ``places``, see ``on_first_use``.
+    """
+    known = on_first_use(package, places)
+    placed = frozenset(" ".join(places.values()).split())
+
+    def find(name: str) -> Any:
+        if name in placed:
+            return known(name)
+        for module in modules if name[:1].isupper() else ():
+            found = getattr(import_module(f"{package}.{module}"), name, None)
+            if found is not None:
+                setattr(import_module(package), name, found)
+                return found
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find

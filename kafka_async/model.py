@@ -15,20 +15,23 @@ V = TypeVar("V", default=Any)
 
 
 _LONGEST_HOST: Final = 255
-"""Characters; a name has 253 at most. Brokers say where they listen, and texts for people repeat it."""
+"""Characters; a name has 253 at most. Brokers send their addresses, and messages repeat them."""
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
+    """A partition of a topic. As text it is Kafka's ``orders-3``."""
 
     topic: str
     partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: the next offset to read, a free string, and the leader epoch of the last record read (KIP-320).
 
-    ``leader_epoch`` is ``None`` where it is unknown; then a truncation of the log cannot be noticed when reading resumes.
+    ``leader_epoch`` is ``None`` if it is unknown; then a truncation of the log cannot be noticed when reading resumes.
     """
 
     offset: int
@@ -54,7 +57,7 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since the epoch; -1 where the record has none (message format 0)."""
+    """Milliseconds since the epoch; -1 if the record has none (message format 0)."""
     timestamp_type: int
     """0: set by the producer (CreateTime), 1: set by the broker (LogAppendTime), -1: there is none."""
     key: K
@@ -113,11 +116,14 @@ class GroupMetadata:
 class ConsumerState(Enum):
     """What the consumer is doing, for people and health checks."""
 
+    NEW = "new"
     STARTING = "starting"
     JOINING = "joining"
     REBALANCING = "rebalancing"
     STEADY = "steady"
     COORDINATOR_LOST = "paused by coordinator loss"
+    UNREACHABLE = "no broker can be reached"
+    STALLED = "a record has been unfinished for too long"
     FATAL = "fatal"
     CLOSED = "closed"
 
@@ -127,7 +133,7 @@ class ConsumerState(Enum):
 
 @frozen(kw_only=True)
 class PartitionStatistics:
-    """Where one assigned partition stands. Offsets and bytes; ``None`` where not known yet."""
+    """Where one assigned partition stands. Offsets and bytes; ``None`` if not known yet."""
 
     position: int | None
     """Next offset that will be handed to the application."""
@@ -168,4 +174,10 @@ class Statistics:
     bytes_consumed: int
     wake_ups: int
     """Turns of the background loop since start."""
+    unreachable_since: int | None = None
+    """Since when no broker can be reached, in milliseconds since the epoch; ``None``: one can be."""
+    last_answer_at: int | None = None
+    """When a broker answered last, in milliseconds since the epoch; ``None`` before the first answer."""
+    stale: bool = False
+    """What is shown of the cluster may be out of date: no broker can be reached, or the consumer has ended."""
     partitions: dict[TopicPartition, PartitionStatistics] = field(factory=dict)

@@ -1,5 +1,6 @@
-"""The blocking consumer under the name that programs import: ``from kafka_async.sync import KafkaConsumer``."""
+"""The blocking consumers under the names that programs import: ``from kafka_async.sync import KafkaConsumer, ShareConsumer``."""
 
 from .adapters.sync import KafkaConsumer
+from .adapters.sync_share import ShareConsumer
 
-__all__ = ["KafkaConsumer"]
+__all__ = ["KafkaConsumer", "ShareConsumer"]

@@ -2,15 +2,18 @@
 
 Decides: what there is to see. Owns the trace events and the listener protocol. Must never decide what is done about an event:
 logging is one listener among others (``LoggingListener``), and nothing else in the package writes to a log.
-A normal event is INFO or DEBUG; a fault is one WARNING, at most one per text and minute.
+A normal event is INFO or DEBUG. A fault is one WARNING for as long as it lasts, and its end is an INFO line with its length.
+``LOGGING.md`` says what an operator reads.
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final, Protocol, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from .errors import one_line
+from .model import TopicPartition
 
 LONGEST: Final = 2000
 """Characters of a line in the log that is not for debugging. Names in it may come from brokers."""
@@ -29,7 +32,7 @@ class ConnectionOpened:
 
 @frozen(kw_only=True)
 class ConnectionClosed:
-    """A connection ended; ``error`` is ``None`` where we closed it on purpose."""
+    """A connection ended; ``error`` is ``None`` if we closed it on purpose."""
 
     now: float
     node: str
@@ -67,7 +70,7 @@ class ResponseReceived:
 
 @frozen(kw_only=True)
 class RequestFailed:
-    """A request was not sent, or not answered; ``error`` says why."""
+    """A request was not sent, or not answered; ``error`` is the reason."""
 
     now: float
     node: str
@@ -99,12 +102,38 @@ class Fetched:
 
 
 @frozen(kw_only=True)
+class CommitFailed:
+    """A request to commit offsets was not answered, or was refused for these partitions; it may be tried again."""
+
+    now: float
+    partitions: frozenset[TopicPartition]
+    error: BaseException
+    """Why, for one of them."""
+
+
+@frozen(kw_only=True)
 class Fault:
     """Something went wrong that the consumer deals with by itself. ``text`` says what and what happens next."""
 
     now: float
     text: str
     error: BaseException | None = None
+    subject: str = ""
+    """Which logger writes it: ``network``, ``group``, ``fetch`` or ``commit``; empty for ``kafka_async`` itself."""
+    outage: str = ""
+    """What does not work until ``Recovered`` says so, such as ``heartbeats``; empty for what is over when it is reported."""
+    partitions: frozenset[TopicPartition] = frozenset()
+    """The partitions that it is about. An outage of partitions is one of each of them."""
+
+
+@frozen(kw_only=True)
+class Recovered:
+    """What was an ``outage`` works again. It may be reported without an outage before it, which is not logged."""
+
+    now: float
+    outage: str
+    subject: str = ""
+    partitions: frozenset[TopicPartition] = frozenset()
 
 
 @frozen(kw_only=True)
@@ -113,10 +142,39 @@ class Notice:
 
     now: float
     text: str
+    subject: str = ""
+    partitions: frozenset[TopicPartition] = frozenset()
+
+
+@frozen(kw_only=True)
+class RecordFailed:
+    """A handler of ``process`` failed for one record; ``outcome`` says what becomes of it."""
+
+    now: float
+    topic: str
+    partition: int
+    offset: int
+    attempt: int
+    error: BaseException
+    outcome: str
+    """``"tried again in 0.5 s"``, ``"skipped"``, ``"dead letter"`` or ``"stop"``."""
+    final: bool
+    """The record counts as done, though no handler returned for it."""
 
 
 TraceEvent: TypeAlias = (
-    ConnectionOpened | ConnectionClosed | RequestSent | ResponseReceived | RequestFailed | StateChanged | Fetched | Fault | Notice
+    ConnectionOpened
+    | ConnectionClosed
+    | RequestSent
+    | ResponseReceived
+    | RequestFailed
+    | StateChanged
+    | Fetched
+    | CommitFailed
+    | Fault
+    | Recovered
+    | Notice
+    | RecordFailed
 )
 
 
@@ -130,28 +188,163 @@ class Listener(Protocol):
     def __call__(self, event: TraceEvent, /) -> None: ...
 
 
-@frozen(kw_only=True)
+def partition_names(partitions: Iterable[TopicPartition]) -> str:
+    """Return partitions as ``orders-0,1,2 payments-0``, in order."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(partition))
+    return " ".join(f"{topic}-{','.join(numbers)}" for topic, numbers in by_topic.items())
+
+
+def connection_outage(node: str) -> str:
+    """Return the name of the outage that ends when a connection to ``node`` is open."""
+    return f"the connection to {node}"
+
+
+@define
+class _Outage:
+    """Something that does not work."""
+
+    since: float
+    logged_at: float
+    """When it was last a WARNING."""
+    faults: int = 0
+
+
+_SUBJECTS: Final = ("network", "group", "fetch", "commit")
+_ROUTINE: Final[dict[type, str]] = {RequestSent: "network", ResponseReceived: "network", Fetched: "fetch"}
+"""What comes with every round trip, and the subject of it."""
+_MANY: Final = 1024
+"""Bound for what is remembered. Texts and outages name partitions and brokers, so they are few; a bound all the same."""
+
+
+@define(kw_only=True, eq=False)
 class LoggingListener:
-    """The default listener: writes to a standard library logger."""
+    """The default listener: writes to loggers of the standard library, ``kafka_async`` and one below it for each subject.
+
+    Each line begins with the consumer that writes it; ``extra`` fields hold the same and more for programs that read logs:
+    ``client_id``, ``group_id``, ``partitions`` (a list of ``topic-number``), ``outage``, ``outage_seconds`` and ``error`` (the name
+    of its class), ``None`` if there is none.
+    """
 
     logger: logging.Logger = field(factory=lambda: logging.getLogger("kafka_async"))
+    client_id: str = ""
+    group_id: str | None = None
     quiet_for: float = 60.0
-    """Seconds for which a fault with the same text is not repeated at WARNING."""
-    seen: dict[str, float] = field(factory=dict, repr=False)
+    """Seconds for which a fault that is no outage is not repeated at WARNING with the same text."""
+    remind_after: float = 600.0
+    """Seconds after which an outage that goes on is a WARNING again."""
+    _seen: dict[str, float] = field(factory=dict, init=False, repr=False)
+    _outages: dict[tuple[str, TopicPartition | None], _Outage] = field(factory=dict, init=False, repr=False)
+    _loggers: dict[str, logging.Logger] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._loggers = {"": self.logger} | {subject: self.logger.getChild(subject) for subject in _SUBJECTS}
 
     def __call__(self, event: TraceEvent, /) -> None:
+        subject = _ROUTINE.get(type(event))
+        if subject is not None:
+            self._debug(subject, event)
+            return
         match event:
             case Fault():
-                last = self.seen.get(event.text)
-                if last is None or event.now - last >= self.quiet_for:
-                    if len(self.seen) >= 1024:
-                        self.seen.clear()  # texts name partitions and brokers, so they are few; a bound all the same
-                    self.seen[event.text] = event.now
-                    self.logger.warning("%s", one_line(f"{event.text} ({event.error!r})" if event.error else event.text, LONGEST))
-                else:
-                    self.logger.debug("%s", event)
+                self._fault(event)
+            case Recovered():
+                self._recovered(event)
             case Notice():
-                self.logger.info("%s", one_line(event.text, LONGEST))
+                self._write(logging.INFO, event.subject, event.text, event.partitions)
+            case ConnectionOpened():
+                self._debug("network", event)
+                self._recovered(Recovered(now=event.now, outage=connection_outage(event.node), subject="network"))
+            case StateChanged():
+                self._debug("group" if event.subject == MEMBERSHIP else "", event)
+            case CommitFailed():
+                self._debug("commit", event)
+            case RecordFailed():
+                self._record_failed(event)
             case _:
-                if self.logger.isEnabledFor(logging.DEBUG):
-                    self.logger.debug("%s", event)
+                self._debug("network", event)
+
+    def _record_failed(self, event: RecordFailed) -> None:
+        """Say what becomes of a record; each time, if it counts as done without a handler having returned."""
+        level = logging.WARNING if event.final else logging.INFO
+        if self.logger.isEnabledFor(level):  # a service that retries fails often, and the error's text may be long
+            where = f"{event.topic}-{event.partition} at offset {event.offset}"
+            self._write(level, "", f"{where}: {event.outcome} after attempt {event.attempt} ({event.error!r})", error=event.error)
+
+    def _fault(self, event: Fault) -> None:
+        news = self._begun(event) if event.outage else event.partitions
+        if news is None or not (event.outage or self._is_fresh(event)):
+            self._debug(event.subject, event)
+            return
+        text = f"{event.text} ({event.error!r})" if event.error is not None else event.text
+        self._write(logging.WARNING, event.subject, text, news, error=event.error, outage=event.outage or None)
+
+    def _begun(self, event: Fault) -> frozenset[TopicPartition] | None:
+        """Count a fault into its outages. Return the partitions that it is news of, ``None`` if it is no news at all."""
+        news: list[TopicPartition | None] = []
+        for partition in event.partitions or (None,):
+            outage = self._outages.get((event.outage, partition))
+            if outage is None:
+                if len(self._outages) >= _MANY:
+                    self._outages.clear()
+                outage = self._outages[event.outage, partition] = _Outage(since=event.now, logged_at=event.now)
+                news.append(partition)
+            elif event.now - outage.logged_at >= self.remind_after:
+                outage.logged_at = event.now
+                news.append(partition)
+            outage.faults += 1
+        return frozenset(partition for partition in news if partition is not None) if news else None
+
+    def _is_fresh(self, event: Fault) -> bool:
+        last = self._seen.get(event.text)
+        if last is not None and event.now - last < self.quiet_for:
+            return False
+        if len(self._seen) >= _MANY:
+            self._seen.clear()
+        self._seen[event.text] = event.now
+        return True
+
+    def _recovered(self, event: Recovered) -> None:
+        found = {partition: self._outages.pop((event.outage, partition), None) for partition in event.partitions or (None,)}
+        over = {partition: outage for partition, outage in found.items() if outage is not None}
+        if not over:
+            return
+        seconds = event.now - min(outage.since for outage in over.values())
+        failures = sum(outage.faults for outage in over.values())
+        text = f"recovered: {event.outage}, after {seconds:.1f} s and {failures} {'failure' if failures == 1 else 'failures'}"
+        partitions = frozenset(partition for partition in over if partition is not None)
+        self._write(logging.INFO, event.subject, text, partitions, outage=event.outage, outage_seconds=seconds)
+
+    def _debug(self, subject: str, event: TraceEvent) -> None:
+        if self._loggers[subject].isEnabledFor(logging.DEBUG):
+            self._write(logging.DEBUG, subject, str(event), longest=None)
+
+    def _write(
+        self,
+        level: int,
+        subject: str,
+        text: str,
+        partitions: Iterable[TopicPartition] = (),
+        *,
+        error: BaseException | None = None,
+        outage: str | None = None,
+        outage_seconds: float | None = None,
+        longest: int | None = LONGEST,
+    ) -> None:
+        logger = self._loggers[subject]
+        if not logger.isEnabledFor(level):
+            return
+        names = list(map(str, sorted(partitions)))
+        who = ", group ".join(filter(None, (self.client_id, self.group_id)))
+        line = f"{text}: {partition_names(partitions)}" if names else text
+        fields = {
+            "client_id": self.client_id or None,
+            "group_id": self.group_id,
+            "partitions": names,
+            "outage": outage,
+            "outage_seconds": outage_seconds,
+            "error": None if error is None else type(error).__name__,
+        }
+        shown = f"[{who}] {line}" if who else line
+        logger.log(level, "%s", one_line(shown, longest) if longest else shown, extra=fields)

@@ -5,33 +5,110 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from kafka_async.records import IMPLEMENTATION
 
-# A shared machine is slow at times, which says nothing about an example; and CI runs the same examples each time.
+from . import tiers
+from .clusters import SHARED, in_order
+
+# A shared machine is slow at times, which proves nothing about an example; and CI runs the same examples each time.
 settings.register_profile(
     "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=os.environ.get("CI") == "true"
 )
-settings.load_profile("tests")
+settings.register_profile("long", settings.get_profile("tests"), max_examples=5000, derandomize=False)
+settings.load_profile("tests")  # --hypothesis-profile=long replaces it: tests/README.md
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--apart", action="store_true", help="run the tests that take long and rarely fail, too")
 
 
 def pytest_report_header() -> str:
     return f"kafka_async decoder: {IMPLEMENTATION}"
 
 
-def pytest_configure() -> None:
-    """Ctrl-C works in the programs that tests start, even where the tests run as a background job, for which shells turn it off.
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests are watched: which tier they are in is what they do (``tiers.py``).
 
-    And Java compiles lightly.
+    Ctrl-C works in the programs that tests start, even if the tests run as a background job, for which shells turn it off.
+
+    And Java compiles lightly. The programs that tests start keep what Python has compiled, as a user's do.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    for line in tiers.MARKERS:
+        config.addinivalue_line("markers", line)
+    tiers.install()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Spark's processes live for seconds, most of which they would spend on compiling their code well.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def _tier(item: pytest.Item) -> str:
+    return tiers.tier_of(mark.name for mark in item.iter_markers())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test the marker of its tier, before tests are chosen by it.
+
+    A slow test without a tier may do no more than a fast one, but is left out of ``-m fast``.
+    """
+    for item in items:
+        markers = [mark.name for mark in item.iter_markers()]
+        try:
+            tier = tiers.tier_of(markers)
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid} {error}") from None
+        if tier not in markers and not (tier == tiers.FAST and "slow" in markers):
+            item.add_marker(tier)
+        if "timeout" not in markers:
+            item.add_marker(pytest.mark.timeout(tiers.SECONDS[tier]))
+    left_out = [] if config.getoption("apart") else [item for item in items if item.get_closest_marker("apart")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = in_order([item for item in items if item not in left_out])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give workers the files in an order that saves clusters, if whole files are asked for (``--dist loadfile``)."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from .workers import ByKind  # xdist is not needed to run a test
+
+    return ByKind(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Tests collect garbage, time and again: thousands of test items are none of it."""
+    gc.collect()
+    gc.freeze()
+
+
+def _watched(item: pytest.Item) -> AbstractContextManager[None]:
+    tier = _tier(item)
+    needed = tiers.tier_needed(getattr(item, "fixturenames", ()))
+    if tiers.TIERS.index(needed) > tiers.TIERS.index(tier):
+        pytest.fail(f"a test of the tier {tier!r} has a fixture of the tier {needed!r}: see tests/tiers.py")
+    return tiers.WATCH.over(tier)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    SHARED.prepare(item)
+    with _watched(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _watched(item):
+        return (yield)
 
 
 def pytest_sessionstart() -> None:

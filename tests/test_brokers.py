@@ -4,7 +4,7 @@ import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("version", [CURRENT, OLDER])

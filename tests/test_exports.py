@@ -1,5 +1,6 @@
-"""The public names: what the package exports is what the README and the docstrings explain."""
+"""The public names and the documents: what the package exports is explained, and what the documents name exists."""
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -9,16 +10,26 @@ import pytest
 
 import kafka_async
 from kafka_async import errors, trace
-from kafka_async.application.ranges import RangeCalls
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+from .brokers import CURRENT, OLDER
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BUILT = (ROOT / "kafka_async" / "README.md").read_text()
+DOCUMENTS = sorted(
+    path
+    for folder in ("", ".github", "benchmarks", "examples", "kafka_async", "tests")
+    for path in ((ROOT / folder).rglob("*.md") if folder else ROOT.glob("*.md"))
+)
+LONGEST = 200
+"""Lines of the README that a newcomer sees; everything else stands beside what it is about."""
 
 
 @pytest.mark.parametrize("name", [name for name in kafka_async.__all__ if not name.startswith("_")])
-def test_every_public_name_has_a_docstring_and_is_in_the_readme(name: str) -> None:
+def test_every_public_name_has_a_docstring_and_is_in_the_list_of_them(name: str) -> None:
     assert inspect.getdoc(getattr(kafka_async, name))
-    assert name in README
+    assert f"`{name}`" in BUILT.partition("## Public names")[2]
 
 
 def _public_methods(cls: type) -> set[str]:
@@ -29,7 +40,7 @@ def _public_methods(cls: type) -> set[str]:
     }
 
 
-_METHODS = _public_methods(kafka_async.KafkaConsumer) | _public_methods(RangeCalls)
+_METHODS = _public_methods(kafka_async.KafkaConsumer)
 
 
 @pytest.mark.parametrize("name", sorted(_METHODS))
@@ -60,15 +71,49 @@ def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:
         assert cls.__name__ in tree or cls in errors.BY_CODE.values(), f"{cls.__name__} is not drawn in the tree"
 
 
-def test_every_file_that_the_readme_names_exists() -> None:
-    root = Path(__file__).parent.parent
-    rows = [line for line in README.splitlines() if line.startswith("| ")]
-    named = {path for row in rows for path in re.findall(r"`([\w./]+\.py)`", row)}
-    places = [root / "kafka_async", root / "kafka_async" / "background", root / "kafka_async" / "records", root / "tests", root]
-    assert named
-    assert not [path for path in sorted(named) if not any((place / path).exists() for place in places)]
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_every_file_that_a_document_names_exists(document: Path) -> None:
+    named = set(re.findall(r"`([\w./]+\.(?:py|pyx|md))`", document.read_text()))
+    package = ROOT / "kafka_async"
+    places = [document.parent, ROOT, package, package / "background", package / "records", ROOT / "tests", ROOT / "examples"]
+    assert [path for path in sorted(named) if not any((place / path).exists() for place in places)] == []
+
+
+def test_the_documents_that_are_checked_are_those_that_there_are() -> None:
+    names = {_name(path) for path in DOCUMENTS}
+    assert {"README.md", "kafka_async/README.md", "tests/README.md", "benchmarks/README.md", ".github/SECURITY.md"} <= names
+    assert re.findall(r"`([\w./]+\.py)`", BUILT), "the tables of files are where they are looked for"
+
+
+def test_the_readme_is_short_and_leads_to_every_other_document() -> None:
+    assert len(README.splitlines()) <= LONGEST
+    assert [_name(path) for path in DOCUMENTS if _name(path) != "README.md" and f"`{_name(path)}`" not in README] == []
+
+
+BLOCKS = [
+    pytest.param(block, id=f"{_name(document)}-{number}")
+    for document in DOCUMENTS
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_program_in_a_document_is_python(block: str) -> None:
+    compile(block, "document", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_versions_of_kafka_in_the_documents_are_those_that_are_tested() -> None:
+    tested = re.search(r"^\| Kafka \| .* \|$", README, re.MULTILINE)
+    assert tested is not None
+    for text in (tested[0], (ROOT / "tests" / "README.md").read_text()):
+        assert CURRENT in text
+        assert OLDER in text
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     command = next(line for line in README.splitlines() if line.startswith("python3 -m venv") and "pytest" in line)
-    assert command in (Path(__file__).parent.parent / ".ci" / "run").read_text()
+    assert command in (ROOT / ".ci" / "run").read_text()

@@ -8,8 +8,9 @@ import pytest
 
 import kafka_async
 from kafka_async.lazy import on_first_use
+from kafka_async.wire import messages
 
-PACKAGES = ("kafka_async", "kafka_async.network", "kafka_async.network.sasl", "kafka_async.wire", "kafka_async.wire.messages")
+PACKAGES = ("kafka_async", "kafka_async.network", "kafka_async.network.sasl")
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -31,6 +32,19 @@ def test_another_name_is_an_attribute_error() -> None:
         on_first_use("kafka_async", {".model": "Node"})("KafkaProducer")
 
 
+@pytest.mark.brokers
+def test_a_message_is_given_out_from_where_it_is_defined_and_nothing_else_is_imported_for_it() -> None:
+    found = _imported_by("from kafka_async.wire import FetchRequest; from kafka_async.wire.messages import MetadataRequest")
+    assert "kafka_async.wire.messages.fetch" in found
+    assert not found & {"kafka_async.wire.messages.group", "kafka_async.wire.messages.offsets"}
+
+
+@pytest.mark.parametrize("name", ["DeleteAclsRequest", "fetch_request"])
+def test_a_message_that_there_is_not_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'kafka_async.wire.messages' has no attribute '{name}'"):
+        getattr(messages, name)
+
+
 def _imported_by(statement: str) -> set[str]:
     """Return the modules of ours that a fresh interpreter has after a statement."""
     code = f"{statement}; import sys; print(*(name for name in sys.modules if name.startswith('kafka_async')))"
@@ -38,6 +52,7 @@ def _imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.brokers
 def test_a_consumer_without_a_group_imports_nothing_that_only_groups_and_sasl_need() -> None:
     found = _imported_by("from kafka_async.sync import KafkaConsumer; KafkaConsumer(enable_metrics_push=False)")
     assert "kafka_async.background.fetch" in found
@@ -52,8 +67,16 @@ def test_a_consumer_without_a_group_imports_nothing_that_only_groups_and_sasl_ne
     assert not found & {f"kafka_async.{name}" for name in others}
 
 
+@pytest.mark.brokers
+def test_a_consumer_imports_nothing_of_what_people_read_about_its_options() -> None:
+    found = _imported_by("from kafka_async import KafkaConsumer; KafkaConsumer(group_id='g', enable_metrics_push=False)")
+    readable = ("options", "reference", "sources", "texts", "properties", "java", "jaas")
+    assert not found & {f"kafka_async.config.{name}" for name in readable}
+
+
+@pytest.mark.brokers
 def test_spark_has_its_objects_made_without_a_consumer() -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
     found = _imported_by("import kafka_async.adapters.spark.source")
     assert not {
         name for name in found if name.startswith(("kafka_async.application", "kafka_async.background", "kafka_async.wire"))

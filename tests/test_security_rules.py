@@ -15,6 +15,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in SOURCES}
 
 ONLY_AT_THE_EDGE = {
+    "config/sources.py": "the program names the prefix of the variables, or the file",
+    "config/stores.py": "an option names the store",
     "adapters/": "a person's own program, or a command of his, names the file",
     "network/tls.py": "an option names the file",
     "network/sasl/kerberos.py": "an option names the keytab",
@@ -25,7 +27,7 @@ ONLY_AT_THE_EDGE = {
 MADE_OF_OUR_OWN = {
     "wire/compiler.py": {"compile", "exec"},  # functions made of the field names of our own messages, as attrs makes __init__
     # The author of a job names a function of his own, module:callable: options of a job are texts, and nobody else writes them.
-    "adapters/spark/secrets.py": {"importlib.import_module"},
+    "adapters/spark/options/secrets.py": {"importlib.import_module"},
     "lazy.py": {"import_module"},  # modules of this package, by tables in its own files
     "wire/schema.py": {"import_module"},  # kio's modules, by the names of our own messages and the versions of our own table
 }

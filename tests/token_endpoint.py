@@ -1,6 +1,6 @@
 """An OpenID Connect provider on loopback, honest or hostile, for tests.
 
-Decides: what a token says, unless a test scripts the replies. Owns: a signing key, a server and its threads. Must never listen
+Decides: what a token contains, unless a test scripts the replies. Owns: a signing key, a server and its threads. Must never listen
 beyond 127.0.0.1. RFC 6749 section 4.4 (client credentials), RFC 7517 (the public key as a JSON Web Key Set).
 """
 
@@ -33,7 +33,7 @@ class Asked:
 
 @frozen
 class Reply:
-    """What the endpoint says. A body of several pieces comes without a length and may have no end."""
+    """A reply of the endpoint. A body of several pieces comes without a length and may have no end."""
 
     status: int = 200
     body: bytes | Iterable[bytes] = b"{}"

@@ -112,7 +112,7 @@ class _Listener(ConsumerRebalanceListener):
 
 @define(eq=False)
 class VerifiableConsumer:
-    """Reads, reports, commits, until it is told to stop or has read enough."""
+    """Reads, reports, commits, until it is stopped or has read enough."""
 
     consumer: KafkaConsumer[bytes | None, bytes | None]
     topic: str

@@ -6,9 +6,16 @@ from typing import TypeVar
 import anyio
 from trio.testing import MockClock
 
+from kafka_async.testing.clock import VirtualLoop as VirtualLoop
+
 T = TypeVar("T")
 
 
 def run_virtual(fn: Callable[[], Awaitable[T]]) -> T:
     """Return what ``fn`` returns. ``anyio.current_time()`` starts at 0 and jumps to the next deadline whenever all tasks wait."""
     return anyio.run(fn, backend="trio", backend_options={"clock": MockClock(autojump_threshold=0)})
+
+
+def run_virtual_asyncio(fn: Callable[[], Awaitable[T]]) -> T:
+    """As ``run_virtual``, on asyncio. ``asyncio.get_running_loop()`` is a ``VirtualLoop``."""
+    return anyio.run(fn, backend="asyncio", backend_options={"loop_factory": VirtualLoop})

@@ -16,6 +16,9 @@ from attrs import define, field
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
 from ..application.metrics import Metrics, Point, points
+from ..application.processing.statistics import NOTHING, PROCESSING
+from ..application.share.custody import Counts
+from ..application.share.metrics import ShareMetrics
 from ..model import TopicPartition
 from ..trace import RequestSent
 
@@ -25,7 +28,7 @@ FRESH: Final = 0.5
 
 
 class Measured(Protocol):
-    """A consumer, asyncio's or the blocking one."""
+    """A consumer or a share consumer, asyncio's or the blocking one."""
 
     def metrics(self) -> dict[str, dict[str, float]]: ...
 
@@ -73,9 +76,12 @@ class ConsumerInstruments:
 
 def _instruments() -> dict[str, bool]:
     """Return the names of all metrics that a consumer can have, and which of them are totals."""
-    example = Metrics(client_id="")
-    example(RequestSent(now=0.0, node="node", api="Fetch", version=0, correlation_id=0, size=0))
+    example, share_example = Metrics(), ShareMetrics()
+    for requests in (example.requests, share_example.requests):
+        requests(RequestSent(now=0.0, node="host:9092 (id 0)", api="Fetch", version=0, correlation_id=0, size=0))
     partition = TopicPartition("topic", 0)
     groups = example.snapshot(0.0, lags={partition: 0}, consumed={partition: 0}, bytes_consumed=0)
+    groups |= share_example.snapshot(0.0, Counts(), None)
     named = {group: dict.fromkeys(numbers, 0.0) for group, numbers in groups.items()}
+    named[PROCESSING] = NOTHING.metrics()
     return {point.name: point.total for point in points(named)}

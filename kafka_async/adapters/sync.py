@@ -4,21 +4,35 @@ Decides: nothing; every method runs the coroutine of the asyncio consumer in the
 background loop has a thread of its own. Must never need an event loop in the caller's thread: it works in scripts, in notebooks
 that run a loop already, and in a worker process after a fork, as long as the consumer was made after the fork.
 
-With ``ThreadSignal`` those coroutines block where they would wait, so they end at their first step.
+With ``ThreadSignal`` those coroutines block where they would wait, so they end at their first step. ``process`` is the exception:
+what it needs of an event loop runs on one of its own thread, to which the consumer is lent for so long.
 """
 
 import re
 import threading
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
+from functools import partial, wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, Unpack
 from uuid import UUID
 
+import anyio
+from anyio import get_cancelled_exc_class
+from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import TypeVar
 
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
+from ..application.processing.processing import Processing as AsyncProcessing
+from ..application.processing.retry import ONCE, Retry
+from ..application.processing.settings import checked, is_async
+from ..application.processing.source import Source
+from ..application.processing.statistics import ProcessingStatistics
 from ..application.ranges import RANGE_BATCH_BYTES
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError
@@ -33,10 +47,14 @@ from ..model import (
     SubscriptionPattern,
     TopicPartition,
 )
+from ..network.waiting import SIGNALS_AFTER
 from ..records import ALL_COLUMNS, Columns
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from ..application.processing.settings import OnFailure, Order
+    from ..config import ConsumerOptions
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -46,9 +64,10 @@ P = ParamSpec("P")
 
 LEAVE_TIME: Final = 5.0
 """Seconds that ``stop`` gives another thread to leave its read call; one that is in a call-back of the user may not."""
+LOOK_AGAIN: Final = 0.005
 
 
-def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends."""
     try:
         coroutine.send(None)
@@ -59,123 +78,438 @@ def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
     raise IllegalStateError("an 'async def' call-back needs an event loop; give the blocking consumer plain functions")
 
 
-def _exclusive(method: Callable[P, T]) -> Callable[P, T]:
-    """Let one thread at a time into the consumer, and say so to a second one (Java: ConcurrentModificationException)."""
+def exclusive(method: Callable[P, T]) -> Callable[P, T]:
+    """Let one thread at a time into the consumer."""
 
     @wraps(method)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         owner: Any = args[0]
-        lock: threading.RLock = owner._lock
-        if not lock.acquire(blocking=False):
-            raise IllegalStateError("the blocking consumer is in use by another thread; it serves one at a time")
+        seat = owner._seat
+        mine = seat.enter()
         try:
             return method(*args, **kwargs)
         finally:
-            lock.release()
+            if mine:
+                seat.taken_by = {}
 
     return guarded
+
+
+class Blocked(Protocol):
+    """The consumer that a thread occupies."""
+
+    @property
+    def state(self) -> ConsumerState: ...
+
+
+class Seat:
+    """Where one thread at a time sits (Java: ConcurrentModificationException for a second one).
+
+    Not a lock, since leaving is an assignment: the interpreter runs no signal handler between it and the ``return`` of a read
+    call, so nothing that such a handler raises can take away records that count as delivered.
+    """
+
+    def __init__(self, consumer: Blocked, runtime: ThreadRuntime) -> None:
+        self.consumer = consumer
+        self.runtime = runtime
+        self.taken_by: dict[str, threading.Thread] = {}
+        self.processing: Processing | None = None
+        """The consumer is lent to its thread."""
+
+    def try_enter(self) -> bool | None:
+        """Take the seat: ``True``; ``False``: the thread has it already; ``None``: another one has it."""
+        me = threading.current_thread()
+        while True:
+            taken_by = self.taken_by
+            before = len(taken_by)
+            if taken_by.setdefault("thread", me) is me:
+                return before == 0
+            if taken_by is self.taken_by:
+                return None
+
+    def enter(self) -> bool:
+        """Take the seat; return whether it has to be left. Raises if another thread has it, or the consumer is being stopped."""
+        mine = self.try_enter()
+        if mine is None:
+            if self.consumer.state is ConsumerState.CLOSED:
+                raise ConsumerStoppedError("the consumer is being stopped by another thread")
+            raise IllegalStateError("the blocking consumer is in use by another thread; it serves one at a time")
+        return mine
+
+
+class Processing:
+    """Handlers running on threads; made by ``KafkaConsumer.processing``.
+
+    A ``with`` block: the handlers work while its body runs. Leaving it begins nothing more, gives what runs
+    ``drain_timeout_ms``, and commits; a second ``KeyboardInterrupt`` meanwhile gives up what runs. If processing fails, ``wait``
+    returns and the block raises why. The methods may be called from any thread.
+    """
+
+    def __init__(self, seat: Seat, make: Callable[[], AsyncProcessing]) -> None:
+        self._seat = seat
+        self._make = make
+        self._mine = False
+        self._thread: AbstractContextManager[BlockingPortal] | None = None
+        self._portal: BlockingPortal | None = None
+        self._ended: Future[BaseException | None] = Future()
+        self._run: tuple[AsyncProcessing, anyio.Event] | None = None
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise IllegalStateError("this processing was already started; make a new one")
+        self._mine = self._seat.enter()
+        self._thread = start_blocking_portal(name="kafka_async process")
+        try:
+            self._portal = self._thread.__enter__()
+            self._ended, self._run = self._portal.start_task(self._serve)
+        except BaseException:
+            self._close()
+            raise
+        self._seat.processing = self
+        return self
+
+    async def _serve(self, *, task_status: TaskStatus[tuple[AsyncProcessing, anyio.Event]]) -> BaseException | None:
+        """Process on the event loop of our thread until asked to end. Returns what would end the loop: what is no ``Exception``."""
+        left = anyio.Event()
+        try:
+            with self._seat.runtime.lent():
+                async with self._make() as run:
+                    task_status.started((run, left))
+                    await left.wait()
+        except BaseException as error:
+            if isinstance(error, Exception | get_cancelled_exc_class()):
+                raise
+            return error
+        return None
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            failure = self._leave()
+        finally:
+            self._seat.processing = None
+            self._close()
+        if failure is not None and exc is None:
+            raise failure
+
+    def _leave(self) -> BaseException | None:
+        """Drain, commit and return why processing failed."""
+        run, left = self._begun()
+        self._call(left.set)
+        try:
+            _wait_for(self._ended)
+        except BaseException:  # of a signal handler: a second signal is meant
+            self._call(run.abort)
+            _wait_for(self._ended)
+            raise
+        return self._ended.exception() or self._ended.result()
+
+    def _close(self) -> None:
+        try:
+            if self._thread is not None and self._portal is not None:
+                self._thread.__exit__(None, None, None)
+        finally:
+            if self._mine:
+                self._mine, self._seat.taken_by = False, {}
+
+    def _begun(self) -> tuple[AsyncProcessing, anyio.Event]:
+        if self._run is None:
+            raise IllegalStateError("enter the block first: with consumer.processing(...) as run")
+        return self._run
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function, or await a coroutine function, on the event loop of our thread."""
+        assert self._portal is not None  # noqa: S101 - entered
+        called = self._portal.start_task_soon(function, *arguments)
+        _wait_for(called)
+        return called.result()
+
+    def statistics(self) -> ProcessingStatistics:
+        """Return one frozen snapshot of what is going on."""
+        found: ProcessingStatistics = self._call(self._begun()[0].statistics)
+        return found
+
+    def pause(self) -> None:
+        """Begin no more records, and read none, until ``resume``. What runs goes on, and so does the membership."""
+        self._call(self._begun()[0].pause)
+
+    def resume(self) -> None:
+        """Go on after ``pause`` or ``drain``."""
+        self._call(self._begun()[0].resume)
+
+    def drain(self) -> None:
+        """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that."""
+        self._call(self._begun()[0].drain)
+
+    def stop(self) -> None:
+        """Have ``wait`` return. What runs is drained as the block is left."""
+        self._call(self._begun()[0].stop)
+
+    def abort(self) -> None:
+        """As ``stop``, but what runs is given up now instead of drained: the thread goes on, its result does not count."""
+        self._call(self._begun()[0].abort)
+
+    def wait(self) -> None:
+        """Wait until ``stop``, here or of the consumer, or until processing fails, which leaving the block raises."""
+        self._call(self._begun()[0].wait)
+
+    def stop_consumer(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Stop the consumer from the thread that it is lent to (for ``KafkaConsumer.stop``)."""
+        self._call(stop)
+
+
+def _wait_for(future: "Future[Any]") -> None:
+    """Wait, so that a signal handler may raise."""
+    while not future.done():
+        wait((future,), timeout=SIGNALS_AFTER)
+
+
+def plain(function: Any, name: str) -> None:
+    """Raise ``TypeError`` for an ``async def``, which has no event loop here."""
+    if callable(function) and is_async(function):
+        raise TypeError(
+            f"{name}={function!r}: the blocking consumer runs it on threads; expected a plain function, not an async one"
+        )
 
 
 class KafkaConsumer(Generic[K, V]):
     """A Kafka consumer that blocks the calling thread; arguments and results are those of ``kafka_async.KafkaConsumer``.
 
     Use it as ``with KafkaConsumer(...) as consumer``. Call-backs must be plain functions. It is used by one thread at a time
-    (``IllegalStateError`` otherwise); ``stop`` may be called from any.
+    (``IllegalStateError`` otherwise); ``stop`` may be called from any. What a signal handler raises inside a read call, such as
+    ``KeyboardInterrupt``, loses no record: what the call had in hand comes with the next one.
     """
 
-    def __init__(self, *topics: str, **options: Any) -> None:
+    def __init__(self, *topics: str, **options: "Unpack[ConsumerOptions]") -> None:
         options.pop("background", None)
-        self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, runtime=ThreadRuntime.for_threads(), **options)
-        self._lock = threading.RLock()
+        runtime = ThreadRuntime.for_threads()
+        self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, runtime=runtime, **options)
+        self._seat = Seat(self._consumer, runtime)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
-    @_exclusive
-    def start(self) -> None:
+    @exclusive
+    def start(self, timeout_ms: float | None = None) -> None:
         """Connect; see ``kafka_async.KafkaConsumer.start``."""
-        _finish(self._consumer.start())
+        finish(self._consumer.start(timeout_ms))
 
     def stop(self, timeout_ms: float | None = None) -> None:
-        """Stop within ``timeout_ms``. A read that waits in another thread ends with ``ConsumerStoppedError``."""
-        self._consumer.interrupt()
+        """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
+        self._stop(timeout_ms, clean=True)
+
+    def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
+        self._consumer._place.check_process()  # and no more: while it processes, it is lent to an event loop
+        processing = self._seat.processing
+        if processing is not None:  # it drains and commits first
+            processing.stop_consumer(partial(self._consumer._stop, timeout_ms, clean=clean))
+            return
+        parting = self._consumer._parting
+        allowed = parting.allowed(timeout_ms)
+        if not parting.begin():
+            finish(parting.wait_for_the_first(allowed))
+            return
         # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
-        left = self._lock.acquire(timeout=LEAVE_TIME)
+        mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
+        while mine is None and time.monotonic() < until:
+            time.sleep(LOOK_AGAIN)
+            mine = self._seat.try_enter()
         try:
-            _finish(self._consumer.stop(timeout_ms))
+            finish(parting.finish(allowed, clean=clean))
         finally:
-            if left:
-                self._lock.release()
+            if mine:
+                self._seat.taken_by = {}
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
-        _finish(self._consumer.__aexit__(*exc_info))
+    def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        self._stop(None, clean=exc_type is None)
 
     def __repr__(self) -> str:
         return f"<blocking {self._consumer!r}>"
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
-    @_exclusive
+    # The last steps of each read call are assignments; see ``Seat``.
+
     def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """Return the next record, waiting for it as long as it takes."""
-        return _finish(self._consumer.getone(*partitions))
+        mine = self._seat.enter()
+        try:
+            portion = finish(self._consumer._next_portion(partitions))
+            record: ConsumerRecord[K, V] = portion.records[portion.place]
+            portion.place += 1
+            return record
+        finally:
+            if mine:
+                self._seat.taken_by = {}
 
-    @_exclusive
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Return records by partition as soon as there are any; ``{}`` where none came within ``timeout_ms``."""
-        return _finish(self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records))
+        """Return records by partition as soon as there are any; ``{}`` if none came within ``timeout_ms``."""
+        mine = self._seat.enter()
+        try:
+            batch = finish(self._consumer._getmany(partitions, timeout_ms, max_records))
+            self._consumer._unread.taken = None
+            return batch
+        finally:
+            if mine:
+                self._seat.taken_by = {}
 
-    @_exclusive
     def getarrow(
         self,
         *partitions: TopicPartition,
         timeout_ms: float = 0,
         max_records: int | None = None,
         columns: Collection[str] | None = None,
+        view: bool = False,
     ) -> "pyarrow.RecordBatch":
-        """Return records as an Arrow record batch (extra ``arrow``)."""
-        return _finish(self._consumer.getarrow(*partitions, timeout_ms=timeout_ms, max_records=max_records, columns=columns))
+        """Return records as an Arrow record batch (extra ``arrow``); see ``kafka_async.KafkaConsumer.getarrow``."""
+        mine = self._seat.enter()
+        try:
+            batch = finish(self._consumer._getarrow(partitions, timeout_ms, max_records, columns, view))
+            self._consumer._unread.taken = None
+            return batch
+        finally:
+            if mine:
+                self._seat.taken_by = {}
 
     def arrow_batches(
-        self, *partitions: TopicPartition, max_records: int = ARROW_ROWS, columns: Collection[str] | None = None
+        self,
+        *partitions: TopicPartition,
+        max_records: int = ARROW_ROWS,
+        columns: Collection[str] | None = None,
+        view: bool = False,
     ) -> "Iterator[pyarrow.RecordBatch]":
         """Iterate over Arrow record batches until the consumer is stopped. Closing the iterator early loses nothing."""
         while True:
             try:
-                batch = self.getarrow(*partitions, timeout_ms=3_600_000, max_records=max_records, columns=columns)
+                batch = self.getarrow(*partitions, timeout_ms=3_600_000, max_records=max_records, columns=columns, view=view)
             except ConsumerStoppedError:
                 return
             if batch.num_rows:
                 yield batch
 
-    @_exclusive
+    @exclusive
     def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Read exactly these offsets; see ``kafka_async.KafkaConsumer.assign_ranges``."""
         self._consumer.assign_ranges(ranges)
 
-    @_exclusive
     def next_columns(
         self, columns: Collection[str] = ALL_COLUMNS, *, batch_bytes: int = RANGE_BATCH_BYTES, timeout_ms: float | None = None
     ) -> Columns | None:
         """Return the next records of the ranges as columns; ``None``: all are read."""
-        return _finish(self._consumer.next_columns(columns, batch_bytes=batch_bytes, timeout_ms=timeout_ms))
+        mine = self._seat.enter()
+        try:
+            found = finish(self._consumer._next_columns(columns, batch_bytes, timeout_ms))
+            self._consumer._unread.taken = None
+            return found
+        finally:
+            if mine:
+                self._seat.taken_by = {}
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Iterate over records until the consumer is stopped."""
+        """Iterate over records until the consumer is stopped. A record is done when the next one is asked for."""
+        reader, holder, seat = self._consumer._reader, threading.current_thread(), self._seat
+        handout, by_a_call = reader.handout, False
         while True:
-            try:
-                yield self.getone()
-            except ConsumerStoppedError:
-                return
+            portion = handout.portion
+            if handout.left and handout.calm and not seat.taken_by:
+                if by_a_call:  # else a stop from another thread would commit up to that record alone
+                    reader.auto_commit.holdings.read_entered()
+                    by_a_call = False
+                    continue  # another thread may have come in between; it cannot before the record is taken below
+                record: ConsumerRecord[K, V] = portion.records[portion.place]
+                handout.holder = holder
+                handout.last = record
+                portion.place += 1
+            else:
+                try:
+                    record = self.getone()
+                except ConsumerStoppedError:
+                    return
+                by_a_call = True
+            yield record
+
+    # --- process ---------------------------------------------------------------------------------------------------------------
+
+    def process(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        order: "Order" = "key",
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "OnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+        keep_done: bool = True,
+    ) -> None:
+        """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
+
+        Arguments, promises and errors are those of ``kafka_async.KafkaConsumer.process``; handler and ``on_failure`` must be plain
+        functions (``TypeError`` otherwise). What a signal handler raises here, such as ``KeyboardInterrupt``, comes out after what
+        runs was drained and committed; a second one ends that at once.
+        """
+        with self.processing(
+            handler,
+            concurrency=concurrency,
+            order=order,
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            keep_done=keep_done,
+        ) as run:
+            run.wait()
+
+    def processing(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        order: "Order" = "key",
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "OnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+        keep_done: bool = True,
+    ) -> Processing:
+        """Return what ``process`` does as a ``with`` block: the handlers work on threads while its body runs.
+
+        Its value has ``statistics()``, ``pause()``, ``resume()``, ``drain()``, ``wait()`` and ``stop()``. The consumer is in use
+        for as long as the block lasts: of its own methods only those that look may be called, and ``stop``.
+        """
+        plain(handler, "handler")
+        plain(on_failure, "on_failure")
+        settings = checked(
+            handler,
+            concurrency=concurrency,
+            order=order,
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            keep_done=keep_done,
+        )
+        return Processing(self._seat, lambda: AsyncProcessing(Source(self._consumer), handler, settings))
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
-    @_exclusive
+    @exclusive
     def subscribe(
         self,
         topics: Collection[str] = (),
@@ -185,7 +519,7 @@ class KafkaConsumer(Generic[K, V]):
         """Subscribe to topics or to a pattern."""
         self._consumer.subscribe(topics, pattern, listener)
 
-    @_exclusive
+    @exclusive
     def unsubscribe(self) -> None:
         """Give up subscription and assignment."""
         self._consumer.unsubscribe()
@@ -194,7 +528,7 @@ class KafkaConsumer(Generic[K, V]):
         """Return the subscribed topics."""
         return self._consumer.subscription()
 
-    @_exclusive
+    @exclusive
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
         self._consumer.assign(partitions)
@@ -203,64 +537,64 @@ class KafkaConsumer(Generic[K, V]):
         """Return the assigned partitions."""
         return self._consumer.assignment()
 
-    @_exclusive
+    @exclusive
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition ids of a topic as far as metadata is at hand."""
         return self._consumer.partitions_for_topic(topic)
 
-    @_exclusive
+    @exclusive
     def topics(self) -> set[str]:
         """Ask the cluster for all topics."""
-        return _finish(self._consumer.topics())
+        return finish(self._consumer.topics())
 
-    @_exclusive
+    @exclusive
     def describe_topics(self, *topics: str) -> ClusterDescription:
         """Ask the cluster about topics."""
-        return _finish(self._consumer.describe_topics(*topics))
+        return finish(self._consumer.describe_topics(*topics))
 
     # --- where -----------------------------------------------------------------------------------------------------------------
 
-    @_exclusive
+    @exclusive
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record that will be returned."""
-        return _finish(self._consumer.position(partition))
+        return finish(self._consumer.position(partition))
 
-    @_exclusive
+    @exclusive
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read on from ``offset``."""
         self._consumer.seek(partition, offset)
 
-    @_exclusive
+    @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Go to the first offset."""
-        return _finish(self._consumer.seek_to_beginning(*partitions))
+        return finish(self._consumer.seek_to_beginning(*partitions))
 
-    @_exclusive
+    @exclusive
     def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Go to the end."""
-        return _finish(self._consumer.seek_to_end(*partitions))
+        return finish(self._consumer.seek_to_end(*partitions))
 
-    @_exclusive
+    @exclusive
     def seek_to_timestamp(
         self, when: int | Mapping[TopicPartition, int], *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Go to the first record at or after a time (milliseconds)."""
-        return _finish(self._consumer.seek_to_timestamp(when, *partitions))
+        return finish(self._consumer.seek_to_timestamp(when, *partitions))
 
-    @_exclusive
+    @exclusive
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look offsets up by time (milliseconds)."""
-        return _finish(self._consumer.offsets_for_times(timestamps))
+        return finish(self._consumer.offsets_for_times(timestamps))
 
-    @_exclusive
+    @exclusive
     def beginning_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         """Look up first offsets."""
-        return _finish(self._consumer.beginning_offsets(partitions, timeout_ms))
+        return finish(self._consumer.beginning_offsets(partitions, timeout_ms))
 
-    @_exclusive
+    @exclusive
     def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         """Look up the offsets that come next."""
-        return _finish(self._consumer.end_offsets(partitions, timeout_ms))
+        return finish(self._consumer.end_offsets(partitions, timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark as of the last fetch."""
@@ -271,20 +605,20 @@ class KafkaConsumer(Generic[K, V]):
         return self._consumer.last_stable_offset(partition)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return when the high watermark was last heard (milliseconds)."""
+        """Return when the high watermark was last received (milliseconds)."""
         return self._consumer.last_poll_timestamp(partition)
 
-    @_exclusive
+    @exclusive
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return the distance from the position to the end as of the last fetch."""
         return self._consumer.current_lag(partition)
 
-    @_exclusive
+    @exclusive
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions for now."""
         self._consumer.pause(*partitions)
 
-    @_exclusive
+    @exclusive
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again."""
         self._consumer.resume(*partitions)
@@ -295,39 +629,39 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- commit ----------------------------------------------------------------------------------------------------------------
 
-    @_exclusive
+    @exclusive
     def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
         """Commit offsets to the group."""
-        _finish(self._consumer.commit(offsets))
+        finish(self._consumer.commit(offsets))
 
-    @_exclusive
+    @exclusive
     def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offsets."""
-        return _finish(self._consumer.committed_offsets(*partitions))
+        return finish(self._consumer.committed_offsets(*partitions))
 
-    @_exclusive
+    @exclusive
     def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Go to the committed offsets and return them."""
-        return _finish(self._consumer.seek_to_committed(*partitions))
+        return finish(self._consumer.seek_to_committed(*partitions))
 
-    @_exclusive
+    @exclusive
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now (KIP-1094)."""
         return self._consumer.next_offsets()
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who we are in the group."""
+        """Return this member's identity in the group."""
         return self._consumer.group_metadata()
 
-    @_exclusive
+    @exclusive
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance."""
         self._consumer.enforce_rebalance(reason)
 
-    @_exclusive
+    @exclusive
     def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of the group."""
-        return _finish(self._consumer.committed(partition))
+        return finish(self._consumer.committed(partition))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 
@@ -336,16 +670,26 @@ class KafkaConsumer(Generic[K, V]):
         """What the consumer is doing."""
         return self._consumer.state
 
+    @property
+    def ready(self) -> bool:
+        """Whether records can come; see ``kafka_async.KafkaConsumer.ready``."""
+        return self._consumer.ready
+
+    @property
+    def alive(self) -> bool:
+        """Whether the consumer can come back by itself; see ``kafka_async.KafkaConsumer.alive``."""
+        return self._consumer.alive
+
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name."""
         return self._consumer.metrics()
 
-    @_exclusive
+    @exclusive
     def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
         """Return the id by which the cluster's operators know this client (KIP-714)."""
-        return _finish(self._consumer.client_instance_id(timeout_ms))
+        return finish(self._consumer.client_instance_id(timeout_ms))
 
-    @_exclusive
+    @exclusive
     def statistics(self) -> Statistics:
         """Return one frozen snapshot."""
         return self._consumer.statistics()

@@ -1,2 +1,3 @@
 from .iteration import HandOut as HandOut
+from .iteration import Portion as Portion
 from .iteration import RecordIterator as RecordIterator

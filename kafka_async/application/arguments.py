@@ -16,28 +16,40 @@ _INT64 = range(2**63)
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
+def as_partition(partition: Any) -> TopicPartition:
+    """Return a partition as a ``TopicPartition``; any equal tuple is accepted. Raises ``TypeError`` for anything else."""
+    if isinstance(partition, TopicPartition):
+        return partition
+    match partition:
+        case (str(topic), int(number)) if isinstance(partition, tuple) and not isinstance(number, bool):
+            return TopicPartition(topic, number)
+    raise TypeError(f"{partition!r}: expected a TopicPartition")
+
+
 def one_partition(partition: Any) -> str:
-    """Return ``topic-partition`` for a message. Raises ``TypeError`` for anything but a ``TopicPartition``."""
-    if not isinstance(partition, TopicPartition):
-        raise TypeError(f"{partition!r}: expected a TopicPartition")
-    return f"{partition.topic}-{partition.partition}"
+    """Return ``topic-partition`` for a message. Raises ``TypeError`` for anything but a partition."""
+    topic, number = as_partition(partition)
+    return f"{topic}-{number}"
 
 
 def partition_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """Return the partitions without repetition, in their order. Raises ``TypeError`` or ``ValueError`` for what is none."""
-    if isinstance(partitions, (str, TopicPartition)):
+    """Return the partitions without repetition, in their order. Raises ``TypeError`` or ``ValueError`` for anything else."""
+    if isinstance(partitions, (str, TopicPartition)) or _is_partition(partitions):
         raise TypeError(f"{partitions!r}: expected a collection of TopicPartition values")
-    unique = tuple(dict.fromkeys(partitions))
+    unique = tuple(dict.fromkeys(map(as_partition, partitions)))
     for partition in unique:
-        one_partition(partition)
         if not _is_integer(partition.partition, _INT32):
             raise ValueError(f"{partition!r}: expected a partition number from 0 to {_INT32[-1]}")
         _check_topic(partition.topic)
     return unique
 
 
+def _is_partition(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)
+
+
 def offset_ranges(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the ranges. Raises ``TypeError`` or ``ValueError`` for what is no partition, or not two offsets in order."""
+    """Return the ranges. Raises ``TypeError`` or ``ValueError`` for anything but partitions and two offsets in order."""
     for partition in partition_set(ranges):
         match ranges[partition]:
             case (int(start), int(end)) if 0 <= start <= end:
@@ -46,7 +58,7 @@ def offset_ranges(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[Topi
                 raise ValueError(
                     f"range {other!r} of {one_partition(partition)}: expected two offsets, the first not above the second"
                 )
-    return dict(ranges)
+    return {as_partition(partition): offsets for partition, offsets in ranges.items()}
 
 
 def _is_integer(value: Any, among: range) -> TypeGuard[int]:
@@ -68,7 +80,7 @@ def subscribed_topics(topics: Collection[str]) -> frozenset[str]:
 
 
 def topic_names(topics: Collection[str]) -> frozenset[str]:
-    """Return the names to ask the cluster about, which need not be possible. Raises ``TypeError`` for what is no name."""
+    """Return the names to ask the cluster about; they need not be valid. Raises ``TypeError`` for anything but strings."""
     for topic in topics:
         if not isinstance(topic, str):
             raise TypeError(f"{topic!r}: expected the name of a topic")
@@ -89,7 +101,10 @@ def subscribed_pattern(pattern: Any) -> Callable[[str], bool]:
 
 
 def subscribed_regex(pattern: SubscriptionPattern) -> str:
-    """Return the expression that the broker is to evaluate. Raises ``ValueError`` for none: to the broker that is no pattern."""
+    """Return the expression that the broker is to evaluate.
+
+    Raises ``ValueError`` for an empty one: the broker takes that for no pattern.
+    """
     return text(pattern.pattern, "pattern", least=1)
 
 
@@ -115,7 +130,7 @@ def offset_number(offset: Any, name: str = "offset") -> int:
 
 
 def seek_target(offset: Any) -> OffsetAndMetadata:
-    """Return where to seek to, with the leader epoch where one was given."""
+    """Return where to seek to, with the leader epoch if one was given."""
     if isinstance(offset, OffsetAndMetadata):
         offset_number(offset.offset)
         _check_epoch(offset.leader_epoch, "offset")
@@ -128,7 +143,7 @@ def commit_offsets(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition
     if not isinstance(offsets, Mapping) or not offsets:
         raise ValueError(f"offsets={offsets!r}: expected a mapping of partitions to offsets that is not empty")
     partition_set(offsets)
-    return {partition: _commit_offset(partition, value) for partition, value in offsets.items()}
+    return {as_partition(partition): _commit_offset(partition, value) for partition, value in offsets.items()}
 
 
 def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
@@ -143,7 +158,7 @@ def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
 
 def _check_epoch(epoch: Any, name: str) -> None:
     if epoch is not None and not _is_integer(epoch, _INT32):
-        raise ValueError(f"{name}: leader_epoch={epoch!r}: expected an integer of at least 0, or None where it is not known")
+        raise ValueError(f"{name}: leader_epoch={epoch!r}: expected an integer of at least 0, or None if it is not known")
 
 
 def timestamps(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -151,4 +166,4 @@ def timestamps(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int
     if not isinstance(wanted, Mapping):
         raise TypeError(f"timestamps={wanted!r}: expected a mapping of partitions to timestamps")
     partition_set(wanted)
-    return {partition: offset_number(value, "timestamp") for partition, value in wanted.items()}
+    return {as_partition(partition): offset_number(value, "timestamp") for partition, value in wanted.items()}

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import define
+from attrs import define, evolve, frozen
 
 from ..config import ConsumerConfig
 from ..errors import DeserializationError
@@ -19,16 +19,19 @@ Batch = dict[TopicPartition, list[Record]]
 
 
 class ConsumerRebalanceListener:
-    """Told of changes of the assignment, inside the read call in which they happen. Methods may be ``async def``."""
+    """Is notified of changes of the assignment, inside the read call in which they happen. Methods may be ``async def``."""
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[None] | None:
         """These partitions are about to leave; positions can still be committed. No record of them is returned any more."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are new; seeks in here hold."""
+        """These partitions are new; a seek in here takes effect."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions already belong to somebody else; nothing can be committed. By default as if they were revoked."""
+        """These partitions may belong to another member already; nothing can be committed.
+
+        By default calls ``on_partitions_revoked``.
+        """
         return self.on_partitions_revoked(lost)
 
 
@@ -46,63 +49,139 @@ class ConsumerInterceptor(Protocol):
 
 
 def check_callbacks(config: ConsumerConfig) -> None:
-    """Raise ``ValueError`` for objects of the user that lack the methods which are called later, far from their option."""
+    """Raise ``ValueError`` now for objects of the user that lack the methods which are called much later."""
     called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
         raise ValueError(f"interceptors={config.interceptors!r}: {expected}")
     if "partition_assignment_strategy" in config.given:
-        from ..background.assignors import assignors_from  # with the group's half of the package, which not everybody needs
+        from ..background.group.classic.assignors import (
+            assignors_from,  # with the group's half of the package, which not everybody needs
+        )
 
         assignors_from(config)
 
 
 async def settled(result: Any) -> Any:
-    """Return ``result``, awaited where it has to be."""
+    """Return ``result``, awaited if it has to be."""
     return await result if inspect.isawaitable(result) else result
+
+
+@frozen(kw_only=True)
+class Deserialized:
+    """The result of the deserializers for some records of one partition."""
+
+    records: list[Record]
+    done: int
+    """How many records went in; an interceptor may have dropped some since."""
+    poison: DeserializationError | None = None
+    """For the record after ``records``, which cannot be deserialized and is passed over."""
+    retriable: Exception | None = None
+    """Raised for the record after ``records`` by a deserializer that may succeed later: nothing is passed over."""
+
+
+def may_be_retried(error: Exception) -> bool:
+    """Whether an error of a deserializer declares that the same call may succeed later.
+
+    It does so by a true attribute ``retriable`` (this package, aiokafka, kafka-python), or by a class called ``RetriableError`` or
+    ``RetriableException`` among its bases, whatever the library.
+    """
+    retriable = getattr(error, "retriable", False)
+    try:
+        claims = retriable() if callable(retriable) else retriable
+    except Exception:  # an attribute of that name that means something else
+        claims = False
+    return claims is True or any(cls.__name__ in ("RetriableError", "RetriableException") for cls in type(error).__mro__)
 
 
 @define(eq=False)
 class Deserializers:
-    """Turns bytes into what the application wants to have."""
+    """Turns bytes into what the application wants to have. A key or a value that is null stays ``None``, as in Java."""
 
     key: Callable[..., Any] | None
     value: Callable[..., Any] | None
 
     @classmethod
     def of(cls, key: Any, value: Any) -> "Deserializers | None":
-        """Return ``None`` where there is nothing to do: then records go to the application as they were decoded."""
+        """Return ``None`` if there is nothing to do: then records go to the application as they were decoded."""
         if key is None and value is None:
             return None
         return cls(_as_function(key), _as_function(value))
 
-    async def apply(self, records: list[Record]) -> tuple[list[Record], DeserializationError | None]:
-        """Return the records up to the first that a deserializer refused, and the error about that one."""
+    async def apply(self, records: list[Record]) -> Deserialized:
+        """Return the records up to the first that a deserializer refused, and what was raised for that one."""
         done: list[Record] = []
         to_key, to_value = self.key, self.value
         for record in records:
             key, value = record.key, record.value
             field = "key"
             try:
-                if to_key is not None:
+                if to_key is not None and key is not None:
                     key = to_key(record.topic, record.headers, key)
                     if hasattr(key, "__await__"):
                         key = await key
                 field = "value"
-                if to_value is not None:
+                if to_value is not None and value is not None:
                     value = to_value(record.topic, record.headers, value)
                     if hasattr(value, "__await__"):
                         value = await value
-            except Exception as error:
-                # The boundary to the user's code: whatever it is, it is reported with the record.
-                text = (
-                    f"the {field} of {record.topic}-{record.partition} at offset {record.offset} cannot be deserialized: {error!r}"
-                )
-                refused = DeserializationError(text, record, field)
-                refused.__cause__ = error
-                return done, refused
+            except Exception as error:  # the boundary to the user's code: whatever it is, it is reported with the record
+                return _stopped_at(record, field, error, done)
             done.append(ConsumerRecord(*record[:5], key, value, *record[7:]))
-        return done, None
+        return Deserialized(records=done, done=len(done))
+
+
+def _stopped_at(record: Record, field: str, error: Exception, done: list[Record]) -> Deserialized:
+    which = f"the {field} of {record.topic}-{record.partition} at offset {record.offset}"
+    if may_be_retried(error):
+        error.add_note(f"raised by the deserializer for {which}; nothing was passed, the next read tries again")
+        return Deserialized(records=done, done=len(done), retriable=error)
+    poison = DeserializationError(f"{which} cannot be deserialized: {error!r}", record, field)
+    poison.__cause__ = error
+    return Deserialized(records=done, done=len(done), poison=poison)
+
+
+@define(eq=False)
+class Preparation:
+    """What records go through on their way to the application: deserializers, then interceptors."""
+
+    deserializers: Deserializers | None
+    interceptors: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> "Preparation | None":
+        """Return ``None`` if records go to the application as they were decoded."""
+        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
+        return cls(deserializers, config.interceptors) if deserializers is not None or config.interceptors else None
+
+    async def prepare(self, batch: Batch) -> dict[TopicPartition, Deserialized]:
+        """Return, by partition, what the application is to get. Raises what an interceptor raises, and ``TypeError`` if one
+        returns something else than records.
+        """
+        made = {tp: await self._deserialize(records) for tp, records in batch.items()}
+        seen = {tp: result.records for tp, result in made.items() if result.records}
+        for interceptor in self.interceptors:
+            if seen:
+                seen = _checked(await settled(interceptor.on_consume(dict(seen))), interceptor, seen)
+        return {tp: evolve(result, records=list(seen.get(tp, ()))) for tp, result in made.items()}
+
+    async def _deserialize(self, records: list[Record]) -> Deserialized:
+        return (
+            Deserialized(records=records, done=len(records))
+            if self.deserializers is None
+            else await self.deserializers.apply(records)
+        )
+
+
+def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
+    """Raise ``TypeError`` if an interceptor forgot to return the records, or moved them to another partition: they would be
+    lost.
+    """
+    if not isinstance(batch, dict):
+        raise TypeError(f"{interceptor!r}.on_consume() returned {batch!r}: expected records by partition")
+    if strange := batch.keys() - given.keys():
+        raise TypeError(f"{interceptor!r}.on_consume() returned records of {strange}: expected only partitions it was given")
+    return batch
 
 
 def _as_function(deserializer: Any) -> Callable[[str, Any, Any], Any] | None:

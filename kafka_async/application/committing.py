@@ -1,154 +1,445 @@
-"""Which offsets are committed, and when nobody asks: auto-commit, by interval and before partitions leave.
+"""Which offsets are committed, and when nobody asks: by interval, before partitions leave, and at the end.
 
-Decides: when auto-commit is due, what of the consumed offsets is new, and for how long a read call waits for the last commit of
-partitions that leave. Owns: what was committed last, and the commits under way. Must never look at a position itself: it is handed
-positions by value when a read call is entered, before anything new is handed out (promise 1). A loop that reads positions later,
-while the application works, commits records that are not processed yet.
+Decides: when a commit is due, what of the consumed offsets is new, and which records are not consumed yet when the consumer stops.
+Owns: the commits under way, and who holds which records. Must never look at a position later than at the entry of a read call,
+before anything new is handed out (promise 1): a loop that reads positions while the application works commits records that are not
+processed yet.
+
+What was committed of a partition never goes back by our doing: each cursor keeps what was committed last, and only what lies past
+that is new. A seek, and a position that the background had to reset, forget it; a commit of the application's own counts, whatever
+it says.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import Final
+from typing import Any, Final
+from weakref import WeakSet
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from ..errors import KafkaError
-from ..events import Call
+from ..config import ConsumerConfig
+from ..errors import CommitFailedError, KafkaError
+from ..events import Call, CommitOffsets, Refusals
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..trace import Fault, Listener
+from .arguments import one_partition
+from .callbacks import settled
+from .cursor import Cursor, Custody
+from .iteration import HandOut
+from .outbox import Outbox
 from .runtime import Runtime
+from .unread import Unread
 
 PATIENCE: Final = 0.01
-"""Seconds for which a read call waits for the commit before a revocation before it goes on with the partitions that stay.
+"""Seconds for which a read call waits for the commit that precedes a revocation, before it goes on with the partitions that stay.
 
 Not zero: a slow application would work through another batch before it gives up what another member waits for.
 """
 
+MOST_HOLDERS: Final = 64
+"""Number of tasks and threads whose records are tracked, above which those that have ended are dropped."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-def position_before(consumed: Offsets, record: ConsumerRecord) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the position before ``record``, which was handed out and not worked off."""
-    partition = TopicPartition(record.topic, record.partition)
-    known = consumed.get(partition)
-    return {partition: known._replace(offset=record.offset)} if known is not None else {}
+def refusal(refused: Refusals) -> KafkaError:
+    """Return the error for a commit in which these partitions were refused; it names those that are not assigned to us (any
+    more).
+    """
+    lost = tuple(sorted(partition for partition, error in refused.items() if isinstance(error, CommitFailedError)))
+    first = next(iter(refused.values()))
+    if not lost:
+        return first
+    names = ", ".join(map(one_partition, lost))
+    failed = CommitFailedError(f"not assigned to this member (any more), so their offsets were not committed: {names}", lost)
+    failed.__cause__ = next((error for error in refused.values() if not isinstance(error, CommitFailedError)), first)
+    return failed
+
+
+@define(eq=False)
+class Ledger:
+    """What this consumer has committed."""
+
+    unread: Unread = field(repr=False)
+    runtime: Runtime = field(repr=False)
+    interceptors: tuple[Any, ...]
+    trace: Listener = field(repr=False)
+
+    def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the consumed offsets that lie past what was committed."""
+        return {partition: offset for partition, offset in consumed.items() if self._is_fresh(partition, offset)}
+
+    def _is_fresh(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        cursor = self.unread.partitions.get(partition)
+        if cursor is None:
+            return True
+        return offset.offset > (-1 if cursor.committed is None else cursor.committed) and offset.offset >= (cursor.attempted or 0)
+
+    def attempt(self, offsets: Offsets) -> Offsets:
+        """Remember that ``offsets`` are about to be committed, and return them."""
+        for partition, offset in offsets.items():
+            cursor = self.unread.partitions.get(partition)
+            if cursor is not None:
+                cursor.attempted = offset.offset
+        return offsets
+
+    def book(self, offsets: Offsets, refused: Refusals) -> Offsets:
+        """Remember what of ``offsets`` was committed, and return it."""
+        achieved = {partition: offset for partition, offset in offsets.items() if partition not in refused}
+        for partition, offset in achieved.items():
+            cursor = self.unread.partitions.get(partition)
+            if cursor is not None:
+                cursor.committed = offset.offset
+        return achieved
+
+    def report(self, text: str, error: KafkaError) -> None:
+        """Report that a commit that the caller did not ask for failed; it stops nothing."""
+        self.trace(Fault(now=self.runtime.clock(), text=text, error=error, subject="commit"))
+
+    async def intercept(self, achieved: Offsets) -> None:
+        """Pass committed offsets to the interceptors."""
+        for interceptor in self.interceptors if achieved else ():
+            await settled(interceptor.on_commit(achieved))
+
+
+@frozen
+class Held:
+    """What a task was handed of one partition: from ``first`` up to ``past``, the position after it."""
+
+    first: int
+    past: int
+
+
+@define(eq=False)
+class Holdings:
+    """Which task was handed what, and is not done with it yet.
+
+    A task that reads again, or asks an iteration for its next record, is done with what it had. What a task that still runs, was
+    cancelled or failed holds is not consumed when partitions leave or the consumer stops (promise 1). If the event loop cannot tell
+    how a task ended, it counts as failed. What was committed all the same, since another reader's interval covered it, is no longer
+    held.
+    """
+
+    runtime: Runtime = field(repr=False)
+    unread: Unread
+    handout: "HandOut[ConsumerRecord[Any, Any]]" = field(repr=False)
+    iterations: "WeakSet[Any]" = field(factory=WeakSet, init=False)
+    """Iterators that are in use; each knows its task and the record that it handed out last."""
+    _held: dict[Any, dict[TopicPartition, Held]] = field(factory=dict, init=False)
+    """What each task or thread was handed last."""
+    _refused: dict[Any, BaseException] = field(factory=dict, init=False)
+    """The error that a task or thread got in place of a bad record that it holds."""
+    _abandoned: dict[TopicPartition, Held] = field(factory=dict, init=False)
+    """What tasks held that failed or were cancelled. The tasks themselves are not kept."""
+
+    def current(self) -> Any:
+        """Return the task or thread that calls."""
+        callers = self.runtime.callers
+        return None if callers is None else callers.current()
+
+    def read_entered(self) -> None:
+        """The current task or thread asks for more: it is done with what it had."""
+        holder = self.current()
+        if self._held:
+            self._held.pop(holder, None)
+        if self._refused:
+            self._read_on_after_refusals(holder)
+        if self.handout.last is not None and self.handout.holder is holder:
+            self.handout.last = None
+        for iteration in self.iterations:
+            if iteration.holder is holder:
+                iteration.last = None
+
+    def handed(self, records: Mapping[TopicPartition, Held]) -> None:
+        """The current task or thread was handed these records."""
+        if len(self._held) > MOST_HOLDERS:
+            self._tidy()
+        held = self._held.setdefault(self.current(), {})
+        for partition, part in records.items():
+            known = held.get(partition)
+            held[partition] = part if known is None else Held(known.first, part.past)
+
+    def refused(self, record: ConsumerRecord[Any, Any], error: BaseException) -> None:
+        """The current task or thread is about to get ``error`` for a bad record. It holds that record like any other."""
+        self.handed_one(record)
+        self._refused[self.current()] = error
+
+    def handed_one(self, record: ConsumerRecord[Any, Any]) -> None:
+        """The current task or thread was handed one record."""
+        self.handed({TopicPartition(record.topic, record.partition): Held(record.offset, record.offset + 1)})
+
+    def _read_on_after_refusals(self, holder: Any) -> None:
+        """A task that reads on has dealt with a bad record whose error ended a task of its own, such as
+        ``asyncio.wait_for`` makes.
+        """
+        callers = self.runtime.callers
+        self._refused.pop(holder, None)
+        for known, error in tuple(self._refused.items()):
+            if callers is not None and callers.failure(known) is error:
+                del self._refused[known]
+                self._held.pop(known, None)
+
+    def _tidy(self) -> None:
+        """Drop tasks that have ended. What those held that did not end well, as far as is known, is still not consumed."""
+        callers = self.runtime.callers
+        if callers is None:
+            return
+        for known, held in tuple(self._held.items()):
+            if callers.has_ended(known):
+                del self._held[known]
+                for partition, part in held.items() if not callers.has_ended_well(known) else ():
+                    self._abandon(partition, part)
+        self._refused = {known: error for known, error in self._refused.items() if known in self._held}
+
+    def _abandon(self, partition: TopicPartition, part: Held) -> None:
+        known = self._abandoned.get(partition)
+        if known is None or not self._counts(partition, known):
+            self._abandoned[partition] = part
+        else:
+            self._abandoned[partition] = Held(min(known.first, part.first), max(known.past, part.past))
+
+    def _counts(self, partition: TopicPartition, part: Held) -> bool:
+        """Whether it was neither committed meanwhile, nor handed out before the partition was lost or sought in."""
+        cursor = self.unread.partitions.get(partition)
+        if cursor is None:  # given up; it may come back as it was
+            return True
+        begun_at = cursor.begun_at
+        return (begun_at is None or part.first >= begun_at) and (cursor.committed is None or cursor.committed < part.past)
+
+    def consumed(self, which: Callable[[Cursor], bool] = lambda _: True, *, clean: bool = True) -> Offsets:
+        """Return the positions, but not past records that a task holds and is not done with.
+
+        ``clean``: what the current task or thread holds is consumed.
+        """
+        consumed = self.unread.positions(which)
+        for partition, part in self._unfinished(clean=clean):
+            position = consumed.get(partition)
+            if position is not None and part.first < position.offset and self._counts(partition, part):
+                consumed[partition] = OffsetAndMetadata(part.first, "", position.leader_epoch)
+        return consumed
+
+    def _unfinished(self, *, clean: bool) -> list[tuple[TopicPartition, Held]]:
+        """Return what each holder has not consumed."""
+        caller = self.current()
+        found = list(self._abandoned.items())
+        for holder, held in self._held.items():
+            if not self._is_done(holder, caller, clean):
+                found += held.items()
+        last = [(self.handout.holder, self.handout.last), *((each.holder, each.last) for each in self.iterations)]
+        for holder, record in last:
+            if record is not None and not self._is_done(holder, caller, clean):
+                found.append((TopicPartition(record.topic, record.partition), Held(record.offset, record.offset + 1)))
+        return found
+
+    def _is_done(self, holder: Any, caller: Any, clean: bool) -> bool:
+        if holder is caller:
+            return clean
+        return self.runtime.callers is not None and self.runtime.callers.has_ended_well(holder)
 
 
 @define(eq=False)
 class AutoCommit:
-    """Commits consumed offsets every ``interval`` seconds, from within read calls."""
+    """Commits consumed offsets every ``auto_commit_interval_ms``, from within read calls."""
 
-    interval: float
-    retry: float
-    timeout: float
-    send: Callable[[Call[None], Offsets], None] = field(repr=False)
-    wake: Callable[[], None] = field(repr=False)
-    """Called when a commit has been answered."""
-    trace: Listener = field(repr=False)
-    _committed: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
+    config: ConsumerConfig
+    runtime: Runtime = field(repr=False)
+    outbox: Outbox = field(repr=False)
+    unread: Unread = field(repr=False)
+    ledger: Ledger
+    holdings: Holdings
+    suspended: bool = False
+    """While ``process`` runs, nothing is committed here."""
     _due_at: float | None = field(default=None, init=False)
-    _pending: tuple[Call[None], Offsets] | None = field(default=None, init=False)
+    _pending: tuple[Call[Refusals], Offsets] | None = field(default=None, init=False)
+    _last: list[Call[Refusals]] = field(factory=list, init=False)
+    """Commits of partitions that were given up at once; only ``stop`` waits for them."""
     _settled: bool = field(default=False, init=False)
     """Nothing was left to commit when the last interval ended."""
 
-    def read_entered(self, positions: Callable[[], Offsets], now: float) -> Offsets | None:
-        """Commit the positions when the interval has passed. Return what an earlier commit has just achieved."""
+    @property
+    def enabled(self) -> bool:
+        return self.config.group_id is not None and self.config.enable_auto_commit and not self.suspended
+
+    def read_entered(self, now: float) -> Offsets | None:
+        """A read call begins: everything that was handed out before is consumed. Commit if the interval has passed.
+
+        Return what an earlier commit has just achieved.
+        """
         self._settled = False
-        return self.look(positions, now)
+        return self.look(now) if self.enabled else None
 
     @property
     def due_at(self) -> float:
-        """When a read call that waits must ``look`` again: a topic that falls quiet must not keep its last offsets uncommitted."""
+        """When a read call that waits must ``look`` again: the last offsets before a silence are committed too."""
+        if not self.enabled:
+            return inf
         if self._pending is not None:
             return -inf if self._pending[0].done else inf
         return inf if self._settled or self._due_at is None else self._due_at
 
-    def look(self, positions: Callable[[], Offsets], now: float) -> Offsets | None:
-        """As ``read_entered``, while that call waits and nothing has been handed out since it was entered."""
-        achieved = self._collect(now)
+    @property
+    def look_at(self) -> float:
+        """When an iteration must ``look`` again. It hands out more until then, so a commit under way, or nothing left to commit,
+        does not put that off.
+        """
+        return inf if not self.enabled or self._due_at is None else self._due_at
+
+    def look(self, now: float) -> Offsets | None:
+        """The same as ``read_entered``, while that call waits and nothing has been handed out since it was entered."""
+        achieved = self.collect(now)
+        self._collect_last()
+        interval = self.config.auto_commit_interval_ms / 1000
         if self._due_at is None:
-            self._due_at = now + self.interval
-        elif now >= self._due_at and self._pending is None:
-            self._due_at = now + self.interval
-            fresh = self.fresh(positions())
+            self._due_at = now + interval
+        elif now >= self._due_at and self._pending is not None:
+            self._due_at = now + self.config.retry_backoff
+        elif now >= self._due_at:
+            self._due_at = now + interval
+            # Partitions that are revoked have a commit of their own.
+            fresh = self.ledger.fresh(self.unread.positions(lambda cursor: cursor.custody is not Custody.LEAVING))
             self._settled = not fresh
             if fresh:
-                call: Call[None] = Call(now + self.timeout, self.wake)
+                call: Call[Refusals] = Call(now + self.config.default_api_timeout_ms / 1000, self.runtime.wake_application)
                 self._pending = (call, fresh)
-                self.send(call, fresh)
+                self.outbox.add(CommitOffsets(call=call, offsets=self.ledger.attempt(fresh), once=True))
         return achieved
 
-    def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the consumed offsets that were not committed yet."""
-        return {partition: offset for partition, offset in consumed.items() if self._committed.get(partition) != offset}
-
-    def _collect(self, now: float) -> Offsets | None:
+    def collect(self, now: float) -> Offsets | None:
+        """Return what the commit under way has achieved, if that is over."""
         if self._pending is None or not self._pending[0].done:
             return None
         call, offsets = self._pending
         self._pending = None
         try:
-            call.result()
+            refused = call.result()
         except KafkaError as error:
-            self._due_at = now + (self.retry if error.retriable else max(self.retry, self.interval))
-            self.trace(Fault(now=now, text="auto-commit failed; trying again", error=error))
+            retry, interval = self.config.retry_backoff, self.config.auto_commit_interval_ms / 1000
+            self._due_at = now + (retry if error.retriable else max(retry, interval))
+            text = "auto-commit failed; trying again" if error.retriable else "auto-commit was refused; the next one asks again"
+            self.ledger.report(text, error)
             return None
-        self.committed(offsets)
-        return offsets
+        if refused:
+            self.ledger.report("auto-commit was refused for some partitions; the next one asks again", refusal(refused))
+        return self.ledger.book(offsets, refused) or None
 
-    def committed(self, offsets: Offsets) -> None:
-        """These offsets were committed, by whoever."""
-        self._committed.update(offsets)
+    def withdraw(self) -> None:
+        """Drop a commit that is under way, since a later one, or none, replaces it. What was sent already is stored before that."""
+        if self._pending is not None:
+            self._pending[0].withdraw()
+            self._pending = None
 
-    def forget(self, partitions: frozenset[TopicPartition]) -> None:
-        """These partitions are not ours any more."""
-        for partition in partitions:
-            self._committed.pop(partition, None)
+    def send_last(self, partitions: "frozenset[TopicPartition] | None" = None) -> None:
+        """Commit what was consumed (of ``partitions``) without waiting for the answer: nobody would commit it later
+        (KAFKA-20166).
+        """
+        if not self.enabled:
+            return
+        consumed = self.holdings.consumed(lambda cursor: partitions is None or cursor.partition in partitions)
+        fresh = self.ledger.fresh(consumed)
+        if fresh:
+            deadline = self.runtime.clock() + self.config.default_api_timeout_ms / 1000
+            call: Call[Refusals] = Call(deadline, self.runtime.wake_application)
+            self._last.append(call)
+            self.outbox.add(CommitOffsets(call=call, offsets=self.ledger.attempt(fresh), once=True))
+            self.ledger.book(fresh, {})
+
+    def _collect_last(self) -> None:
+        if not self._last:
+            return
+        ended = [call for call in self._last if call.done]
+        self._last = [call for call in self._last if not call.done]
+        for call in ended:
+            try:
+                refused = call.result()
+            except KafkaError as error:
+                self.ledger.report("consumed offsets of partitions that were given up could not be committed", error)
+            else:
+                if refused:
+                    text = "some consumed offsets of partitions that were given up could not be committed"
+                    self.ledger.report(text, refusal(refused))
+
+    async def finish_last(self, seconds: float) -> None:
+        """Wait for the commits of partitions that were given up, up to ``seconds``."""
+        until = self.runtime.clock() + seconds
+        while self._last:
+            ticket = self.runtime.signal.ticket()
+            self._collect_last()
+            left = until - self.runtime.clock()
+            if not self._last or left <= 0:
+                return
+            await self.runtime.signal.wait(ticket, left)
+
+
+@frozen
+class _UnderWay:
+    """A commit for partitions that leave."""
+
+    reason: object
+    call: Call[Refusals]
+    offsets: Offsets
+    until: float
+    """When a read call stops waiting for it."""
 
 
 @define(eq=False)
 class LastCommit:
     """The commit of what was consumed of partitions that leave. It may be under way from one read call to the next.
 
-    Nothing of these partitions is handed out any more, so what there is to commit does not change meanwhile.
+    Nothing of these partitions is handed out any more, but another task may finish what it has meanwhile: that is committed too,
+    within the time of the first commit.
     """
 
     auto_commit: AutoCommit
     runtime: Runtime = field(repr=False)
-    tell: Callable[[Offsets], Awaitable[None]] = field(repr=False)
-    """Tells interceptors of committed offsets."""
-    timeout: float
-    _pending: tuple[object, Call[None], Offsets, float] | None = field(default=None, init=False)
-    """What it is made for, the commit, its offsets, and until when a read call waits for it."""
+    outbox: Outbox = field(repr=False)
+    _pending: _UnderWay | None = field(default=None, init=False)
 
-    async def made(self, reason: object, consumed: Offsets) -> bool:
-        """Commit what of ``consumed`` was not committed yet; return whether that has ended, well or not.
+    async def made(self, reason: object, leaving: frozenset[TopicPartition]) -> bool:
+        """Commit what was consumed of ``leaving`` and not committed yet; return whether that has ended, well or not.
 
         Asked again with the same ``reason`` it goes on with the same commit. A failure is reported and stops nothing.
         """
-        if self._pending is None or self._pending[0] is not reason:
-            fresh = self.auto_commit.fresh(consumed)
-            if not fresh:
-                return True
-            now = self.runtime.clock()
-            call: Call[None] = Call(now + self.timeout, self.runtime.wake_application)
-            self._pending = (reason, call, fresh, now + PATIENCE)
-            self.auto_commit.send(call, fresh)
-        _, call, offsets, until = self._pending
-        await self._wait(call, until)
-        if not call.done:
-            return False
-        self._pending = None
-        try:
-            call.result()
-        except KafkaError as error:
-            self.auto_commit.trace(Fault(now=self.runtime.clock(), text="consumed offsets could not be committed", error=error))
-        else:
-            self.auto_commit.committed(offsets)
-            await self.tell(offsets)
+        if not self.auto_commit.enabled:
+            return True
+        if self._pending is None or self._pending.reason is not reason:
+            now, config = self.runtime.clock(), self.auto_commit.config
+            # Not as long as the group would wait: a topic that was deleted meanwhile can never be committed (KAFKA-20959).
+            allowed = min(config.request_timeout_ms, config.max_poll_interval_ms / 2) / 1000
+            self._pending = self._begun(reason, self._fresh(leaving), now + allowed, now + PATIENCE)
+        while (pending := self._pending) is not None:
+            await self._wait(pending.call, pending.until)
+            if not pending.call.done:
+                return False
+            self._pending = None
+            await self._collect(pending.call, pending.offsets)
+            tried, fresh = pending.offsets, self._fresh(leaving)
+            more = {tp: offset for tp, offset in fresh.items() if tp not in tried or offset.offset > tried[tp].offset}
+            self._pending = self._begun(reason, more, pending.call.deadline, pending.until)
         return True
 
-    async def _wait(self, call: Call[None], until: float) -> None:
+    def _fresh(self, leaving: frozenset[TopicPartition]) -> Offsets:
+        consumed = self.auto_commit.holdings.consumed(lambda cursor: cursor.partition in leaving)
+        return self.auto_commit.ledger.fresh(consumed)
+
+    def _begun(self, reason: object, offsets: Offsets, deadline: float, until: float) -> _UnderWay | None:
+        if not offsets:
+            return None
+        call: Call[Refusals] = Call(deadline, self.runtime.wake_application)
+        self.outbox.add(CommitOffsets(call=call, offsets=self.auto_commit.ledger.attempt(offsets), once=True))
+        return _UnderWay(reason, call, offsets, until)
+
+    async def _collect(self, call: Call[Refusals], offsets: Offsets) -> None:
+        ledger = self.auto_commit.ledger
+        try:
+            refused = call.result()
+        except KafkaError as error:
+            ledger.report("consumed offsets could not be committed", error)
+            return
+        if refused:
+            ledger.report("some consumed offsets could not be committed", refusal(refused))
+        await ledger.intercept(ledger.book(offsets, refused))
+
+    async def _wait(self, call: Call[Refusals], until: float) -> None:
         while True:
             ticket = self.runtime.signal.ticket()
             left = until - self.runtime.clock()

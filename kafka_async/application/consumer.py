@@ -1,9 +1,8 @@
 """KafkaConsumer: what the caller holds.
 
-Decides: what each public call means in events and positions, and which arguments are wrong. Owns: the caller's side of
-everything: the subscription as the caller sees it, the unread records, the errors to raise. Must never wait but through
-``Runtime`` (the blocking facade runs these same coroutines without an event loop), and never leave a waiter, a task or half a
-decision behind.
+Decides: what each public call means in events and positions, and which arguments are wrong. Owns: the parts of the application's
+side, which are assembled here. Must never wait but through ``Runtime`` (the blocking facade runs these same coroutines without an
+event loop), and never leave a waiter, a task or half a decision behind.
 
 Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaConsumer``; what each does is Java's ``KafkaConsumer``.
 """
@@ -11,27 +10,38 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 from uuid import UUID
 
 from typing_extensions import TypeVar
 
-from ..errors import CommitFailedError, ConsumerStoppedError, IllegalOperation, IllegalStateError, KafkaTimeoutError
+from ..background.boundary import EventHandler, FetchBuffer, Watermarks
+from ..config import ConsumerConfig
+from ..errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    IllegalOperation,
+    IllegalStateError,
+    KafkaTimeoutError,
+)
 from ..events import (
     AssignFromUser,
     ClusterDescription,
+    CommitOffsets,
     EnforceRebalance,
     FetchCommitted,
     FindClientInstanceId,
+    FindPositions,
     ListOffsets,
-    PausePartitions,
-    ResumePartitions,
+    PositionFound,
+    Refusals,
+    ResetOffset,
     SubscribePattern,
     SubscribeRegex,
     SubscribeTopics,
     TopicMetadata,
-    Unsubscribe,
 )
 from ..model import (
     ConsumerRecord,
@@ -43,93 +53,247 @@ from ..model import (
     SubscriptionPattern,
     TopicPartition,
 )
-from ..network import TransportFactory
-from ..records import ColumnBuilder
+from ..network import TcpConnector, TransportFactory
+from ..records import ALL_COLUMNS, ColumnBuilder, Columns
 from . import arguments
-from .arguments import commit_offsets, one_partition, partition_set, seconds, seek_target, subscribed_pattern, subscribed_topics
-from .callbacks import ConsumerRebalanceListener
-from .iteration import ITERATOR
-from .observing import lag, statistics
-from .ranges import RangeCalls
-from .reading import record_limit
-from .runtime import Runtime
+from .arguments import (
+    as_partition,
+    commit_offsets,
+    one_partition,
+    partition_set,
+    seconds,
+    seek_target,
+    subscribed_pattern,
+    subscribed_topics,
+)
+from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks
+from .calls import Calls
+from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal
+from .cursor import Cursor, Custody
+from .inbox import Inbox
+from .iteration import HANDOUT, ITERATOR
+from .lifecycle import Lifecycle, Phase
+from .metrics import Metrics
+from .observing import Observer, lag
+from .outbox import Outbox
+from .parting import Parting
+from .place import Place
+from .processing.retry import ONCE, Retry
+from .ranges import RANGE_BATCH_BYTES, Ranges
+from .reading import Gate, Reader, record_limit
+from .rebalancing import Listening, Rebalancing
+from .runtime import Runtime, TaskRuntime, ThreadRuntime
+from .starting import Starting
+from .subscribed import Subscribed
+from .unread import Unread
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from ..config import ConsumerOptions
+    from .processing.processing import Processing
+    from .processing.settings import OnFailure, Order
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
 
 
-FAREWELL_MS: Final = 1000
-"""Milliseconds for which a ``start`` that failed tries to leave the group: without a farewell the others wait for its ghost."""
 ARROW_ROWS: Final = 65_536
-"""Rows of an Arrow batch where the caller does not say: ``max_poll_records`` is made for objects that are worked off one by one."""
+"""Rows of an Arrow batch if the caller does not say: ``max_poll_records`` is made for objects that are handled one by one."""
+
+_numbers = count(1)
+_imported: Final[dict[str, Any]] = {}
+"""What a first call imported, set only after the import is complete."""
 
 
-class KafkaConsumer(RangeCalls, Generic[K, V]):
+def _arrow() -> Any:
+    from . import arrow
+
+    return arrow
+
+
+def _named(config: ConsumerConfig) -> ConsumerConfig:
+    """Return the configuration; a consumer without a ``client_id`` gets one as Java gives it."""
+    check_callbacks(config)
+    if "client_id" in config.given:
+        return config
+    return config.with_client_id(f"consumer-{(config.group_id or 'none')[:200]}-{next(_numbers)}")
+
+
+class KafkaConsumer(Generic[K, V]):
     """An asyncio-native Kafka consumer.
 
     ``topics`` are subscribed at once; ``options`` are Kafka's configuration keys with ``_`` for ``.`` (see ``ConsumerConfig``).
-    Use it as ``async with KafkaConsumer(...) as consumer``, or call ``start`` and ``stop``.
+    Use it as ``async with KafkaConsumer(...) as consumer``, or call ``start`` and ``stop``. It belongs to the event loop on which
+    it is started: calls from another one raise ``IllegalStateError``. Methods that only look at what is known already
+    (``assignment``, ``paused``, ``subscription``, ``state``, ``ready``, ``alive``, ``highwater``, ``metrics``, ``statistics``) may
+    be called from any thread.
 
     Raises ``TypeError`` for an unknown option and ``ValueError`` for a bad value.
     """
 
-    def __init__(self, *topics: str, **options: Any) -> None:
-        # Not options of Kafka's: where the background loop runs and what connects, for the blocking facade and for tests.
-        runtime: Runtime | None = options.pop("runtime", None)
-        transport_factory: TransportFactory | None = options.pop("transport_factory", None)
-        super().__init__(self._configure(options), runtime, transport_factory)
+    def __init__(
+        self,
+        *topics: str,
+        # Not options of Kafka: where the background loop runs and what opens connections, for the blocking facade and for tests.
+        runtime: Runtime | None = None,
+        transport_factory: TransportFactory | None = None,
+        **options: "Unpack[ConsumerOptions]",
+    ) -> None:
+        self._assemble(_named(ConsumerConfig.of(**options)), runtime, transport_factory)
         if topics:
             self.subscribe(topics)
 
-    # --- life ------------------------------------------------------------------------------------------------------------------
+    @classmethod
+    def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
+        """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
+        consumer = cls.__new__(cls)
+        consumer._assemble(_named(config), None, None)
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
 
-    async def start(self) -> None:
+    def _assemble(self, config: ConsumerConfig, runtime: Runtime | None, transport_factory: TransportFactory | None) -> None:
+        """Make the parts and give each of them those that it talks to. None of them refers to the consumer itself."""
+        self._config = config
+        self._processing: Processing | None = None
+        self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._runtime = runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
+        handler = EventHandler(runtime.wake_background, runtime.wake_application)
+        buffer = FetchBuffer(config.fetch_buffer_bytes, runtime.wake_application, runtime.wake_background)
+        handout = HANDOUT()
+        handler.attend = handout.attend
+        handler.progress = lambda: handout.left
+        self._lifecycle = lifecycle = Lifecycle(handler)
+        self._place = Place(runtime, lifecycle)
+        self._outbox = outbox = Outbox(handler)
+        self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id))
+        self._subscribed = subscribed = Subscribed()
+        self._unread = unread = Unread(config, buffer, outbox, handout)
+        metrics = Metrics()
+        self._observer = observer = Observer(config, runtime, lifecycle, inbox, unread, metrics)
+        ledger = Ledger(unread, runtime, config.interceptors, observer)
+        auto_commit = AutoCommit(config, runtime, outbox, unread, ledger, Holdings(runtime, unread, handout))
+        self._rebalancing = rebalancing = Rebalancing(
+            unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime, outbox), observer, runtime
+        )
+        gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
+        preparation = Preparation.of(config)
+        self._reader = reader = Reader(config, unread, runtime, gate, auto_commit, preparation, metrics.idle, handout)
+        self._calls = calls = Calls(config, runtime, lifecycle, inbox, outbox)
+        self._parting = parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)
+        factory = transport_factory or TcpConnector.from_config(config)  # reads the TLS files: a bad one is refused here
+        self._starting = Starting(config, lifecycle, runtime, calls, reader, parting, subscribed, observer, factory)
+        self._ranges = Ranges(config, runtime, unread, reader)
+
+    # --- starting and stopping
+    # ------------------------------------------------------------------------------------------------------------------
+
+    async def start(self, timeout_ms: float | None = None) -> None:
         """Connect, learn about the cluster and, for a subscription, wait for the first assignment.
 
-        Raises ``KafkaConnectionError`` when no bootstrap server can be reached, or each has cut two connections short or left
-        them unanswered, ``KafkaTimeoutError`` when the cluster says nothing within ``default_api_timeout_ms``,
-        ``UnknownTopicOrPartitionError`` when a topic does not exist within ``request_timeout_ms`` (the broker may create it),
-        ``AuthenticationFailedError`` and the authorization errors. After an error the consumer is stopped.
+        Waits up to ``timeout_ms``; if that is not given, ``default_api_timeout_ms`` for the cluster and then
+        ``request_timeout_ms`` for an assignment. A group that is still rebalancing then is not an error: ``start`` returns and
+        logs it, and reads go on waiting.
+
+        Raises ``KafkaConnectionError`` if no bootstrap server can be reached, or each has closed two connections early or left
+        them unanswered, ``KafkaTimeoutError`` if the cluster does not answer in time, ``UnknownTopicOrPartitionError`` if a
+        topic does not exist within ``request_timeout_ms`` (the broker may create it),
+        ``AuthenticationFailedError`` and the authorization errors. After an error the consumer is as it was before: it may be
+        started again.
         """
-        if self._state is ConsumerState.CLOSED:
-            raise ConsumerStoppedError("the consumer was stopped; make a new one")
-        if self._started:
-            raise IllegalStateError("the consumer was started already")
-        self._started = True
-        self._launch()
-        try:
-            await self._find_topics()
-            await self._find_assignment()
-        except BaseException:
-            await self.stop(FAREWELL_MS)
-            raise
-        self._state = ConsumerState.STEADY
+        self._place.check(strictly=True)
+        await self._starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Stop: commit what was handed out (auto-commit), leave the group, close fetch sessions and connections.
+        """Stop: commit what was consumed (auto-commit), leave the group, close fetch sessions and connections.
 
-        Returns within ``timeout_ms`` (default: ``request_timeout_ms``), always. Leaving ``async with`` by an exception
-        commits only what was done: neither the last batch nor the record that an iteration was at. Pending calls end with
-        ``ConsumerStoppedError``, iterations just end. Stopping twice is no error.
+        Returns within ``timeout_ms`` (default: ``request_timeout_ms``), always. What was handed to the task that stops, or to one
+        that has ended well, is consumed; what a task that still runs, was cancelled or failed holds is not. Pending calls end with
+        ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first; stopping again is
+        no error.
+
+        Raises ``IllegalStateError`` on another event loop than the consumer's; if that one is closed, the consumer is ended
+        without a commit and without leaving the group.
         """
         await self._stop(timeout_ms, clean=True)
+
+    async def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
+        self._place.check_to_stop()
+        if self._processing is not None and self._lifecycle.phase is Phase.RUNNING:
+            allowed, began = self._parting.allowed(timeout_ms), self._runtime.clock()
+            with self._runtime.shield():
+                await self._processing.finish(allowed * 3 / 4)
+            timeout_ms = max(0.0, allowed - (self._runtime.clock() - began)) * 1000
+        await self._parting.part(timeout_ms, clean=clean)
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        # The block ended by an exception or a cancellation: what this task was handed last is not consumed.
         await self._stop(None, clean=exc_type is None)
 
     def __del__(self) -> None:
-        if getattr(self, "_started", False) and self._state is not ConsumerState.CLOSED:
+        place = getattr(self, "_place", None)
+        if place is not None and place.was_forgotten():
             warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<KafkaConsumer client_id={self._config.client_id!r} state={str(self.state)!r}>"
+
+    # --- checks ----------------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        self._place.check(strictly=True)
+        self._lifecycle.check_open()
+
+    def _check_running(self) -> None:
+        self._place.check(strictly=True)
+        self._lifecycle.check_running()
+
+    def _check_readable(self) -> None:
+        self._place.check(strictly=True)
+        self._lifecycle.check_readable()
+        if self._processing is not None:
+            raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+
+    def _need_group(self, what: str) -> None:
+        self._check_open()
+        if self._config.group_id is None:
+            raise IllegalOperation(f"{what} needs a group_id")
+
+    def _is_given_up(self, cursor: Cursor) -> bool:
+        """Whether ``unsubscribe`` has given it up: only its call-back, which is still running, sees it."""
+        unsubscribing = self._rebalancing.is_unsubscribing and not self._rebalancing.listening.is_inside
+        return unsubscribing and cursor.custody is Custody.LEAVING
+
+    def _cursors(self) -> dict[TopicPartition, Cursor]:
+        """Return what is assigned."""
+        return {tp: cursor for tp, cursor in tuple(self._unread.partitions.items()) if not self._is_given_up(cursor)}
+
+    def _cursor(self, partition: TopicPartition) -> Cursor:
+        cursor = self._unread.partitions.get(partition) if isinstance(partition, tuple) else None
+        if cursor is None or self._is_given_up(cursor):
+            raise IllegalStateError(f"{one_partition(partition)} is not assigned")
+        return cursor
+
+    def _only(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        for partition in partitions:
+            self._cursor(partition)
+        return partitions
+
+    def _assigned(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        chosen = partition_set(partitions) or tuple(self._cursors())
+        if not chosen:
+            raise IllegalStateError("no partitions are assigned")
+        return self._only(chosen)
+
+    def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
+        self._place.check(strictly=False)
+        self._cursor(partition)
+        return self._unread.buffer.watermarks.get(partition)
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
@@ -140,20 +304,38 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         deserialized, ``CorruptRecordException`` for a batch that is corrupt, ``OffsetOutOfRangeError`` and
         ``NoOffsetForPartitionError`` by policy, and what the background has to report.
         """
-        self._check_running()
-        record: ConsumerRecord[K, V] = await self._reader.one(self._only(partitions))
+        portion = await self._next_portion(partitions)
+        record: ConsumerRecord[K, V] = portion.records[portion.place]
+        portion.place += 1  # the record is handed out: nothing can come between this and the return
         return record
+
+    async def _next_portion(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        self._check_readable()
+        return await self._reader.next_portion(self._only(partitions))
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Return records by partition as soon as there are any, at most ``max_records`` (default: ``max_poll_records``).
 
-        Waits up to ``timeout_ms`` for the first; ``{}`` where none came. Raises as ``getone`` does. Cancelling it loses no record.
+        Waits up to ``timeout_ms`` for the first; ``{}`` if none came, or if ``stop`` is called meanwhile. Raises as
+        ``getone`` does. Cancelling it loses no record.
         """
-        self._check_running()
+        batch = await self._getmany(partitions, timeout_ms, max_records)
+        self._unread.taken = None  # delivered: nothing can come between this and the return
+        return batch
+
+    async def _getmany(
+        self, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        self._check_readable()
         limit = record_limit(self._config.max_poll_records if max_records is None else max_records)
-        return await self._reader.batch(self._only(partitions), seconds(timeout_ms), limit)
+        try:
+            return await self._reader.batch(self._only(partitions), seconds(timeout_ms), limit)
+        except ConsumerStoppedError:
+            if self._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+                return {}  # it waited while the consumer was stopped
+            raise
 
     async def getarrow(
         self,
@@ -161,43 +343,233 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         timeout_ms: float = 0,
         max_records: int | None = None,
         columns: Collection[str] | None = None,
+        view: bool = False,
     ) -> "pyarrow.RecordBatch":
         """Return records as one Arrow record batch, without making an object per record (extra ``arrow``).
 
         Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers, or those of ``columns``. Keys and
-        values are bytes: deserializers and interceptors do not apply. At most ``max_records`` rows (default 65,536); none where
+        values are bytes: deserializers and interceptors do not apply. At most ``max_records`` rows (default 65,536); none if
         nothing came within ``timeout_ms``.
-        """
-        from .arrow import ALL_COLUMNS, record_batch
 
-        self._check_running()
+        With ``view=True`` the columns ``key`` and ``value`` are of the type ``binary_view``; the others stay as they are. A view
+        holds up to 12 bytes itself. What is longer is not copied: it stays where it was received, or decompressed to. polars and
+        DataFusion take views as they are; ``batch.column("value").cast(pyarrow.binary())`` makes the plain type of them. Needs
+        pyarrow 19; raises ``ImportError`` with an older one.
+
+        A batch of views keeps the fetched data that its rows refer to, for as long as one array of it lives, and that no longer
+        counts for ``fetch_buffer_bytes``. It is the data of whole answers for a partition (each as large as
+        ``max_partition_fetch_bytes``, or several times that far from the broker if that option is not set), of which other
+        rows may be in the arrays before and after; or of whole compressed batches, each with up to twice the bytes that it
+        decompresses to. To keep a few rows of many batches, read with ``view=False`` or copy those rows. Messages in the formats
+        before Kafka 0.11 are copied.
+        """
+        batch = await self._getarrow(partitions, timeout_ms, max_records, columns, view)
+        self._unread.taken = None  # delivered: nothing can come between this and the return
+        return batch
+
+    async def _getarrow(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        timeout_ms: float,
+        max_records: int | None,
+        columns: Collection[str] | None,
+        view: bool,
+    ) -> "pyarrow.RecordBatch":
+        self._check_readable()
+        arrow = await self._import_arrow()
+        if view:
+            arrow.check_views()
         limit = record_limit(ARROW_ROWS if max_records is None else max_records)
-        into = ColumnBuilder(ALL_COLUMNS if columns is None else columns)
+        into = ColumnBuilder(ALL_COLUMNS if columns is None else columns, view=view)
         await self._reader.columns(self._only(partitions), seconds(timeout_ms), limit, into)
-        return record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
+        return arrow.record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
+
+    async def _import_arrow(self) -> Any:
+        # Not looked up in ``sys.modules``: a module is there half-initialized while another consumer's thread imports it.
+        if "arrow" not in _imported:
+            _imported["arrow"] = await self._runtime.apart(_arrow)
+        return _imported["arrow"]
 
     async def arrow_batches(
-        self, *partitions: TopicPartition, max_records: int = ARROW_ROWS, columns: Collection[str] | None = None
+        self,
+        *partitions: TopicPartition,
+        max_records: int = ARROW_ROWS,
+        columns: Collection[str] | None = None,
+        view: bool = False,
     ) -> "AsyncIterator[pyarrow.RecordBatch]":
-        """Iterate over Arrow record batches of up to ``max_records`` rows, until the consumer is stopped."""
+        """Iterate over Arrow record batches of up to ``max_records`` rows, until the consumer is stopped.
+
+        ``columns`` and ``view``: see ``getarrow``.
+        """
         while True:
             try:
-                batch = await self.getarrow(*partitions, timeout_ms=3_600_000, max_records=max_records, columns=columns)
+                batch = await self.getarrow(*partitions, timeout_ms=3_600_000, max_records=max_records, columns=columns, view=view)
             except ConsumerStoppedError:
                 return
             if batch.num_rows:
                 yield batch
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Iterate over records until the consumer is stopped. Leaving the iteration loses none: the next read goes on behind it."""
-        self._check_running()
-        return ITERATOR(self._reader.handout, self.__anext__)
+        """Iterate over records until the consumer is stopped. Leaving the iteration loses none: the next read goes on after it.
+
+        A record is done when the next one is asked for. What holds between two calls also holds between two records.
+        """
+        self._check_readable()
+        holdings = self._reader.auto_commit.holdings
+        iterator: AsyncIterator[ConsumerRecord[K, V]] = ITERATOR(self._reader.handout, self._step, holdings.current())
+        holdings.iterations.add(iterator)
+        return iterator
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         try:
             return await self.getone()
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
+
+    async def _step(self) -> ConsumerRecord[K, V]:
+        """Take the slow path to the next record of an iteration."""
+        try:
+            self._check_readable()
+            portion = await self._reader.step()
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+        record: ConsumerRecord[K, V] = portion.records[portion.place]
+        portion.place += 1  # the record is handed out: nothing can come between this and the return
+        return record
+
+    def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Read exactly the offsets from the first up to, and without, the second number of each partition.
+
+        Fetching starts at once, of all partitions together and within ``fetch_buffer_bytes``, and stops at the ends. Replaces
+        ranges and partitions that were assigned before. Raises ``ValueError`` for anything but a range, ``IllegalStateError`` after
+        ``subscribe``.
+        """
+        wanted = arguments.offset_ranges(ranges)
+        self._assign(wanted, kept=())
+        self._ranges.begin(wanted)
+
+    async def next_columns(
+        self,
+        columns: Collection[str] = ALL_COLUMNS,
+        *,
+        batch_bytes: int = RANGE_BATCH_BYTES,
+        timeout_ms: float | None = None,
+    ) -> Columns | None:
+        """Return the next records of the ranges as columns of about ``batch_bytes``, as soon as there are any.
+
+        Neither keys nor values have more than ``batch_bytes``, unless a single record has.
+        ``None``: all ranges are read to their ends. The column ``offset`` is always there. Raises ``OffsetOutOfRangeError`` if
+        the log begins after, or ends before, an offset of a range, whatever ``auto_offset_reset`` says; ``KafkaTimeoutError``
+        naming the partitions if nothing came for ``timeout_ms`` (default: ``default_api_timeout_ms``);
+        ``CorruptRecordException`` as ``getmany`` does.
+        """
+        found = await self._next_columns(columns, batch_bytes, timeout_ms)
+        self._unread.taken = None  # delivered: nothing can come between this and the return
+        return found
+
+    async def _next_columns(self, columns: Collection[str], batch_bytes: int, timeout_ms: float | None) -> Columns | None:
+        self._check_readable()
+        return await self._ranges.next_columns(columns, batch_bytes, timeout_ms)
+
+    # --- process ---------------------------------------------------------------------------------------------------------------
+
+    async def process(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        order: "Order" = "key",
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "OnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+        keep_done: bool = True,
+    ) -> None:
+        """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
+
+        ``handler(record)`` or ``handler(record, context)``: ``async def``, or plain, then on threads. A record is done when its
+        handler returns; nothing that is not done is committed, every ``auto_commit_interval_ms``, whatever ``enable_auto_commit``
+        says. Nobody else reads from the consumer or commits what was read meanwhile.
+
+        - ``concurrency``: how many handlers run at once, at most.
+        - ``order``: what is handled one after the other: records with the same ``"key"`` (of a partition; those without a key need
+          no order), those of a ``"partition"``, ``"none"``, or those for which a function of the record returns the same.
+        - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records that belong together in ``order``, and
+          wait for up to ``linger_ms`` until there are so many.
+        - ``retry``: which failures are tried again, how often and when. A handler may also raise ``RetryLater``, ``Skip``,
+          ``Reject``.
+        - ``on_failure``: after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after which
+          the record counts as done. A record that cannot be deserialized gets there without an attempt, with its bytes. A callable
+          with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, as they were before
+          deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one.
+        - ``timeout_ms``: of one attempt; longer is a failure. A thread cannot be ended by it, only abandoned.
+        - ``stalled_after_ms``: if a record is not done for longer, a warning is logged and ``state`` says so.
+        - ``drain_timeout_ms``: how long running handlers may go on when their partition is taken away, or at the end. Then
+          they are cancelled.
+        - ``keep_done``: store with each commit which records after the committed offset are done as well, so that they are not
+          handled again after a restart.
+
+        Raises ``ProcessingError`` for the record that stopped it, what a read raises, and ``TypeError`` and ``ValueError`` for bad
+        arguments. It commits what is done before it returns or raises; what is not done is read again by the next call.
+        A worker keeps its context variables from one record to the next.
+        """
+        async with self.processing(
+            handler,
+            concurrency=concurrency,
+            order=order,
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            keep_done=keep_done,
+        ) as run:
+            await run.wait()
+
+    def processing(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        order: "Order" = "key",
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "OnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+        keep_done: bool = True,
+    ) -> "Processing":
+        """Return what ``process`` does as an ``async with`` block: the handlers work while its body runs.
+
+        Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. Leaving the block
+        starts no more handlers, gives those that run ``drain_timeout_ms``, and commits. If processing fails, the body is
+        cancelled and the block raises why.
+        """
+        from .processing.processing import Processing
+        from .processing.settings import checked
+        from .processing.source import Source
+
+        settings = checked(
+            handler,
+            concurrency=concurrency,
+            order=order,
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            keep_done=keep_done,
+        )
+        return Processing(Source(self), handler, settings)
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
@@ -210,11 +582,11 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         """Subscribe to ``topics``, or to every topic that ``pattern`` matches (``re.match``); replaces the last subscription.
 
         With a ``group_id`` the group shares the partitions; without one this consumer reads all of them. Raises ``TypeError``
-        unless exactly one of topics and pattern is given, ``ValueError`` for topic names or patterns that cannot be,
+        unless exactly one of topics and pattern is given, ``ValueError`` for invalid topic names or patterns,
         ``IllegalStateError`` after ``assign``.
         """
         self._check_open()
-        if self._assigned_by_user:
+        if self._subscribed.by_user:
             raise IllegalStateError("partitions were assigned with assign(); call unsubscribe() first")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
@@ -222,101 +594,131 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
             raise TypeError("subscribe() takes either topics or a pattern")
         names, matches = frozenset[str](), None
         event: SubscribeRegex | SubscribeTopics | SubscribePattern
+        number = self._inbox.subscription + 1
         if isinstance(pattern, SubscriptionPattern):
             if self._config.group_id is None or self._config.group_protocol == "classic":
                 raise IllegalOperation(
                     "a SubscriptionPattern is evaluated by the coordinator: it needs a group_id and its protocol"
                 )
-            matches = subscribed_pattern("")  # the coordinator knows better; this only says that there is a pattern
-            event = SubscribeRegex(regex=arguments.subscribed_regex(pattern))
+            matches = subscribed_pattern("")  # the coordinator decides; this only marks that there is a pattern
+            event = SubscribeRegex(regex=arguments.subscribed_regex(pattern), subscription=number)
         elif pattern is None:
             names = subscribed_topics(topics)
-            event = SubscribeTopics(topics=names)
+            event = SubscribeTopics(topics=names, subscription=number)
         else:
             matches = subscribed_pattern(pattern)
-            event = SubscribePattern(matches=matches, exclude_internal=self._config.exclude_internal_topics)
-        self._reader.give_back()
-        self._rebalancing.listener, self._rebalancing.assigned_once = listener, False
-        self._topics, self._pattern = names, matches
-        self._send(event)
-        self._follow_subscription()
+            event = SubscribePattern(matches=matches, exclude_internal=self._config.exclude_internal_topics, subscription=number)
+        self._inbox.subscribe()
+        self._rebalancing.listening.listen(listener)
+        self._rebalancing.assigned_once = False
+        self._subscribed.topics, self._subscribed.pattern, self._subscribed.event = names, matches, event
+        self._outbox.add(event)
+        self._subscribed.follow(self._unread)
 
     def unsubscribe(self) -> None:
-        """Give up subscription and assignment. Unread records are dropped."""
+        """Give up subscription and assignment as when leaving the group: commit what was consumed (auto-commit), call the
+        listener, leave.
+
+        Unread records are dropped, and nothing that was under way for the subscription has an effect any more. An ``async def``
+        call-back runs on its own; the next read, or ``stop``, waits for it, and the group is left when it has returned. Raises
+        what a plain one raises, when all is done.
+        """
         self._check_open()
-        self._reader.give_back()
-        self._topics, self._pattern, self._rebalancing.listener = frozenset(), None, None
-        self._rebalancing.proposals.clear()
-        self._assigned_by_user = False
-        self._unread.assign(())
-        self._send(Unsubscribe())
+        owned, running = self._subscribed.is_subscription, self._lifecycle.look() in (Phase.STARTING, Phase.RUNNING)
+        self._unread.settle()
+        if running:
+            self._reader.auto_commit.withdraw()
+            self._reader.auto_commit.send_last()
+        self._rebalancing.end()
+        number = self._inbox.subscribe(leaves=True)
+        error = self._rebalancing.unsubscribe(number, owned=owned and running)
+        self._subscribed.clear()
+        self._rebalancing.listening.listen(None)
+        if error is not None:
+            raise error
 
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed, or matched by the pattern."""
-        if self._pattern is not None:
-            return frozenset(partition.topic for partition in self._unread.partitions)
-        return self._topics
+        self._place.check(strictly=False)
+        self._inbox.sort()
+        return self._subscribed.names(self._inbox.cluster, self._unread)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group. Those that were assigned before keep their position and unread records.
 
         Raises ``IllegalStateError`` after ``subscribe``, ``TypeError`` for anything but ``TopicPartition`` values.
         """
-        self._check_open()
         wanted = partition_set(partitions)
-        if self._topics or self._pattern is not None:
+        self._assign(wanted, kept=wanted)
+
+    def _assign(self, wanted: Collection[TopicPartition], *, kept: Collection[TopicPartition]) -> None:
+        self._check_open()
+        if self._subscribed.is_subscription:
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
-        self._reader.give_back()
-        self._assigned_by_user = bool(wanted)
-        self._commit_dropped(wanted)
-        self._send(AssignFromUser(stamps=self._unread.assign(wanted)))
+        self._unread.settle()
+        # Partitions that unsubscribe() is still giving up are assigned anew.
+        kept = [tp for tp in kept if tp in self._unread.partitions and self._unread.partitions[tp].custody is not Custody.LEAVING]
+        dropped = frozenset(self._unread.partitions) - frozenset(kept)
+        if dropped and self._lifecycle.look() in (Phase.STARTING, Phase.RUNNING):
+            self._reader.auto_commit.send_last(dropped)
+        number = self._inbox.subscribe(leaves=True)
+        self._subscribed.by_user = bool(wanted)
+        self._unread.keep(kept)
+        self._rebalancing.lost -= frozenset(wanted)
+        self._outbox.add(AssignFromUser(stamps=self._unread.assign(wanted), subscription=number))
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned at the moment."""
-        return set(self._unread.partitions)
+        self._place.check(strictly=False)
+        return set(self._cursors())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition ids of a topic as far as metadata is at hand, else ``None``."""
-        self._sort_events()
-        known = self._cluster.topics.get(topic)
+        """Return the partition ids of a topic if its metadata are known, else ``None``."""
+        self._place.check(strictly=False)
+        self._inbox.sort()
+        known = self._inbox.cluster.topics.get(topic)
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
 
     async def topics(self) -> set[str]:
-        """Ask the cluster for all topics that we may see."""
+        """Ask the cluster for all topics that this client may see."""
         return set((await self.describe_topics()).topics)
 
     async def describe_topics(self, *topics: str) -> ClusterDescription:
         """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Those that do not exist are missing."""
         names = arguments.topic_names(topics) or None
-        return await self._ask(lambda call: TopicMetadata(call=call, topics=names))
+        self._check_running()
+        return await self._calls.ask(lambda call: TopicMetadata(call=call, topics=names))
 
     # --- where -----------------------------------------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record that will be returned, looking it up where it is not known yet.
+        """Return the offset of the next record that will be returned, looking it up if it is not known yet.
 
         Raises ``IllegalStateError`` for a partition that is not assigned, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
         self._check_running()
-        self._reader.give_back()
-        if self._unread.locate(self._entry(partition)) is None:
-            await self._find_positions((partition,))
-        position = self._unread.locate(self._entry(partition))
+        self._unread.settle()
+        if self._unread.locate(self._cursor(partition)) is None:
+            await self._find_positions((as_partition(partition),))
+        position = self._unread.locate(self._cursor(partition))
         if position is None:
-            raise KafkaTimeoutError(f"{one_partition(partition)} has no position: it was assigned anew meanwhile")
+            raise KafkaTimeoutError(f"{one_partition(partition)} has no position: it was assigned again meanwhile")
         return position
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read on from ``offset``. With an ``OffsetAndMetadata`` that has a leader epoch the log is checked first (KIP-320).
 
+        One of ``context.completed`` of a handler says with its metadata what is done beyond it: before ``process`` begins, or in
+        ``on_partitions_assigned``, it makes ``process`` leave that out.
         Raises ``IllegalStateError`` for a partition that is not assigned, ``ValueError`` for a negative offset.
         """
         self._check_open()
         target = seek_target(offset)
-        self._reader.give_back()
-        entry = self._entry(partition)
-        self._unread.move(entry, target.offset, target.leader_epoch)
-        self._refetch(entry, check=target.leader_epoch is not None)
+        cursor = self._cursor(partition)
+        self._unread.settle()
+        self._unread.move(cursor, (target.offset, target.leader_epoch))
+        self._unread.refetch(cursor, check=target.leader_epoch is not None)
+        self._sought[cursor.partition] = target
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Go to the first offset of ``partitions`` (none: all assigned). Return ``True`` when the positions are found."""
@@ -335,7 +737,7 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         """
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._assigned(partitions), when)
         for partition in wanted:
-            self._entry(partition)
+            self._cursor(partition)
         found = await self.offsets_for_times(wanted)
         for partition, target in found.items():
             if target is not None:
@@ -351,7 +753,8 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         The partitions need not be assigned. Raises ``ValueError`` for a negative timestamp, ``KafkaTimeoutError`` with the reason.
         """
         wanted = arguments.timestamps(timestamps)
-        return dict(await self._ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
+        self._check_running()
+        return dict(await self._calls.ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -374,36 +777,70 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         return marks.last_stable_offset if marks is not None else None
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return when the high watermark was last heard (milliseconds since the epoch); ``None`` before the first fetch."""
+        """Return when the high watermark was last received (milliseconds since the epoch); ``None`` before the first fetch."""
         marks = self._watermarks(partition)
         if marks is None:
             return None
         return int((time.time() - (self._runtime.clock() - marks.fetched_at)) * 1000)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets lie between the position and the end as of the last fetch; ``None`` where not known."""
-        self._reader.give_back()
-        return lag(self._config, self._entry(partition), self._watermarks(partition))
+        """Return how many offsets lie between the position and the end as of the last fetch; ``None`` if it is not known."""
+        marks = self._watermarks(partition)
+        return lag(self._config, self._cursor(partition), marks)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions until ``resume``. What was fetched of them is kept."""
+        """Return no more records of these partitions until ``resume``. What was fetched of them is kept, even through a
+        rebalance that leaves them here.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned.
+        """
         self._check_open()
-        self._reader.give_back()
-        for entry in [self._entry(partition) for partition in partitions]:
-            entry.paused = True
-        self._send(PausePartitions(partitions=frozenset(partitions)))
+        self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
+        """Return records of these partitions again. Raises ``IllegalStateError`` for a partition that is not assigned."""
         self._check_open()
-        for entry in [self._entry(partition) for partition in partitions]:
-            entry.paused = False
-        self._send(ResumePartitions(partitions=frozenset(partitions)))
+        self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=False)
         self._runtime.wake_application()
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        return {partition for partition, entry in tuple(self._unread.partitions.items()) if entry.paused}
+        self._place.check(strictly=False)
+        return {partition for partition, cursor in self._cursors().items() if cursor.paused}
+
+    async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
+        wanted = frozenset(partitions)
+        found: Mapping[TopicPartition, PositionFound] = await self._calls.find(
+            lambda call: FindPositions(call=call, partitions=wanted)
+        )
+        for partition in wanted:
+            cursor = self._cursor(partition)
+            answer = found.get(partition)
+            if self._unread.locate(cursor) is None and answer is not None and answer.stamp == cursor.stamp:
+                cursor.place((answer.offset, answer.leader_epoch))
+        failure = self._unread.failure_ahead(wanted)
+        if failure is not None:
+            raise failure.with_traceback(None)
+
+    async def _seek_by_lookup(self, partitions: tuple[TopicPartition, ...], strategy: str) -> bool:
+        self._check_running()
+        chosen = self._assigned(partitions)
+        self._unread.settle()
+        for partition in chosen:
+            self._unread.move(self._cursor(partition), None)
+        self._outbox.add(ResetOffset(stamps=self._unread.stamps(chosen), strategy=strategy))
+        await self._find_positions(chosen)
+        return True
+
+    async def _list_offsets(
+        self, of: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partition_set(of), timestamp)
+        self._check_running()
+        found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._calls.ask(
+            lambda call: ListOffsets(call=call, timestamps=wanted), timeout_ms
+        )
+        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
 
     # --- commit ----------------------------------------------------------------------------------------------------------------
 
@@ -412,42 +849,64 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
 
         Without ``offsets``, or with an ``OffsetAndMetadata`` that has one, the leader epoch is carried along (KIP-320).
         Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned, and
-        ``CommitFailedError`` when the group refuses; its ``lost`` names partitions that are no longer ours, the others were
+        ``CommitFailedError`` if the group refuses; its ``lost`` names partitions that are no longer ours, the others were
         committed.
         """
         self._need_group("commit()")
         self._check_running()
-        self._reader.give_back()
-        wanted = self._positions() if offsets is None else commit_offsets(offsets)
+        await self._rebalancing.unsubscribed()
+        self._inbox.sort()
+        self._inbox.reported.raise_final()
+        self._unread.settle()
+        if offsets is None and self._processing is not None:
+            raise IllegalStateError("process() commits what is done; commit() knows only what was read")
+        wanted = self._unread.positions() if offsets is None else commit_offsets(offsets)
         lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)
         ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
         for partition in ours:
-            self._entry(partition)
+            self._cursor(partition)
+        if self._rebalancing.listening.is_inside:
+            self._unread.give_back(ours, parting=self._lifecycle.phase is Phase.PARTING)
         await self._commit(ours)
         if lost:
             names = ", ".join(map(one_partition, lost))
             raise CommitFailedError(f"committed all but partitions that are no longer ours: {names}", lost)
 
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit at the caller's request; errors are raised to the caller."""
+        if not offsets:
+            return
+        auto_commit = self._reader.auto_commit
+        auto_commit.withdraw()
+        auto_commit.ledger.attempt(offsets)
+        refused: Refusals = await self._calls.wait(lambda call: CommitOffsets(call=call, offsets=offsets), self._calls.deadline())
+        await auto_commit.ledger.intercept(auto_commit.ledger.book(offsets, refused))
+        if refused:
+            raise refusal(refused)
+
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).
 
-        For commits of one's own (a database, a transaction of a producer): adding 1 to the offset of the last record knows neither
-        the epoch nor the control records and gaps that a read has passed. Assigned partitions without a position are missing.
+        For commits of one's own (a database, a transaction of a producer): adding 1 to the offset of the last record leaves out
+        the epoch, and the control records and gaps that a read has passed. Assigned partitions without a position are missing.
         """
         self._check_open()
-        self._reader.give_back()
-        return self._positions()
+        self._unread.settle()
+        return self._unread.positions(lambda cursor: not self._is_given_up(cursor))
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition, ``None`` if there is none. Raises ``IllegalOperation`` without a group."""
-        found = (await self.committed_offsets(partition))[partition]
+        found = (await self.committed_offsets(partition))[as_partition(partition)]
         return found.offset if found is not None else None
 
     async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets of ``partitions`` (none: all assigned) with all that was committed, in one request."""
         self._need_group("committed_offsets()")
-        wanted = frozenset(partition_set(partitions) or self._unread.partitions)
-        return dict(await self._ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
+        wanted = frozenset(partition_set(partitions) or self._cursors())
+        self._check_running()
+        self._inbox.sort()
+        self._inbox.reported.raise_final()
+        return dict(await self._calls.ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Go to the committed offsets of ``partitions`` (none: all assigned) and return them; one without any stays where it is."""
@@ -459,42 +918,71 @@ class KafkaConsumer(RangeCalls, Generic[K, V]):
         return {partition: target.offset if target is not None else None for partition, target in found.items()}
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who we are in the group, for a transactional producer (KIP-447). Raises ``IllegalOperation`` without a group."""
-        self._need_group("group_metadata()")
-        self._sort_events()
-        return self._group
+        """Return this member's identity in the group, for a transactional producer (KIP-447).
+
+        Raises ``IllegalOperation`` without a group.
+        """
+        self._place.check(strictly=False)
+        if self._config.group_id is None:
+            raise IllegalOperation("group_metadata() needs a group_id")
+        self._inbox.sort()
+        return self._inbox.group
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance at the next opportunity (KIP-568); without effect in the consumer protocol, as in Java."""
         self._need_group("enforce_rebalance()")
         self._check_running()
-        self._send(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))
+        self._outbox.add(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerState:
         """What the consumer is doing, as one word for people and health checks."""
-        if self._loop.failure is not None and isinstance(self._loop.failure, Exception):
-            return ConsumerState.FATAL
-        if self._state is ConsumerState.STEADY:
-            self._sort_events()
-            return self._group_state or self._state
-        return self._state
+        state = self._observer.state
+        stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
+        return ConsumerState.STALLED if stalled else state
+
+    @property
+    def ready(self) -> bool:
+        """Whether records can come: started, a member with an assignment if there is a group, and a broker can be reached.
+
+        For a readiness probe. While the group rebalances, or a coordinator or every broker is away, it is ``False`` and comes back
+        by itself.
+        """
+        return self._observer.ready
+
+    @property
+    def alive(self) -> bool:
+        """Whether the consumer can come back by itself: started, not stopped, no final error, and its loop turns.
+
+        For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help.
+        """
+        return self._observer.alive
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on)."""
-        return self._measure(self._runtime.clock() if self._started else 0.0)
+        """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on).
+
+        While ``process`` runs there is a group ``consumer-processing-metrics`` too.
+        """
+        self._place.check(strictly=False)
+        found = self._observer.measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
+        processing = self._processing
+        return found if processing is None else found | processing.metrics()
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it where it was not given yet.
+        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if it was not given yet.
 
-        Raises ``IllegalStateError`` where telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
-        where the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
+        if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        return await self._ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
+        self._check_running()
+        return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 
     def statistics(self) -> Statistics:
-        """Return one frozen snapshot of where the consumer and each of its partitions stand."""
-        self._reader.give_back()
-        return statistics(self._config, self.state, self._unread, self._snapshot(), self._group, self._coordinator)
+        """Return one frozen snapshot of where the consumer and each of its partitions stand.
+
+        Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s.
+        """
+        self._place.check(strictly=False)
+        return self._observer.statistics(self._calls.snapshot())

@@ -1,15 +1,22 @@
 """``async for record in consumer``.
 
-Decides: what one step costs and what a cancelled step leaves. Owns: the records that an iteration is in the middle of, and the step
-under way. Must never end on its own account: it ends when the consumer is stopped.
+Decides: what one step costs. A cancelled step leaves nothing behind. Owns: the portion that is being handed out. Must never end
+by itself: an iteration ends when the consumer is stopped.
 
-Every iteration of a consumer shares one ``HandOut``: whoever is next gets the next record, and a seek or another read empties it.
+A ``Portion`` knows how far it was handed out, so a position or a commit is exact in the middle of it and nothing has to be put back
+for them. Every iteration of a consumer, and ``getone``, share one ``HandOut``: whoever is next gets the next record.
+
+A step takes the next record at once only if nothing happened since the last look. Every change raises
+``attention``, on either side and from any thread: a rebalance that was proposed, an error, a pause, a seek, a stop. ``look_at`` is
+when time alone requires a look: the session may be over, or a commit is due. Then, and in another thread than the one that looked,
+the step takes the slow path, as a call of ``getone`` does.
 
 The classes here are the readable half of a pair; ``_iteration.pyx`` is the compiled one, under the same contract.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from operator import length_hint
+from collections.abc import AsyncIterator, Callable, Coroutine
+from math import inf
+from threading import get_ident
 from typing import Any, Generic, Self, TypeVar
 
 from ..records import IMPLEMENTATION
@@ -17,89 +24,122 @@ from ..records import IMPLEMENTATION
 T = TypeVar("T")
 
 
+class Portion(Generic[T]):
+    """Records of one partition that are ready to be handed out, and how many of them were.
+
+    ``raw`` has the records before deserializers saw them; the same list if there are none. ``start`` and ``end`` are the
+    positions before and past them: ``(offset, leader epoch)``. ``records[:place]`` were handed out.
+    """
+
+    __slots__ = ("end", "place", "raw", "records", "start")
+
+    def __init__(self, records: list[T], raw: list[Any], start: tuple[int, int | None], end: tuple[int, int | None]) -> None:
+        self.records = records
+        self.raw = raw
+        self.place = 0
+        self.start = start
+        self.end = end
+
+    def discard(self) -> None:
+        """Hand out nothing more of it: the position was moved elsewhere, or the partition is gone."""
+        self.records = []
+        self.place = 0
+
+
 class HandOut(Generic[T]):
-    """A list of records that is handed out one by one."""
+    """The portion that is being handed out, and whether the next record may be taken from it at once."""
 
-    __slots__ = ("_iterator", "_records")
+    __slots__ = ("_attention", "_clock", "_look_at", "_seen", "_thread", "holder", "last", "portion")
 
-    def __init__(self) -> None:
-        self.load([])
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self.portion: Portion[T] = Portion([], [], (0, None), (0, None))
+        self.last: T | None = None
+        """The record that was handed out last, by whichever iteration."""
+        self.holder: Any = None
+        """The task or thread that it went to."""
+        self._attention = 0
+        self._seen = 0
+        self._look_at = -inf
+        self._thread = 0
+        self._clock = clock
 
-    def load(self, records: list[T]) -> None:
-        """Hand out ``records`` from now on, and forget those before."""
-        self._records = records
-        self._iterator = iter(records)
+    def set_clock(self, clock: Callable[[], float], *, monotonic: bool) -> None:
+        """Measure ``look_at`` with ``clock``. ``monotonic``: it is the system's monotonic clock, which a compiled step reads
+        directly.
+        """
+        self._clock = clock
 
-    def __iter__(self) -> Iterator[T]:
-        return self._iterator
+    def attend(self) -> None:
+        """Have the next step look before it takes a record. From any thread.
+
+        Two threads at once may count as one, which loses nothing: each has made its change before it calls this.
+        """
+        self._attention += 1
+
+    def looked(self) -> int:
+        """Return what to give to ``load`` afterwards: whatever happens after this call is not overlooked."""
+        return self._attention
+
+    def load(self, portion: Portion[T], looked: int, look_at: float) -> None:
+        """Hand out ``portion`` from now on, in this thread, without another look until ``look_at``."""
+        self.portion = portion
+        self._seen = looked
+        self._look_at = look_at
+        self._thread = get_ident()
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing happened since the look before the last ``load``, and that was in this thread: another thread has another
+        loop.
+        """
+        if self._attention != self._seen or self._clock is None or self._thread != get_ident():
+            return False
+        return self._clock() < self._look_at
 
     @property
     def left(self) -> int:
-        """Number of records not handed out yet."""
-        return length_hint(self._iterator)
-
-    @property
-    def last(self) -> T | None:
-        """The record handed out last; ``None`` where none of the list was."""
-        return self._records[-self.left - 1] if self.left < len(self._records) else None
-
-    def take(self) -> T:
-        """Return the next record. There must be one (``left``)."""
-        return next(self._iterator)
-
-    def drain(self) -> list[T]:
-        """Return what was not handed out yet, and hand out nothing of it."""
-        rest = list(self._iterator)
-        self.load([])
-        return rest
+        """Number of records of the portion that were not handed out yet. It changes with every step."""
+        return len(self.portion.records) - self.portion.place
 
 
 class RecordIterator(AsyncIterator[T], Generic[T]):
-    """Steps through a ``HandOut``. ``refill`` waits for more records and returns the first, or raises ``StopAsyncIteration``.
+    """Steps through a ``HandOut``. ``refill`` takes the slow path to the next record, or raises ``StopAsyncIteration``.
 
-    A generator's step is the cheapest that Python code has (a third of a coroutine's), but a generator is finished once an
-    exception went through it: with it alone, ``wait_for(anext(records), 1)`` would work until its first timeout and then say that
-    there are no more records. So there is a new generator after each one that an exception ended.
+    It is not a generator, whose step would be cheaper: a generator is finished once an exception, such as a timeout, passed through
+    it, and two tasks cannot share it.
     """
 
-    __slots__ = ("_ended", "_generator", "_handout", "_refill", "_step")
+    __slots__ = ("__weakref__", "_handout", "_refill", "holder", "last")
 
-    def __init__(self, handout: HandOut[T], refill: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, handout: HandOut[T], refill: Callable[[], Coroutine[Any, Any, T]], holder: Any = None) -> None:
         self._handout = handout
         self._refill = refill
-        self._begin()
-
-    def _begin(self) -> None:
-        self._ended = False
-        self._generator = self._generate()
-        self._step = self._generator.__anext__
-
-    async def _generate(self) -> AsyncGenerator[T, None]:
-        try:
-            while True:
-                for record in self._handout:  # a seek or another read can end that
-                    yield record
-                if not self._handout.left:
-                    yield await self._refill()
-        except StopAsyncIteration:
-            return
-        finally:
-            self._ended = True
+        self.holder = holder
+        """The task or thread that iterates."""
+        self.last: T | None = None
+        """The record that this iteration handed out last: done when the next one is asked for."""
 
     def __aiter__(self) -> Self:
         return self
 
-    def __anext__(self) -> Awaitable[T]:
-        if self._ended:
-            self._begin()
-        return self._step()
+    async def __anext__(self) -> T:
+        handout = self._handout
+        portion = handout.portion
+        if portion.place < len(portion.records) and handout.calm:
+            record = portion.records[portion.place]
+            handout.holder = self.holder
+            self.last = handout.last = record
+            portion.place += 1
+            return record
+        record = self.last = await self._refill()
+        self.holder = handout.holder
+        return record
 
     async def aclose(self) -> None:
-        """Do what ``contextlib.aclosing`` expects. The next read goes on behind the last record."""
-        await self._generator.aclose()
-        self._ended = True
+        """Do what ``contextlib.aclosing`` expects. The next read goes on after the last record."""
 
 
+PORTION: type[Portion[Any]] = Portion
 HANDOUT: type[HandOut[Any]] = HandOut
 ITERATOR: type[RecordIterator[Any]] = RecordIterator
 """The half of the pair that is used: chosen once, with the decoder."""
@@ -111,3 +151,4 @@ if IMPLEMENTATION == "cython":
         pass  # built without a compiler
     else:
         HANDOUT, ITERATOR = _iteration.HandOut, _iteration.RecordIterator
+        PORTION = _iteration.Portion

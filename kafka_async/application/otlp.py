@@ -18,13 +18,14 @@ from .metrics import Point, points
 
 if TYPE_CHECKING:
     from ..background.telemetry import Wanted
+    from ..config import ConsumerConfig
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @cache
 def messages() -> Any:
-    """Return the module with OTLP's messages, or the exception that says why it cannot be had."""
+    """Return the module with OTLP's messages, or the exception that explains why it cannot be imported."""
     try:
         from opentelemetry.proto.metrics.v1 import metrics_pb2
     except Exception as error:
@@ -42,7 +43,7 @@ class OtlpSource:
     measure: Callable[[float], Mapping[str, Mapping[str, float]]] = field(repr=False)
     """Returns metrics by group and name as of now, in seconds of the loop's clock."""
     resource: Callable[[], Mapping[str, str | None]] = field(repr=False)
-    """Returns who we are; what is empty is left out."""
+    """Returns the attributes of this client; empty ones are left out."""
     wall_ns: Callable[[], int] = field(default=time.time_ns, repr=False)
     _began: int = field(init=False)
     """When the first sum began to count, in nanoseconds since the epoch."""
@@ -56,7 +57,7 @@ class OtlpSource:
         self._began = self._delivered_at = self._encoded_at = self.wall_ns()
 
     def encode(self, wanted: "Wanted", now: float) -> bytes:
-        """Return the metrics that are wanted as the bytes of a ``MetricsData``; empty where there are none."""
+        """Return the metrics that are wanted as the bytes of a ``MetricsData``; empty if there are none."""
         measured = list(points(self.measure(now)))
         chosen = [point for point in measured if wanted.includes(point.name) and not (wanted.brief and point.detailed)]
         # A total that is left out this time keeps its place: the next delta of it covers the whole gap.
@@ -103,7 +104,7 @@ class OtlpSource:
 
     def _since_delivered(self, point: Point) -> float:
         before = self._delivered.get((point.name, point.labels), 0)
-        # A partition that left and came back, or a broker counted anew, starts from nothing again.
+        # A partition that left and came back, or a broker that is counted again, starts from nothing again.
         return point.value - before if point.value >= before else point.value
 
 
@@ -112,3 +113,19 @@ def _label(attributes: Any, labels: Iterable[tuple[str, str]]) -> None:
         attribute = attributes.add()
         attribute.key = name
         attribute.value.string_value = value
+
+
+def source_of(
+    config: "ConsumerConfig", measure: Callable[[float], Mapping[str, Mapping[str, float]]], member_id: Callable[[], str]
+) -> OtlpSource | None:
+    """Return the source of metrics for the cluster's operators; ``None`` if telemetry is off or not possible."""
+    proto = messages() if config.enable_metrics_push else None
+    if proto is None or isinstance(proto, Exception):
+        return None
+
+    def describe_us() -> dict[str, str | None]:
+        """Return the labels by which operators distinguish consumers (KIP-714); the brokers know the rest."""
+        member = {"group_instance_id": config.group_instance_id, "group_member_id": member_id()}
+        return {"client_rack": config.client_rack, "group_id": config.group_id, **member}
+
+    return OtlpSource(proto=proto, measure=measure, resource=describe_us)

@@ -1,37 +1,46 @@
 """The read calls: waiting for records and handing them over.
 
 Decides: the order of things inside a read (errors, events of the background, records) and when the event loop gets a turn.
-Owns: the batch that an iteration is in the middle of. The hand-over of records is one synchronous step: a cancellation before
-it takes nothing, and none can come between it and the return (promise 2). Deserializers and interceptors may await; what they
-were working on is put back when they are cancelled.
+Owns: the pace of iterations. The hand-over of records is one synchronous step: a cancellation before it takes nothing, and none
+can come between it and the return (promise 2). Deserializers and interceptors may await; what they work on stays in its place
+meanwhile.
+
+Between two records of an iteration everything holds that holds between two calls: a step that finds the hand-out calm takes the
+next record at once, every other one comes through ``step``, which looks at all that a call looks at.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
-from ..background.event_handler import EventHandler
+from ..background.boundary import EventHandler
+from ..config import ConsumerConfig
 from ..errors import DeserializationError
-from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ..model import ConsumerRecord, TopicPartition
 from ..records import ColumnBuilder
-from .callbacks import Batch, Deserializers, settled
-from .iteration import HANDOUT, HandOut
+from .callbacks import Batch, Deserialized, Preparation
+from .committing import AutoCommit, Held
+from .cursor import Piece, Raw, Refusal
+from .inbox import Inbox
+from .iteration import PORTION, HandOut, Portion
+from .lifecycle import Lifecycle, Phase
 from .metrics import Idle
+from .rebalancing import Rebalancing
 from .runtime import Runtime
-from .unread import Hold, Unread
+from .subscribed import Subscribed
+from .unread import Unread
 
 T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 TURN: Final = 0.02
 """Seconds for which reads that find data in the buffer may go on without letting others run on the event loop."""
-
-
 PACE: Final = 0.2
-"""Seconds that an application should take for one batch of an iteration."""
+"""Seconds that an application should take for one portion of an iteration, if call-backs have to see its records first."""
+LONG: Final = 3600.0
+"""Seconds after which a read without a timeout looks again."""
 
 
 def record_limit(max_records: Any) -> int:
@@ -41,92 +50,107 @@ def record_limit(max_records: Any) -> int:
     return max_records
 
 
-def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
-    """Raise ``TypeError`` for an interceptor that forgets to return the records, or moves them elsewhere: they would be lost."""
-    if not isinstance(batch, dict):
-        raise TypeError(f"{interceptor!r}.on_consume() returned {batch!r}: expected records by partition")
-    if strange := batch.keys() - given.keys():
-        raise TypeError(f"{interceptor!r}.on_consume() returned records of {strange}: expected only partitions it was given")
-    return batch
-
-
 @define(eq=False)
-class _Iteration:
-    """Where the records that are handed out one by one come from."""
+class Gate:
+    """What a read call must pass before records are read: a stop, a rebalance, an error, a session that may be over."""
 
-    taken: Mapping[TopicPartition, list[Record]] = field(factory=dict)
-    """The batch before deserializers and interceptors saw it."""
-    holds: Mapping[TopicPartition, Hold] = field(factory=dict)
+    lifecycle: Lifecycle
+    handler: EventHandler = field(repr=False)
+    inbox: Inbox
+    rebalancing: Rebalancing
+    subscribed: Subscribed
+    unread: Unread
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has to be dealt with before records are read."""
+        return self.is_clear and not self.unread.troubled
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether ``pass_through`` has nothing to do."""
+        running = self.lifecycle.phase in (Phase.RUNNING, Phase.STARTING) and self.handler.ended is None
+        return running and self.inbox.is_empty and self.rebalancing.is_quiet
+
+    async def pass_through(self) -> None:
+        """End if stopped, carry a rebalance out, raise what the background reports."""
+        self.lifecycle.check_readable()
+        self.inbox.sort()
+        if not self.rebalancing.is_quiet:
+            try:
+                await self.rebalancing.carry_out()
+            finally:  # a proposal may have been made for the subscription before this one
+                self.subscribed.follow(self.unread)
+            # A call-back, or another task, may have stopped the consumer meanwhile: what is read now would never be committed.
+            self.lifecycle.check_readable()
+        self.inbox.reported.raise_any()
+
+    def is_over(self, now: float) -> bool:
+        """Whether nothing may be handed out, because the partitions may belong to another member by now."""
+        return self.handler.session_deadline < now
 
 
 @define(eq=False)
 class Reader:
     """Carries out read calls on the unread records."""
 
+    config: ConsumerConfig
     unread: Unread
     runtime: Runtime
-    deserializers: Deserializers | None
-    interceptors: tuple[Any, ...]
-    entered: Callable[[float], Offsets | None]
-    """Told that a read call begins: what was handed out before it is consumed. Returns offsets that were just committed."""
-    committed: Callable[[Offsets], Awaitable[None]]
-    """Tells interceptors of committed offsets."""
-    commit_due_at: Callable[[], float]
-    """When auto-commit has to be looked at while a call waits."""
-    commit_due: Callable[[float], Offsets | None]
-    """Looks at it; returns offsets that were just committed."""
-    quiet: Callable[[], bool]
-    """Whether the background has said nothing that must be dealt with before records are read."""
-    before_read: Callable[[], Awaitable[None]]
-    """Raises what the background has to report and applies what it proposes."""
-    held: Callable[[], bool]
-    """Whether nothing may be handed out, because the partitions may be somebody else's by now."""
-    handler: EventHandler
+    gate: Gate
+    auto_commit: AutoCommit
+    preparation: Preparation | None
     idle: Idle
-    """Told when a read call waits."""
-    max_poll_records: int
-    handout: HandOut[Record] = field(factory=lambda: HANDOUT(), init=False)
-    """What iterations hand out, record by record."""
-    _iteration: _Iteration = field(factory=_Iteration, init=False)
+    """How long read calls wait."""
+    handout: "HandOut[Record]"
     _turn_ends: float = field(default=0.0, init=False)
     _pace: int = field(default=8, init=False)
-    _filled_at: float = field(default=0.0, init=False)
-    _decoding: bool = field(default=False, init=False)
+    _loaded_at: float = field(default=0.0, init=False)
+    _preparing: bool = field(default=False, init=False)
 
     # --- batches ---------------------------------------------------------------------------------------------------------------
 
-    async def batch(self, only: Collection[TopicPartition], seconds: float, max_records: int) -> Batch:
-        """Return up to ``max_records`` records by partition, as soon as there are any; ``{}`` where none came in time."""
-        self.give_back()
-        if self.deserializers is None and not self.interceptors and (taken := self._at_once(only, max_records)):
-            return taken
-        return (await self._read(only, seconds, max_records))[0]
+    async def batch(self, only: Collection[TopicPartition], seconds: float, max_records: int, raw: Batch | None = None) -> Batch:
+        """Return up to ``max_records`` records by partition, as soon as there are any; ``{}`` if none came in time.
 
-    def _at_once(self, only: Collection[TopicPartition], max_records: int) -> Batch | None:
-        """Return what is in the buffer, the way ``_until`` would, where nothing else is to be done and it is not our turn to wait.
-
-        With data in the buffer a read is this one step: no event, no task switch, no system call.
+        ``raw`` is filled with the same records as they were before deserializers and interceptors. The method that hands them to
+        the caller sets ``unread.taken`` to ``None`` as the last thing before it returns.
         """
         now = self.runtime.clock()
-        if now >= self._turn_ends or not self.quiet() or self.unread.troubled or self.held():
-            return None
-        self.entered(now)
-        return self.unread.take(max_records, only)
+        self.unread.settle()
+        batch: Batch = {}
+        there = self.preparation is None and not self.unread.is_empty
+        if there and now < self._turn_ends and self.gate.is_open and not self.gate.is_over(now):
+            # With data in the buffer a read is this one step: no event, no task switch, no system call.
+            self._entered(now)
+            self.auto_commit.read_entered(now)
+            batch = self.unread.take(max_records, only, raw=raw)
+        if not batch:
+            decode = self.preparation is None
+            take = self.unread.take
+            found = await self._until(only, seconds, max_records, lambda: take(max_records, only, decode=decode, raw=raw))
+            batch = found or {}
+        self._hand()
+        return batch
 
-    async def _read(self, only: Collection[TopicPartition], seconds: float, max_records: int) -> tuple[Batch, Batch]:
-        """Return the records for the application, and the same as they were taken."""
-        if self.deserializers is None and not self.interceptors:
-            taken = await self._until(only, seconds, lambda: self.unread.take(max_records, only)) or {}
-            return taken, taken
-        deadline = self.runtime.clock() + seconds
-        while True:
-            left = deadline - self.runtime.clock()
-            taken = await self._until(only, left, lambda: {} if self._decoding else self.unread.take(max_records, only)) or {}
-            if not taken:
-                return {}, {}
-            batch = await self._call_back(taken)
-            if batch:
-                return batch, taken
+    def at_once(self, only: Collection[TopicPartition], max_records: int, raw: Batch | None = None) -> Batch:
+        """Return up to ``max_records`` records that are there, as ``batch`` does, without letting anything else run.
+
+        ``{}`` also if something has to be dealt with first, which takes a ``batch``: a rebalance, a failure, call-backs.
+        """
+        now = self.runtime.clock()
+        self.unread.settle()
+        if not self.gate.is_open or self.gate.is_over(now):
+            return {}
+        self._entered(now)
+        self.auto_commit.read_entered(now)
+        batch = self.unread.take(max_records, only, decode=self.preparation is None, raw=raw)
+        self._hand()
+        return batch
+
+    def _hand(self) -> None:
+        if self.auto_commit.enabled and self.unread.taken:
+            self.auto_commit.holdings.handed({tp: Held(first, past) for tp, first, past in self.unread.taken_spans()})
 
     async def columns(
         self,
@@ -136,154 +160,199 @@ class Reader:
         into: ColumnBuilder,
         ended: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many.
+        """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many. As ``batch``.
 
-        ``ended`` says after a look that found none whether waiting for more is in vain.
+        ``ended`` is called after a look that found none, and returns whether waiting for more is in vain.
         """
-        self.give_back()
+        self.unread.settle()
         take, before = self.unread.take_columns, into.rows
-        await self._until(only, seconds, lambda: bool((not self._decoding and take(max_records, into, only)) or ended()))
+        await self._until(only, seconds, None, lambda: bool(take(max_records, into, only) or ended()))
+        self._hand()
         return into.rows - before
-
-    async def _until(self, only: Collection[TopicPartition], seconds: float, attempt: Callable[[], T]) -> T | None:
-        """Return what ``attempt`` finds, waiting for it up to ``seconds``."""
-        runtime, unread = self.runtime, self.unread
-        deadline = runtime.clock() + seconds
-        await self._tell(self.entered(runtime.clock()))
-        handed_out = unread.consumed_records
-        await self._take_turn()
-        unread.unpark(only)
-        while True:
-            ticket = runtime.signal.ticket()
-            await self.before_read()
-            self._raise_failure(only)
-            if not self.held() and (found := attempt()):
-                return found
-            self._raise_failure(only)
-            remaining = deadline - runtime.clock()
-            # What another task was handed out since is not consumed yet: its own next call commits it (promise 1).
-            commit_in = self.commit_due_at() - runtime.clock() if handed_out == unread.consumed_records else inf
-            if commit_in <= 0:
-                await self._tell(self.commit_due(runtime.clock()))
-                continue
-            if remaining <= 0:
-                await self._take_turn(now=True)
-                return None
-            if unread.starved:
-                unread.drop_others(only or self._unpaused())
-            self.handler.reading += 1
-            self.idle.enter(runtime.clock())
-            try:
-                await runtime.signal.wait(ticket, min(remaining, commit_in))
-            finally:
-                self.handler.reading -= 1
-                self.handler.polled_at = runtime.clock()
-                self.idle.leave(self.handler.polled_at)
-            self._turn_ends = self.handler.polled_at + TURN
-
-    async def _tell(self, achieved: Offsets | None) -> None:
-        if achieved:
-            await self.committed(achieved)
-
-    def _raise_failure(self, only: Collection[TopicPartition]) -> None:
-        failure = self.unread.failure(only)
-        if failure is not None:
-            raise failure
-
-    def _unpaused(self) -> Collection[TopicPartition]:
-        return [partition for partition, entry in self.unread.partitions.items() if not entry.paused]
-
-    async def _take_turn(self, *, now: bool = False) -> None:
-        """Let others run if reads have kept the event loop for a while."""
-        time = self.runtime.clock()
-        if now or time >= self._turn_ends:
-            await self.runtime.signal.checkpoint()
-            self._turn_ends = self.runtime.clock() + TURN
-
-    async def _call_back(self, taken: Batch) -> Batch:
-        """Deserialize and intercept. Whatever interrupts it, what is not delivered is put back, in order."""
-        holds = self.unread.hold(taken)
-        self._decoding = True  # another task must not take the records behind these meanwhile: order within a partition
-        try:
-            batch, refused = await self._deserialize(taken)
-            for interceptor in self.interceptors:
-                if batch:
-                    batch = _checked(await settled(interceptor.on_consume(dict(batch))), interceptor, batch)
-        except BaseException:
-            self.unread.put_back(taken, holds)
-            raise
-        finally:
-            self._decoding = False
-            self.runtime.wake_application()
-        valid = self.unread.deliver(holds)
-        for partition, (rest, error) in refused.items():
-            if partition in valid:
-                self.unread.put_back({partition: rest}, holds)
-                self.unread.refuse(partition, error.record.offset, error)
-        batch = {partition: records for partition, records in batch.items() if records and partition in valid}
-        if not batch:
-            self._raise_failure(tuple(valid & refused.keys()))
-        return batch
-
-    async def _deserialize(self, taken: Batch) -> tuple[Batch, dict[TopicPartition, tuple[list[Record], DeserializationError]]]:
-        """Return what could be deserialized, and per partition the records behind a poison one with the error about it."""
-        if self.deserializers is None:
-            return taken, {}
-        batch: Batch = {}
-        refused: dict[TopicPartition, tuple[list[Record], DeserializationError]] = {}
-        for partition, records in taken.items():
-            done, error = await self.deserializers.apply(records)
-            if done:
-                batch[partition] = done
-            if error is not None:
-                refused[partition] = (records[len(done) + 1 :], error)
-        return batch, refused
 
     # --- one by one ------------------------------------------------------------------------------------------------------------
 
-    async def one(self, only: Collection[TopicPartition]) -> Record:
-        """Return the next record, waiting for it as long as it takes."""
+    async def next_portion(self, only: Collection[TopicPartition]) -> "Portion[Record]":
+        """Return the portion whose next record is to be handed out by one call, and remember who holds it."""
         if only:
-            while True:
-                batch = await self.batch(only, 3600.0, 1)
-                for records in batch.values():
-                    return records[0]
-        while not self.handout.left:
-            await self.fill()
-        return self.handout.take()
+            portion = await self._one(only)
+        elif self.handout.left and self.handout.calm:
+            self._entered(self.runtime.clock())
+            portion = self.handout.portion
+        else:
+            portion = await self.step()
+        if self.auto_commit.enabled:
+            self.auto_commit.holdings.handed_one(portion.records[portion.place])
+        return portion
 
-    async def fill(self) -> None:
-        """Wait for records to iterate over: as many as the application worked off in about ``PACE`` before.
-
-        A slow application thereby comes back often enough for commits and rebalances, and pays nothing per record for it.
-        """
-        now = self.runtime.clock()
-        took = now - self._filled_at
-        self._pace = min(self.max_poll_records, self._pace * 2) if took < PACE else max(1, int(self._pace * PACE / took))
-        batch, taken = await self._read((), 3600.0, self._pace)
-        if self.handout.left:  # another task was faster; its records come before these
-            self.unread.put_back(taken, self.unread.holds(taken))
-            return
-        lists = list(batch.values())
-        self.handout.load(lists[0] if len(lists) == 1 else [record for part in lists for record in part])
-        self._iteration = _Iteration(taken, self.unread.holds(taken))
-        self._filled_at = self.runtime.clock()
-
-    def progress(self) -> int:
-        """Return a number that changes while the application works through a batch record by record."""
-        return self.handout.left
+    async def _one(self, only: Collection[TopicPartition]) -> "Portion[Record]":
+        """Return the portion whose next record is to be handed out, waiting for it as long as it takes."""
+        self.unread.settle()
+        portion, decode, limit = None, self.preparation is None, self._limit
+        while portion is None:
+            portion = await self._until(only, LONG, limit, lambda: self.unread.portion(limit, only, decode=decode))
+        return portion
 
     @property
-    def current(self) -> Record | None:
-        """The record that an iteration handed out last, while it is the last thing that was handed out."""
-        return self.handout.last
+    def _limit(self) -> int:
+        return self._pace if self.preparation is not None else self.config.max_poll_records
 
-    def give_back(self) -> None:
-        """Put back what an iteration took and did not hand out yet, so that positions and other reads are exact."""
-        iteration, self._iteration = self._iteration, _Iteration()
-        first: dict[TopicPartition, int] = {}
-        for record in self.handout.drain():
-            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-        rest = {tp: [record for record in iteration.taken[tp] if record.offset >= offset] for tp, offset in first.items()}
-        if rest:
-            self.unread.put_back(rest, iteration.holds)
+    async def step(self) -> "Portion[Record]":
+        """Return the portion to take the next record from, and let the following steps take theirs at once while nothing
+        happens.
+        """
+        handout = self.handout
+        looked = handout.looked()
+        portion = await self._one(())
+        if portion is not handout.portion:
+            self._keep_pace()
+        look_at = min(self.gate.handler.session_deadline, self.auto_commit.look_at)
+        handout.load(portion, looked, look_at)
+        handout.holder = self.auto_commit.holdings.current() if self.auto_commit.enabled else None
+        self.unread.deliveries += 1
+        return portion
+
+    def _keep_pace(self) -> None:
+        """Let call-backs see about as many records at once as the application consumed in the last ``PACE`` seconds."""
+        now = self.runtime.clock()
+        took = now - self._loaded_at
+        most = self.config.max_poll_records
+        self._pace = min(most, self._pace * 2) if took < PACE else max(1, int(self._pace * PACE / took))
+        self._loaded_at = now
+
+    # --- waiting ---------------------------------------------------------------------------------------------------------------
+
+    def _entered(self, now: float) -> None:
+        """A read call begins: everything that was handed out before is consumed (promise 1)."""
+        self.gate.handler.polled_at = now
+        if self.auto_commit.enabled:
+            self.auto_commit.holdings.read_entered()
+
+    async def _until(
+        self, only: Collection[TopicPartition], seconds: float, stage: int | None, attempt: Callable[[], T]
+    ) -> T | None:
+        """Return what ``attempt`` finds, waiting for it up to ``seconds``.
+
+        ``stage``: how many records to pass to call-backs if none is ready.
+        """
+        runtime, unread = self.runtime, self.unread
+        deadline = runtime.clock() + seconds
+        await self._enter(runtime.clock())
+        deliveries = unread.deliveries
+        unread.unpark(only)
+        while True:
+            ticket = runtime.signal.ticket()
+            if not self.gate.is_clear:
+                await self.gate.pass_through()
+            if unread.failing:
+                self._raise_failure(only)
+            if not self.gate.is_over(runtime.clock()) and not (stage is None and self._preparing):
+                if found := attempt():
+                    return found
+                if stage is not None and self.preparation is not None and await self._prepare(self.preparation, stage, only):
+                    continue
+            if unread.failing:
+                self._raise_failure(only)
+            remaining = deadline - runtime.clock()
+            # What another task was handed since is not consumed yet: its own next call commits it (promise 1).
+            commit_in = self.auto_commit.due_at - runtime.clock() if deliveries == unread.deliveries else inf
+            if commit_in <= 0:
+                await self._look_at_commits()
+                continue
+            if remaining <= 0:
+                await self._take_turn()
+                return None
+            self._begin_wait(only)
+            try:
+                await runtime.signal.wait(ticket, min(remaining, commit_in))
+            finally:
+                self._end_wait()
+
+    def _raise_failure(self, only: Collection[TopicPartition]) -> None:
+        # A record that was refused counts as handed out once that is raised, and the position is past it.
+        failure = self.unread.failure(only, records=not self.gate.is_over(self.runtime.clock()))
+        if failure is None:
+            return
+        if isinstance(failure, DeserializationError) and self.auto_commit.enabled:
+            # A task that gets the error of a bad record holds that record like any other: leaving because of it must not commit
+            # past it.
+            self.auto_commit.holdings.refused(failure.record, failure)
+        raise failure.with_traceback(None)
+
+    async def _enter(self, now: float) -> None:
+        """As ``_entered``, and let commits be called back and others run if it is time."""
+        self._entered(now)
+        if achieved := self.auto_commit.read_entered(now):
+            await self.auto_commit.ledger.intercept(achieved)
+        # A loop that ignores errors must not keep other tasks from running.
+        if self.gate.inbox.reported.final is not None or self.runtime.clock() >= self._turn_ends:
+            await self._take_turn()
+
+    async def _look_at_commits(self) -> None:
+        if achieved := self.auto_commit.look(self.runtime.clock()):
+            await self.auto_commit.ledger.intercept(achieved)
+
+    def _begin_wait(self, only: Collection[TopicPartition]) -> None:
+        if self.unread.starved:
+            self.unread.drop_others(only or self._unpaused())
+        self.gate.handler.reading += 1
+        self.idle.enter(self.runtime.clock())
+
+    def _end_wait(self) -> None:
+        handler = self.gate.handler
+        handler.reading -= 1
+        handler.polled_at = now = self.runtime.clock()
+        self.idle.leave(now)
+        self._turn_ends = now + TURN
+
+    def _unpaused(self) -> Collection[TopicPartition]:
+        return [partition for partition, cursor in self.unread.partitions.items() if not cursor.paused]
+
+    async def _take_turn(self) -> None:
+        """Let others run."""
+        await self.runtime.signal.checkpoint()
+        self._turn_ends = self.runtime.clock() + TURN
+
+    # --- call-backs ------------------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, preparation: Preparation, limit: int, only: Collection[TopicPartition]) -> bool:
+        """Pass the next records to call-backs; return whether there were any.
+
+        One task at a time keeps the order within a partition.
+        """
+        if self._preparing:
+            return False
+        staged = self.unread.stage(limit, only)
+        if not staged:
+            return False
+        self._preparing = True
+        try:
+            made = await preparation.prepare({cursor.partition: raw.records for cursor, raw in staged.items()})
+        finally:
+            self._preparing = False
+            self.runtime.wake_application()
+        retriable: Exception | None = None
+        for cursor, raw in staged.items():
+            result = made[cursor.partition]
+            wanted = self.unread.replace(cursor, raw, _pieces(raw, result))
+            if wanted and result.retriable is not None and not result.done:
+                retriable = retriable or result.retriable
+        if retriable is not None:
+            raise retriable
+        return True
+
+
+def _pieces(raw: Raw, result: Deserialized) -> list[Piece]:
+    """Return what replaces ``raw``: ready records, the record that was refused, and those that call-backs still have to see."""
+    done = result.done
+    if done == len(raw.records):
+        return [PORTION(result.records, raw.records, raw.start, raw.end)]
+    stopped = raw.records[done]
+    before = raw.records[:done]
+    at = (before[-1].offset + 1, before[-1].leader_epoch) if before else raw.start
+    pieces: list[Piece] = [PORTION(result.records, before, raw.start, at)] if before else []
+    if result.poison is None:
+        return [*pieces, Raw(raw.records[done:], at, raw.end)]
+    pieces.append(Refusal(result.poison, (stopped.offset, at[1])))
+    rest = raw.records[done + 1 :]
+    return [*pieces, Raw(rest, (stopped.offset + 1, stopped.leader_epoch), raw.end)] if rest else pieces

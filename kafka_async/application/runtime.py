@@ -5,28 +5,33 @@ queues serve every mode; only the wake-up differs.
 """
 
 import asyncio
+import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import current_token
 from attrs import define, field
 
-from ..errors import KafkaTimeoutError
-from ..events import Call
-from ..network.waiting import LoopSignal, Signal, ThreadSignal, threadsafe
+from ..errors import IllegalStateError, KafkaTimeoutError
+from ..events import BackgroundSnapshot, Call
+from ..network.waiting import LoopSignal, Signal, ThreadSignal, loop_clock, threadsafe
+from .callers import Callers, ThreadCallers, callers_here
 
 T = TypeVar("T")
 
 ANSWER_TIME: Final = 5.0
-"""Seconds that a synchronous question to the background's thread may take."""
+"""Seconds within which the background's thread must answer a synchronous call."""
 
 
 class Launchable(Protocol):
     """The background loop, as far as a runtime sees it."""
+
+    def snapshot(self) -> BackgroundSnapshot: ...
 
     async def run(self) -> None: ...
 
@@ -37,9 +42,20 @@ class Runtime(Protocol):
     """Runs the background loop and carries wake-ups between the sides."""
 
     signal: Signal
+    callers: Callers | None
+    """Who calls; ``None`` before the start."""
 
     def clock(self) -> float:
         """Return the time of the background loop's clock, in seconds."""
+        ...
+
+    @property
+    def has_system_clock(self) -> bool:
+        """``clock`` is the system's monotonic clock."""
+        ...
+
+    def snapshot(self) -> BackgroundSnapshot:
+        """Return the background's half of the statistics, from where it may be touched."""
         ...
 
     def launch(self, loop: Launchable) -> None: ...
@@ -53,20 +69,51 @@ class Runtime(Protocol):
         ...
 
     def limit(self, seconds: float) -> AbstractContextManager[Any]:
-        """Return a context that ends what waits in it after ``seconds``, where there is an event loop to do so."""
+        """Return a context that ends what waits in it after ``seconds``, if there is an event loop to do so."""
         ...
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
-        """Return an answer of the background without awaiting: ``direct`` where it shares our thread, else by an event."""
+        """Return an answer of the background without awaiting: by ``direct`` if it shares our thread, else by an event."""
+        ...
+
+    async def apart(self, function: Callable[[], T]) -> T:
+        """Call a function that takes long, such as a large import: in a thread if an event loop would stand still meanwhile.
+
+        A clock that is not the system's may jump while a thread is at work, so there it is called right away.
+        """
         ...
 
     async def join(self, seconds: float) -> None:
-        """Wait until the loop that was told to stop is gone; at most ``seconds``, since the system may hold it (a name look-up)."""
+        """Wait until the loop that is stopping is gone; at most ``seconds``, since the system may hold it (a name look-up)."""
         ...
 
     def abort(self) -> None:
         """End the loop now."""
         ...
+
+    def abandon(self) -> None:
+        """End the loop soon, from any thread: the consumer is garbage."""
+        ...
+
+
+def _is_system_clock(callers: Callers | None) -> bool:
+    """Whether the event loop of ``callers`` measures the system's monotonic clock; loops of tests may not."""
+    loop = getattr(callers, "loop", None)
+    return loop is not None and type(loop).time in (asyncio.BaseEventLoop.time, getattr(_uvloop(), "time", None))
+
+
+def _uvloop() -> Any:
+    return getattr(sys.modules.get("uvloop"), "Loop", None)
+
+
+def _snapshot_of(loop: Launchable | None) -> BackgroundSnapshot:
+    if loop is None:
+        raise IllegalStateError("the consumer was not started")
+    return loop.snapshot()
+
+
+async def _apart(callers: Callers | None, function: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(function) if _is_system_clock(callers) else function()
 
 
 @define(eq=False)
@@ -74,24 +121,38 @@ class TaskRuntime:
     """The loop is a task on the application's own event loop."""
 
     signal: Signal = field(factory=LoopSignal)
+    callers: Callers | None = field(default=None, init=False)
     _loop: Launchable | None = field(default=None, init=False)
+    _home: int = field(default=0, init=False)
+    """The thread of the event loop."""
+    _wake_from_afar: Callable[[], None] | None = field(default=None, init=False)
+    _wake_application_from_afar: Callable[[], None] | None = field(default=None, init=False)
     _task: "asyncio.Task[None] | None" = field(default=None, init=False)
     _scope: anyio.CancelScope | None = field(default=None, init=False)
     _gone: anyio.Event = field(factory=anyio.Event, init=False)
-    _time: Callable[[], float] = field(default=anyio.current_time, init=False)
+    clock: Callable[[], float] = field(default=anyio.current_time, init=False)
 
-    def clock(self) -> float:
-        return self._time()
+    @property
+    def has_system_clock(self) -> bool:
+        return _is_system_clock(self.callers)
+
+    def snapshot(self) -> BackgroundSnapshot:
+        return _snapshot_of(self._loop)
 
     def launch(self, loop: Launchable) -> None:
         self._loop = loop
+        self._home = threading.get_ident()
+        self._wake_from_afar = threadsafe(loop.wake)
+        self._wake_application_from_afar = threadsafe(self.signal.wake)
+        self.callers = callers_here()
+        self._gone = anyio.Event()
         if hasattr(current_token().native_token, "run_sync_soon"):
-            import trio  # imported where it runs already
+            import trio  # it is running, so it is imported already
 
             self._scope = anyio.CancelScope()
             trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name="kafka_async background loop")
         else:
-            self._time = asyncio.get_running_loop().time  # what anyio.current_time finds out anew at each call
+            self.clock = loop_clock()  # anyio.current_time looks this up at each call
             self._task = asyncio.get_running_loop().create_task(loop.run(), name="kafka_async background loop")
 
     async def _run_in_scope(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -102,11 +163,18 @@ class TaskRuntime:
             self._gone.set()
 
     def wake_background(self) -> None:
-        if self._loop is not None:
+        if self._loop is None or self._wake_from_afar is None:
+            return
+        if threading.get_ident() == self._home:
             self._loop.wake()
+        else:  # a handler on a thread acknowledges a shared record
+            self._wake_from_afar()
 
     def wake_application(self) -> None:
-        self.signal.wake()
+        if self._wake_application_from_afar is None or threading.get_ident() == self._home:
+            self.signal.wake()
+        else:  # a handler on a thread has ended with a shared record
+            self._wake_application_from_afar()
 
     def shield(self) -> AbstractContextManager[Any]:
         return anyio.CancelScope(shield=True)
@@ -117,12 +185,16 @@ class TaskRuntime:
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         return direct()
 
+    async def apart(self, function: Callable[[], T]) -> T:
+        return await _apart(self.callers, function)
+
     async def join(self, seconds: float) -> None:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=seconds)
         if self._scope is not None:
             with anyio.move_on_after(seconds):
                 await self._gone.wait()
+        self.signal.rest()
 
     def abort(self) -> None:
         if self._task is not None:
@@ -130,12 +202,19 @@ class TaskRuntime:
         if self._scope is not None:
             self._scope.cancel()
 
+    def abandon(self) -> None:
+        loop = getattr(self.callers, "loop", None)
+        if self._task is not None and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._task.cancel)
+
 
 @define(eq=False)
 class ThreadRuntime:
     """The loop has a thread and an event loop of its own; the application is a task elsewhere, or a thread without a loop."""
 
     signal: Signal
+    callers: Callers | None = field(default=None, init=False)
+    _loop: Launchable | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _wake_background: Callable[[], None] | None = field(default=None, init=False)
     _wake_application: Callable[[], None] | None = field(default=None, init=False)
@@ -155,12 +234,38 @@ class ThreadRuntime:
     def clock(self) -> float:
         return time.monotonic()
 
+    @property
+    def has_system_clock(self) -> bool:
+        return True
+
+    def snapshot(self) -> BackgroundSnapshot:
+        return _snapshot_of(self._loop)
+
     def launch(self, loop: Launchable) -> None:
+        self._loop = loop
         blocking = isinstance(self.signal, ThreadSignal)
+        self.callers = ThreadCallers() if blocking else callers_here()
+        self._ended = threading.Event()
         self._wake_application = self.signal.wake if blocking else threadsafe(self.signal.wake)
         # A daemon: a program that forgets to stop its consumer must still be able to exit.
         self._thread = threading.Thread(target=self._main, args=(loop,), name="kafka_async background loop", daemon=True)
         self._thread.start()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Have the calls come from tasks of the running event loop, for as long as the block lasts, instead of from threads.
+
+        For the blocking facade, which processes on an event loop of another thread. No other call may be under way.
+        """
+        before = self.signal, self.callers, self._wake_application
+        self.signal = LoopSignal()
+        self.callers = callers_here()
+        self._wake_application = threadsafe(self.signal.wake)
+        try:
+            yield
+        finally:
+            self.signal, self.callers, self._wake_application = before
+            self.wake_application()  # the next call sees what came meanwhile
 
     def _main(self, loop: Launchable) -> None:
         async def main() -> None:
@@ -203,6 +308,9 @@ class ThreadRuntime:
             raise KafkaTimeoutError(f"the background thread did not answer within {ANSWER_TIME:.0f} s")
         return call.result()
 
+    async def apart(self, function: Callable[[], T]) -> T:
+        return await _apart(self.callers, function)  # a thread without an event loop has nothing that would stand still
+
     async def join(self, seconds: float) -> None:
         deadline = self.clock() + seconds
         while not self._ended.is_set() and (left := deadline - self.clock()) > 0:
@@ -211,7 +319,11 @@ class ThreadRuntime:
                 await self.signal.wait(ticket, left)
         if self._thread is not None and self._ended.is_set():
             self._thread.join(1.0)  # it has nothing left to do
+        self.signal.rest()
 
     def abort(self) -> None:
         if self._abort is not None:
             self._abort()
+
+    def abandon(self) -> None:
+        self.abort()

@@ -1,33 +1,35 @@
-"""What was fetched and not handed out yet, and where the application stands in each partition.
+"""What was fetched and not handed out yet, over all assigned partitions.
 
-Decides: which records a read returns next, and in which order partitions get their turn. Owns: the unread parcels, the pauses and
-the position of every assigned partition (the next offset to hand out). Synchronous on purpose: taking records is one step that no
-cancellation can split (promise 2). Must never decode more than was asked for, and never hand out a record of a partition that is
-paused, was sought elsewhere or is no longer assigned.
+Decides: which records a read returns next, and in which order partitions get their turn. Owns: the cursors, and the take that is
+not delivered yet. Synchronous on purpose: taking records is one step that no cancellation can split (promise 2). Must never decode
+more than was asked for, and never hand out a record of a partition that is paused, was sought elsewhere or is not ours (any more).
+
+A take moves positions before its records are in the caller's hands, and an exception can come in between: ``MemoryError``
+anywhere, and in the blocking facade whatever a signal handler raises. So each take is undone unless ``taken`` was set to ``None``,
+which the outermost frame of a read call does in its last step (an assignment, between which and the ``return`` the interpreter
+runs no signal handler). Undoing drops what was fetched of the partitions concerned and has it fetched again from where they stood
+before.
 """
 
-from collections import deque
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-from ..background.fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Repositioned
+from ..background.boundary import FetchBuffer, FetchedData, PartitionFailed, Repositioned
 from ..config import ConsumerConfig
 from ..errors import CorruptRecordException, KafkaError, UnsupportedCodecError
+from ..events import HaltPartition, PausePartitions, ResumePartitions, Seek
 from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder, RecordReader
+from .cursor import OTHER_PIECES, Cursor, Custody, Failure, Halted, Piece, Raw, Refusal, Standing, standing_in
+from .iteration import PORTION, HandOut, Portion
+from .outbox import Outbox
 
 Record = ConsumerRecord[Any, Any]
-
-
-@frozen
-class Hold:
-    """How a partition stood when records were taken from it."""
-
-    stamp: int
-    position: int | None
-    """Behind the records."""
+Batch = dict[TopicPartition, list[Record]]
 
 
 def _without_a_batch(partition: TopicPartition, offset: int) -> CorruptRecordException:
@@ -35,49 +37,36 @@ def _without_a_batch(partition: TopicPartition, offset: int) -> CorruptRecordExc
     return CorruptRecordException(text, topic=partition.topic, partition=partition.partition, offset=offset)
 
 
-@define(eq=False)
-class PartitionUnread:
-    """One assigned partition on the application's side."""
+def _after(piece: "Portion[Record] | Raw", last: Record, rest: list[Record]) -> "Portion[Record] | Raw":
+    """Return what is left of ``piece`` after ``last`` was handed out; ``rest`` are the records as they were decoded."""
+    start = (last.offset + 1, last.leader_epoch)
+    if isinstance(piece, Raw):
+        return Raw(rest, start, piece.end)
+    records = rest if piece.raw is piece.records else [record for record in piece.records if record.offset > last.offset]
+    return PORTION(records, rest, start, piece.end)
 
-    partition: TopicPartition
-    stamp: int
-    position: int | None = None
-    """Next offset to hand out; ``None`` until the background found one."""
-    leader_epoch: int | None = None
-    paused: bool = False
-    revoked: bool = False
-    """Being taken away: nothing of it is returned any more."""
-    unsubscribed: bool = False
-    """Its topic is not subscribed any more, though the rebalance that takes it away is still to come: nothing of it is returned."""
-    records: deque[Record] = field(factory=deque)
-    """Decoded and given back: records that a cancelled or failed read did not deliver. They come first."""
-    behind: int | None = None
-    """Position behind the last of ``records``."""
-    reader: RecordReader | None = None
-    data: FetchedData | None = None
-    """What ``reader`` reads; its bytes are released when the reader is done."""
-    parcels: deque[FetchedData | Repositioned | PartitionFailed] = field(factory=deque)
-    behind_refusal: int | None = None
-    """Position behind the record that ``refusal`` is about."""
-    refusal: KafkaError | None = None
-    """About the record before ``records``: raised, once, before anything else is read."""
-    failure: KafkaError | None = None
-    """About what comes behind ``records``: raised by the next read of the partition.
 
-    With ``halted`` it is raised again by reads that ask for nothing else.
+_offset: Final = attrgetter("offset")
+
+
+def _undecoded(portion: "Portion[Record]", records: list[Record]) -> list[Record]:
+    """Return what ``records`` of a portion were before deserializers and interceptors saw them; an interceptor may have left some
+    out.
     """
-    halted: bool = False
-    reported: bool = False
-    """The failure that halted the partition was raised."""
-    corrupt_at: int | None = None
-    """Offset at which data was found corrupt and fetched again."""
-    until: int | None = None
-    """End of the range that is read (``ranges.py``): nothing from there on is handed out as columns."""
-    consumed_records: int = 0
+    if portion.raw is portion.records:
+        return records
+    first, last = (
+        bisect_left(portion.raw, records[0].offset, key=_offset),
+        bisect_right(portion.raw, records[-1].offset, key=_offset),
+    )
+    found = portion.raw[first:last]
+    if len(found) == len(records):
+        return found
+    by_offset = {record.offset: record for record in found}
+    return [by_offset.get(record.offset, record) for record in records]
 
-    @property
-    def leaving(self) -> bool:
-        return self.revoked or self.unsubscribed
+
+_OF_A_READ: Final = (CorruptRecordException, UnsupportedCodecError)
 
 
 @define(eq=False)
@@ -86,111 +75,260 @@ class Unread:
 
     config: ConsumerConfig
     buffer: FetchBuffer = field(repr=False)
-    refetch: Callable[[PartitionUnread], None] = field(repr=False)
-    """Has the background fetch the partition again from ``position`` under the entry's new stamp."""
-    halt: Callable[[PartitionUnread], None] = field(repr=False)
-    """Has the background stop fetching the partition."""
-    park: Callable[[Collection[TopicPartition], bool], None] = field(repr=False)
-    """Has the background leave partitions alone (or not any more) that gave their room in the buffer to others."""
-    partitions: dict[TopicPartition, PartitionUnread] = field(factory=dict)
-    before: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict)
-    """Positions before the last read call, of the partitions that it handed records out of."""
-    consumed_records: int = 0
-    """Records handed out, those of partitions that have left included."""
+    outbox: Outbox = field(repr=False)
+    handout: "HandOut[Record]" = field(repr=False)
+    partitions: dict[TopicPartition, Cursor] = field(factory=dict)
+    set_aside: dict[TopicPartition, Cursor] = field(factory=dict)
+    """Given up for an eager rebalance; what the next assignment brings back goes on where it was."""
+    deliveries: int = 0
+    """Grows with every batch and portion that is handed out."""
+    taken: dict[Cursor, tuple[Standing | None, int]] | None = None
+    """The take that is not delivered: how each partition stood before, and how many records of it were handed out.
+
+    ``None``: all is delivered. Only the frame that hands the records to the caller may set that.
+    """
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
     """Partitions with something to read, in the order of their turns."""
-    _failing: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions with a refusal or a failure."""
+    failing: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions with a refusal or a failure somewhere ahead; whoever reads asks ``failure`` if there are any."""
     _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
+    _left_records: int = field(default=0, init=False)
+    """Records handed out of partitions that have left."""
+
+    @property
+    def consumed_records(self) -> int:
+        """Records handed out, those of partitions that have left included."""
+        return self._left_records + sum(cursor.consumed_records for cursor in tuple(self.partitions.values()))
 
     # --- assignment and positions ----------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Collection[TopicPartition], *, arriving: bool = False) -> Mapping[TopicPartition, int]:
+        """Make ``partitions`` the assignment; those that stay keep position, pause and unread data. Return all stamps.
+
+        Partitions that were set aside come back as they were, others are new: nothing of them is handed out while ``arriving``.
+        A partition of which a range was read does not stay: it is fetched again.
+        """
+        self.keep([tp for tp in partitions if tp in self.partitions and self.partitions[tp].until is None])
+        for partition in partitions:
+            if partition not in self.partitions:
+                back = self.set_aside.pop(partition, None)
+                self.partitions[partition] = back if back is not None else Cursor(partition, self.next_stamp())
+                self.partitions[partition].custody = Custody.ARRIVING if arriving else Custody.OURS
+                if back is not None and back.has_more:
+                    self._ready[partition] = None
+        self.drop_aside()
+        self.handout.attend()
+        return self.stamps(self.partitions)
+
+    def keep(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Drop every other partition from the assignment. Return the stamps of those that stay."""
+        self.settle()
+        for partition, cursor in tuple(self.partitions.items()):
+            if partition not in partitions:
+                self._forget(cursor)
+        self.handout.attend()
+        return self.stamps(self.partitions)
+
+    def put_aside(self, partitions: Collection[TopicPartition]) -> None:
+        """Take ``partitions`` out of the assignment; the next one may bring them back as they are."""
+        self.settle()
+        for partition in partitions:
+            cursor = self.partitions.pop(partition)
+            self._ready.pop(partition, None)
+            self.set_aside[partition] = cursor
+        self.handout.attend()
+
+    def drop_aside(self, *, but_pause: bool = False) -> frozenset[TopicPartition]:
+        """Forget what was set aside: somebody else may have owned it meanwhile. Return the partitions that were paused."""
+        paused = frozenset(tp for tp, cursor in self.set_aside.items() if cursor.paused)
+        for cursor in self.set_aside.values():
+            self._leave(cursor)
+        self.set_aside.clear()
+        return paused if but_pause else frozenset()
+
+    def begin_anew_aside(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was set aside of ``partitions`` comes back where it is committed, with its pause."""
+        for partition in partitions:
+            cursor = self.set_aside.get(partition)
+            if cursor is not None:
+                self._leave(cursor)
+                self.set_aside[partition] = Cursor(partition, self.next_stamp(), paused=cursor.paused)
+
+    def _forget(self, cursor: Cursor) -> None:
+        del self.partitions[cursor.partition]
+        self._ready.pop(cursor.partition, None)
+        self._leave(cursor)
+
+    def _leave(self, cursor: Cursor) -> None:
+        self._drop(cursor)
+        self.failing.discard(cursor.partition)
+        self._left_records += cursor.passed_records
 
     def next_stamp(self) -> int:
         self._stamp += 1
         return self._stamp
 
-    def assign(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Make ``partitions`` the assignment; those that stay keep position, pause and unread data. Return all stamps.
+    def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.partitions[partition].stamp for partition in partitions if partition in self.partitions}
 
-        A partition of which a range was read does not stay: it comes anew.
-        """
-        for partition, entry in tuple(self.partitions.items()):
-            if partition not in partitions or entry.until is not None:
-                self._drop(self.partitions.pop(partition))
-                self._ready.pop(partition, None)
+    def give(self, partitions: Iterable[TopicPartition], custody: Custody) -> None:
+        """Say whose these partitions are from now on."""
         for partition in partitions:
-            if partition not in self.partitions:
-                self.partitions[partition] = PartitionUnread(partition, self.next_stamp())
-        return {partition: entry.stamp for partition, entry in self.partitions.items()}
+            cursor = self.partitions.get(partition)
+            if cursor is not None:
+                cursor.custody = custody
+        self.handout.attend()
 
     def follow(self, wanted: Callable[[str], bool]) -> None:
         """Return nothing of topics that are not ``wanted``. Their partitions stay until a rebalance takes them."""
-        for partition, entry in self.partitions.items():
-            entry.unsubscribed = not wanted(partition.topic)
+        for partition, cursor in self.partitions.items():
+            if cursor.custody in (Custody.OURS, Custody.UNSUBSCRIBED):
+                cursor.custody = Custody.OURS if wanted(partition.topic) else Custody.UNSUBSCRIBED
+        self.handout.attend()
 
-    def move(self, entry: PartitionUnread, position: int | None, leader_epoch: int | None = None) -> None:
+    def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
+        """Hand out nothing of these partitions, or go on. What was fetched is kept."""
+        for partition in partitions:
+            self.partitions[partition].paused = paused
+        self.outbox.add((PausePartitions if paused else ResumePartitions)(partitions=frozenset(partitions)))
+        self.handout.attend()
+
+    def move(self, cursor: Cursor, standing: Standing | None) -> None:
         """Put the position elsewhere: unread data is dropped, and whatever is on its way for the old one will be."""
-        self._drop(entry)
-        entry.stamp = self.next_stamp()
-        entry.position = position
-        entry.leader_epoch = leader_epoch
-        entry.refusal = None
-        entry.failure = None
-        entry.halted = False
-        entry.reported = False
-        self._failing.discard(entry.partition)
-        entry.corrupt_at = None
-        self._ready.pop(entry.partition, None)
+        self._drop(cursor)
+        cursor.stamp = self.next_stamp()
+        cursor.place(standing)
+        cursor.corrupt_at = None
+        cursor.committed = cursor.attempted = None
+        self.failing.discard(cursor.partition)
+        self._ready.pop(cursor.partition, None)
+        if self.taken is not None:
+            self.taken.pop(cursor, None)
+        self.handout.attend()
 
-    def _drop(self, entry: PartitionUnread) -> None:
-        entry.records.clear()
-        entry.behind = None
-        entry.reader = None
-        if entry.data is not None:
-            self.buffer.release(entry.data)
-            entry.data = None
-        for parcel in entry.parcels:
+    def give_back(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, parting: bool) -> None:
+        """A call-back says with a commit how far the partitions that leave are done: what was handed out past that is not.
+
+        If they come back in an eager rebalance, or when the consumer stops (``parting``), nothing may go on past it.
+        """
+        for partition, offset in offsets.items():
+            cursor = self.partitions.get(partition)
+            if cursor is None or not (parting or cursor.custody is Custody.LEAVING):
+                continue
+            if cursor.position is not None and offset.offset < cursor.position:
+                self.move(cursor, (offset.offset, offset.leader_epoch))
+                self.refetch(cursor)
+
+    def refetch(self, cursor: Cursor, *, check: bool = False) -> None:
+        """Have the background fetch the partition from its position, under its new stamp; ``check`` compares the log first
+        (KIP-320).
+        """
+        if cursor.taken_to is not None:
+            offset, epoch = cursor.taken_to
+            event = Seek(
+                partition=cursor.partition,
+                stamp=cursor.stamp,
+                offset=offset,
+                leader_epoch=epoch if check else None,
+                until=cursor.until,
+            )
+            self.outbox.add(event)
+
+    def _drop(self, cursor: Cursor) -> None:
+        cursor.discard_ahead()
+        self._drop_data(cursor)
+
+    def _drop_data(self, cursor: Cursor) -> None:
+        if cursor.parcels and cursor.parcels[-1] is self.buffer.next:
+            self.buffer.take()  # an exception has come between the steps of ``receive``
+        cursor.reader = None
+        if cursor.data is not None:
+            self.buffer.release(cursor.data)
+            cursor.data = None
+        for parcel in cursor.parcels:
             if isinstance(parcel, FetchedData):
                 self.buffer.release(parcel)
-        entry.parcels.clear()
+        cursor.parcels.clear()
+
+    def positions(self, which: Callable[[Cursor], bool] = lambda _: True) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the position of every partition that has one, with its leader epoch, as it would be committed."""
+        return {
+            partition: position
+            for partition, cursor in self.partitions.items()
+            if which(cursor) and (position := cursor.to_commit) is not None
+        }
+
+    # --- a take and its delivery -----------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Undo a take that did not reach the caller, since an exception came between. Called before anything looks at positions."""
+        taken = self.taken
+        if taken is None:
+            return
+        for cursor, (standing, consumed) in tuple(taken.items()):
+            if self.partitions.get(cursor.partition) is cursor:
+                before = (cursor.committed, cursor.attempted, cursor.begun_at)
+                self.move(cursor, standing)
+                cursor.committed, cursor.attempted, cursor.begun_at = before
+                cursor.passed_records = consumed
+                self.refetch(cursor)
+        self.taken = None
+
+    def taken_spans(self) -> list[tuple[TopicPartition, int, int]]:
+        """Return each partition of the take that is not delivered, with the positions before and past it."""
+        return [
+            (cursor.partition, standing[0], past)
+            for cursor, (standing, _) in (self.taken or {}).items()
+            if standing is not None and (past := cursor.position) is not None
+        ]
+
+    def _begin(self) -> dict[Cursor, tuple[Standing | None, int]]:
+        self.settle()
+        taken: dict[Cursor, tuple[Standing | None, int]] = {}
+        self.taken = taken
+        return taken
+
+    def _end(self, found: bool) -> None:
+        if found:
+            self.deliveries += 1
+        else:
+            self.taken = None
+
+    # --- room in the buffer ----------------------------------------------------------------------------------------------------
 
     def drop_others(self, keep: Collection[TopicPartition]) -> None:
         """Give the room in the buffer back that partitions outside ``keep``, or paused ones, hold.
 
         For a read that asks for certain partitions while the unread data of others fills the buffer: it would wait for ever. They
-        are fetched again when a read asks for them.
+        are fetched again when a read asks for them. Records that are decoded already stay.
         """
-        for entry in self.partitions.values():
-            held = entry.data is not None or any(isinstance(parcel, FetchedData) for parcel in entry.parcels)
-            if not held or (entry.partition in keep and not entry.paused):
+        for cursor in self.partitions.values():
+            if not cursor.has_data or (cursor.partition in keep and not cursor.paused):
                 continue
-            position = self.locate(entry)
-            if position is not None and entry.failure is None:
-                corrupt_at, refusal = entry.corrupt_at, entry.refusal
-                self.move(entry, position if refusal is None else entry.behind_refusal, entry.leader_epoch)
-                entry.corrupt_at = corrupt_at
-                self.refetch(entry)
-                if refusal is not None:
-                    self.refuse(entry.partition, position, refusal)
-                if not entry.paused:
-                    self._parked.add(entry.partition)
+            self.locate(cursor)
+            if cursor.taken_to is None or any(isinstance(piece, (Failure, Halted)) for piece in cursor.ahead):
+                continue
+            self._drop_data(cursor)
+            cursor.stamp = self.next_stamp()
+            self.refetch(cursor)
+            if not cursor.paused:
+                self._parked.add(cursor.partition)
         if self._parked:
-            self.park(self._parked, True)
+            self.outbox.add(PausePartitions(partitions=frozenset(self._parked)))
 
     def unpark(self, only: Collection[TopicPartition]) -> None:
         """Have parked partitions fetched again that the next read asks for."""
         back = {partition for partition in self._parked if not only or partition in only}
         if back:
             self._parked -= back
-            self.park(
-                {partition for partition in back if partition in self.partitions and not self.partitions[partition].paused}, False
-            )
+            mine = {tp for tp in back if tp in self.partitions and not self.partitions[tp].paused}
+            self.outbox.add(ResumePartitions(partitions=frozenset(mine)))
 
     @property
     def troubled(self) -> bool:
         """A failure waits to be raised, or a partition to be fetched again."""
-        return bool(self._failing or self._parked)
+        return bool(self.failing or self._parked)
 
     @property
     def starved(self) -> bool:
@@ -198,281 +336,389 @@ class Unread:
         useful = min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // 4, 1))
         return self.buffer.hungry and self.buffer.room() < useful
 
+    @property
+    def is_empty(self) -> bool:
+        """Whoever looks for records finds none."""
+        return not (self._ready or self.buffer.parcels)
+
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
     def receive(self) -> None:
-        """Sort what the background put into the buffer to its partitions."""
-        while (parcel := self.buffer.take()) is not None:
-            entry = self.partitions.get(parcel.partition)
-            if entry is not None and entry.stamp == parcel.stamp:
-                entry.parcels.append(parcel)
-                self._ready.setdefault(parcel.partition)
+        """Sort what the background put into the buffer to its partitions.
+
+        A signal handler may raise between any two steps, so a parcel leaves the buffer when it is in its place, and not before.
+        """
+        while (parcel := self.buffer.next) is not None:
+            cursor = self.partitions.get(parcel.partition) or self.set_aside.get(parcel.partition)
+            if cursor is not None and cursor.stamp == parcel.stamp:
+                if not (cursor.parcels and cursor.parcels[-1] is parcel):
+                    cursor.parcels.append(parcel)
+                if cursor.partition in self.partitions:
+                    self._ready.setdefault(parcel.partition)
             elif isinstance(parcel, FetchedData):
                 self.buffer.release(parcel)
+            self.buffer.take()
 
-    def locate(self, entry: PartitionUnread) -> int | None:
-        """Return the position; where none was handed out from yet, that of the first thing in the buffer."""
+    def locate(self, cursor: Cursor) -> int | None:
+        """Return the position; if nothing has been handed out yet, the position of the first thing in the buffer."""
         self.receive()
-        if entry.position is None and entry.parcels:
-            match entry.parcels[0]:
+        if cursor.taken_to is None and cursor.parcels:
+            match cursor.parcels[0]:
                 case FetchedData() as data:
-                    entry.position = data.fetch_offset
+                    cursor.place((data.fetch_offset, None))
                 case Repositioned() as moved:
-                    entry.position, entry.leader_epoch = moved.offset, moved.leader_epoch
+                    cursor.follow(moved)
                 case PartitionFailed():
-                    self._open(entry)
-        return entry.position
+                    self._open(cursor)
+        return cursor.position
 
-    def _open(self, entry: PartitionUnread) -> RecordReader | None:
-        """Return the reader of the next unread data, passing positions and failures on the way; ``None``: nothing to read."""
-        while entry.failure is None:
-            if entry.reader is not None:
-                if not entry.reader.exhausted:
-                    return entry.reader
-                if entry.data is not None and entry.reader.next_offset <= entry.data.fetch_offset:
+    def _open(self, cursor: Cursor) -> RecordReader | None:
+        """Return the reader of the next unread data, passing positions on the way; ``None``: nothing to read, or a failure is
+        ahead.
+        """
+        while True:
+            if cursor.reader is not None:
+                if not cursor.reader.exhausted:
+                    return cursor.reader
+                if cursor.data is not None and cursor.reader.next_offset <= cursor.data.fetch_offset:
                     # The background suspended the partition behind such data: passing over it would be silence for ever.
-                    self._corrupt(entry, _without_a_batch(entry.partition, entry.data.fetch_offset))
-                    continue
-                self._close(entry)
-            if not entry.parcels:
+                    self._corrupt(cursor, _without_a_batch(cursor.partition, cursor.data.fetch_offset))
+                    return None
+                self._close(cursor)
+            if not cursor.parcels or self._fails(cursor):
                 return None
-            parcel = entry.parcels.popleft()
-            match parcel:
-                case FetchedData():
-                    entry.data = parcel
-                    entry.reader = RecordReader(
-                        entry.partition.topic,
-                        entry.partition.partition,
-                        parcel.records,
-                        parcel.fetch_offset,
-                        read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
-                        aborted=parcel.aborted,
-                        check_crcs=self.config.check_crcs,
-                        max_decompressed_bytes=self.config.max_decompressed_bytes,
-                    )
-                case Repositioned():
-                    entry.position = parcel.offset
-                    entry.leader_epoch = parcel.leader_epoch
-                case PartitionFailed():
-                    entry.failure = parcel.error
-                    entry.halted = parcel.halted
-                    self._failing.add(entry.partition)
-        return None
-
-    def _close(self, entry: PartitionUnread) -> None:
-        if entry.reader is not None:
-            self._advance(entry, entry.reader)
-            entry.reader = None
-        if entry.data is not None:
-            self.buffer.release(entry.data)
-            entry.data = None
+            parcel = cursor.parcels[0]
+            if isinstance(parcel, FetchedData) and cursor.taken_to is not None and parcel.fetch_offset != cursor.taken_to[0]:
+                # An exception has come between two steps of ours: whatever went missing is fetched again.
+                self._drop_data(cursor)
+                cursor.stamp = self.next_stamp()
+                self.refetch(cursor)
+                return None
+            self._unpack(cursor, parcel)
+            cursor.parcels.popleft()
 
     @staticmethod
-    def _advance(entry: PartitionUnread, reader: RecordReader) -> None:
-        entry.position = reader.next_offset
-        if reader.leader_epoch is not None:
-            entry.leader_epoch = reader.leader_epoch
+    def _fails(cursor: Cursor) -> bool:
+        return bool(cursor.ahead) and isinstance(cursor.ahead[-1], (Failure, Halted))
 
-    # --- handing out -----------------------------------------------------------------------------------------------------------
+    def _unpack(self, cursor: Cursor, parcel: FetchedData | Repositioned | PartitionFailed) -> None:
+        match parcel:
+            case FetchedData():
+                reader = RecordReader(
+                    cursor.partition.topic,
+                    cursor.partition.partition,
+                    parcel.records,
+                    parcel.fetch_offset,
+                    read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
+                    aborted=parcel.aborted,
+                    check_crcs=self.config.check_crcs,
+                    max_decompressed_bytes=self.config.max_decompressed_bytes,
+                )
+                cursor.data, cursor.reader = parcel, reader
+            case Repositioned():
+                if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
+                    cursor.committed = cursor.attempted = None
+                cursor.follow(parcel)
+            case PartitionFailed():
+                self._fail(cursor, Failure(parcel.error, parcel.halted))
 
-    def take(self, max_records: int, only: Collection[TopicPartition] = ()) -> dict[TopicPartition, list[Record]]:
+    def _fail(self, cursor: Cursor, piece: Failure | Refusal) -> None:
+        cursor.ahead.append(piece)
+        self.failing.add(cursor.partition)
+
+    def _close(self, cursor: Cursor) -> None:
+        if cursor.reader is not None:
+            cursor.taken_to = self._end_of(cursor, cursor.reader)
+            cursor.reader = None
+        if cursor.data is not None:
+            self.buffer.release(cursor.data)
+            cursor.data = None
+
+    @staticmethod
+    def _end_of(cursor: Cursor, reader: RecordReader) -> Standing:
+        epoch = reader.leader_epoch
+        if epoch is None and cursor.taken_to is not None:
+            epoch = cursor.taken_to[1]
+        return reader.next_offset, epoch
+
+    def _corrupt(self, cursor: Cursor, error: KafkaError) -> None:
+        """Fetch once more: a disk or a network may have flipped a bit on the way. The second time the partition stops."""
+        at = self._end_of(cursor, cursor.reader) if cursor.reader is not None else cursor.taken_to
+        cursor.taken_to = at
+        again = at is not None and cursor.corrupt_at == at[0]
+        self._drop_data(cursor)
+        cursor.stamp = self.next_stamp()
+        if again:
+            cursor.corrupt_at = None
+            self._fail(cursor, Failure(error, halts=True))
+            self.outbox.add(HaltPartition(partition=cursor.partition, stamp=cursor.stamp))
+        else:
+            cursor.corrupt_at = None if at is None else at[0]
+            self.refetch(cursor)
+
+    # --- turns -----------------------------------------------------------------------------------------------------------------
+
+    def _turns(self, only: Collection[TopicPartition]) -> Iterator[Cursor]:
+        for partition in tuple(self._ready):
+            cursor = self.partitions.get(partition)
+            if cursor is not None and self.may_read(cursor, only):
+                yield cursor
+
+    @staticmethod
+    def may_read(cursor: Cursor, only: Collection[TopicPartition] = ()) -> bool:
+        return not cursor.paused and cursor.custody is Custody.OURS and (not only or cursor.partition in only)
+
+    def _settle_turn(self, cursor: Cursor) -> None:
+        """Let a partition keep its turn while it has a reader open or pieces ahead; else it goes to the end of the line, or out
+        of it.
+        """
+        if cursor.reader is not None and cursor.reader.exhausted:
+            self._close(cursor)
+        if cursor.reader is None and cursor.front() is None:
+            self._ready.pop(cursor.partition, None)
+            if cursor.parcels:
+                self._ready[cursor.partition] = None
+
+    # --- handing out a batch ---------------------------------------------------------------------------------------------------
+
+    def take(
+        self, max_records: int, only: Collection[TopicPartition] = (), *, decode: bool = True, raw: Batch | None = None
+    ) -> Batch:
         """Return up to ``max_records`` unread records by partition and move the positions past them.
 
-        An empty answer means that nothing is there, or that a failure waits (``failure``). A partition keeps its turn until its
-        data is used up, then goes to the end of the line.
+        Without ``decode`` only what is ready: the rest has to pass call-backs first (``stage``). An empty answer means that
+        nothing is there, or that a failure waits (``failure``). A partition keeps its turn until its data is used up, then goes to
+        the end of the line. The caller sets ``taken`` to ``None`` in the last step of delivering the records. ``raw`` is filled
+        with the same records as they were before deserializers and interceptors.
         """
+        if self.is_empty:
+            self.settle()
+            return {}
         self.receive()
-        taken: dict[TopicPartition, list[Record]] = {}
-        for entry in self._turns(only):
+        before = self._begin()
+        batch: Batch = {}
+        for cursor in self._turns(only):
             if max_records <= 0:
                 break
-            if entry.refusal is not None:
-                continue
-            position, epoch = entry.position, entry.leader_epoch
-            records = self._take_from(entry, max_records)
+            if cursor.taken_to is None:
+                self.locate(cursor)
+            before[cursor] = (cursor.standing, cursor.consumed_records)
+            undecoded: list[Record] | None = None if raw is None else []
+            records = self._take_portions(cursor, max_records, undecoded)
+            if decode and (ready := len(records)) < max_records:
+                records = self._take_data(cursor, max_records, records)
+                cursor.passed_records += len(records) - ready
             if records:
-                self.before[entry.partition] = OffsetAndMetadata(records[0].offset if position is None else position, "", epoch)
-                taken[entry.partition] = records
-                self._count(entry, len(records))
+                batch[cursor.partition] = records
+                if raw is not None and undecoded is not None:
+                    raw[cursor.partition] = undecoded + records[len(undecoded) :]
                 max_records -= len(records)
-            self._settle_turn(entry)
-        return taken
+            self._settle_turn(cursor)
+        self._end(bool(batch))
+        return batch
+
+    def _take_portions(self, cursor: Cursor, max_records: int, raw: list[Record] | None) -> list[Record]:
+        if not cursor.ahead:
+            return []
+        records: list[Record] = []
+        while len(records) < max_records and (portion := self._portion(cursor)) is not None:
+            stop = portion.place + max_records - len(records)
+            more = portion.records[portion.place : stop]
+            records = more if not records else records + more
+            if raw is not None:
+                raw += _undecoded(portion, more)
+            portion.place += len(more)
+        return records
+
+    @staticmethod
+    def _portion(cursor: Cursor) -> "Portion[Record] | None":
+        piece = cursor.front()
+        return None if piece is None or isinstance(piece, OTHER_PIECES) else piece
+
+    def _take_data(self, cursor: Cursor, max_records: int, records: list[Record]) -> list[Record]:
+        while len(records) < max_records and cursor.front() is None and (reader := self._open(cursor)) is not None:
+            try:
+                more = reader.read(max_records - len(records))
+            except _OF_A_READ as error:
+                self._corrupt(cursor, error)
+                break
+            cursor.taken_to = self._end_of(cursor, reader)
+            records = more if not records else records + more
+        return records
+
+    # --- handing out one by one ------------------------------------------------------------------------------------------------
+
+    def portion(self, max_records: int, only: Collection[TopicPartition] = (), *, decode: bool = True) -> "Portion[Record] | None":
+        """Return the portion whose records come next; decodes one of up to ``max_records`` if none is ready. Hands nothing
+        out.
+        """
+        if self.is_empty:
+            return None
+        self.receive()
+        for cursor in self._turns(only):
+            piece = cursor.front()
+            if piece is None and decode and (cursor.reader is not None or cursor.parcels):
+                self._stage(cursor, max_records, ready=True)
+                piece = cursor.front()
+            self._settle_turn(cursor)
+            if piece is not None and not isinstance(piece, OTHER_PIECES):
+                return piece
+        return None
+
+    def stage(self, max_records: int, only: Collection[TopicPartition] = ()) -> dict[Cursor, Raw]:
+        """Decode up to ``max_records`` records for call-backs to see and return them, with those that wait for call-backs
+        already.
+        """
+        self.receive()
+        staged: dict[Cursor, Raw] = {}
+        for cursor in self._turns(only):
+            if max_records <= 0:
+                break
+            if cursor.front() is None:
+                self._stage(cursor, max_records, ready=False)
+            piece = cursor.front()
+            if isinstance(piece, Raw):
+                staged[cursor] = piece
+                max_records -= len(piece.records)
+            self._settle_turn(cursor)
+        return staged
+
+    def _stage(self, cursor: Cursor, max_records: int, *, ready: bool) -> None:
+        """Turn the next data of a partition into a piece."""
+        before = self._begin()
+        if cursor.taken_to is None:
+            self.locate(cursor)
+        start = cursor.taken_to
+        before[cursor] = (start, cursor.consumed_records)
+        records = self._take_data(cursor, max_records, [])
+        end = cursor.taken_to
+        if records and end is not None:
+            begin = (records[0].offset, end[1]) if start is None else start
+            piece: Piece = PORTION(records, records, begin, end) if ready else Raw(records, begin, end)
+            failed = cursor.ahead.pop() if self._fails(cursor) else None  # found after these records, and put into the line first
+            cursor.ahead.append(piece)
+            if failed is not None:
+                cursor.ahead.append(failed)
+        self.taken = None
+
+    def replace(self, cursor: Cursor, raw: Raw, pieces: Iterable[Piece]) -> bool:
+        """Put into the line what call-backs made of ``raw``; ``False``: the position was moved elsewhere meanwhile."""
+        if not (cursor.ahead and cursor.ahead[0] is raw):
+            return False
+        cursor.ahead.popleft()
+        for piece in reversed(tuple(pieces)):
+            cursor.ahead.appendleft(piece)
+            if isinstance(piece, Refusal):
+                self.failing.add(cursor.partition)
+        self._settle_turn(cursor)
+        return True
+
+    # --- handing out columns ---------------------------------------------------------------------------------------------------
 
     def take_columns(self, max_records: int, into: ColumnBuilder, only: Collection[TopicPartition] = ()) -> int:
         """Append up to ``max_records`` unread records to ``into`` and move the positions past them. Return how many."""
         self.receive()
+        before = self._begin()
         rows = 0
-        for entry in self._turns(only):
-            if (position := self.locate(entry)) is not None:
-                self.before[entry.partition] = OffsetAndMetadata(position, "", entry.leader_epoch)
-            if entry.records:
-                copied = self._copy_columns(entry, max_records - rows, into)
-                self._count(entry, copied)
-                rows += copied
-            while rows < max_records and (reader := self._open(entry)) is not None:
-                try:
-                    count = reader.read_columns(max_records - rows, into)
-                except (CorruptRecordException, UnsupportedCodecError) as error:
-                    self._corrupt(entry, error)
-                    break
-                if count == 0 and not reader.exhausted:
-                    return rows  # the columns are as large as they can get
-                if count and entry.until is not None and reader.next_offset > entry.until:
-                    count -= into.drop_from(entry.until)
-                rows += count
-                self._count(entry, count)
-                self._advance(entry, reader)
-                if entry.until is not None and reader.next_offset >= entry.until:
-                    self._drop(entry)  # whatever else was fetched lies behind the range
-            self._settle_turn(entry)
+        for cursor in self._turns(only):
+            if rows >= max_records:
+                break
+            self.locate(cursor)
+            before[cursor] = (cursor.standing, cursor.consumed_records)
+            copied = self._copy_columns(cursor, max_records - rows, into)
+            more, is_full = self._read_columns(cursor, max_records - rows - copied, into) if cursor.front() is None else (0, False)
+            cursor.passed_records += copied + more
+            rows += copied + more
+            if is_full:
+                break
+            self._settle_turn(cursor)
+        self._end(bool(rows))
         return rows
 
-    def _count(self, entry: PartitionUnread, records: int) -> None:
-        entry.consumed_records += records
-        self.consumed_records += records
-
-    def _turns(self, only: Collection[TopicPartition]) -> Iterator[PartitionUnread]:
-        for partition in tuple(self._ready):
-            entry = self.partitions.get(partition)
-            if entry is not None and self._may_read(entry, only):
-                yield entry
-
-    @staticmethod
-    def _may_read(entry: PartitionUnread, only: Collection[TopicPartition]) -> bool:
-        return not entry.paused and not entry.leaving and (not only or entry.partition in only)
-
-    def _settle_turn(self, entry: PartitionUnread) -> None:
-        """Let a partition keep its turn while it has a reader open; else it goes to the end of the line, or out of it."""
-        if entry.reader is not None and entry.reader.exhausted:
-            self._close(entry)
-        if entry.reader is None and not entry.records:
-            self._ready.pop(entry.partition, None)
-            if entry.parcels and entry.failure is None:
-                self._ready[entry.partition] = None
-
-    def _take_from(self, entry: PartitionUnread, max_records: int) -> list[Record]:
-        records = self._take_given_back(entry, max_records)
-        while len(records) < max_records and (reader := self._open(entry)) is not None:
+    def _read_columns(self, cursor: Cursor, max_records: int, into: ColumnBuilder) -> tuple[int, bool]:
+        """Return how many rows were appended, and whether the columns are as large as they can get."""
+        rows = 0
+        while rows < max_records and cursor.front() is None and (reader := self._open(cursor)) is not None:
             try:
-                more = reader.read(max_records - len(records))
-            except (CorruptRecordException, UnsupportedCodecError) as error:
-                self._corrupt(entry, error)
+                count = reader.read_columns(max_records - rows, into)
+            except _OF_A_READ as error:
+                self._corrupt(cursor, error)
                 break
-            self._advance(entry, reader)
-            records = more if not records else records + more
-        return records
+            if count == 0 and not reader.exhausted:
+                return rows, True
+            if count and cursor.until is not None and reader.next_offset > cursor.until:
+                count -= into.drop_from(cursor.until)
+            rows += count
+            cursor.taken_to = self._end_of(cursor, reader)
+            if cursor.until is not None and reader.next_offset >= cursor.until:
+                self._drop(cursor)  # whatever else was fetched lies past the range
+        return rows, False
+
+    def _copy_columns(self, cursor: Cursor, max_records: int, into: ColumnBuilder) -> int:
+        """Append records that were decoded as objects already, as they were before deserializers and interceptors saw them."""
+        rows = 0
+        while rows < max_records and (piece := self._records_ahead(cursor)) is not None:
+            start = piece.start[0] if isinstance(piece, Raw) else standing_in(piece)[0]
+            left = [record for record in (piece.records if isinstance(piece, Raw) else piece.raw) if record.offset >= start]
+            some = left[: max_records - rows]
+            for record in some:
+                into.append(
+                    (record.offset, record.timestamp, record.timestamp_type, record.key, record.value, record.headers, None, None)
+                )
+            into.end_run(cursor.partition.topic, cursor.partition.partition, len(some))
+            rows += len(some)
+            cursor.pass_front()
+            if len(some) < len(left):
+                cursor.ahead.appendleft(_after(piece, some[-1], left[len(some) :]))
+            if not isinstance(piece, Raw):
+                piece.discard()
+        return rows
 
     @staticmethod
-    def _take_given_back(entry: PartitionUnread, max_records: int) -> list[Record]:
-        records = [entry.records.popleft() for _ in range(min(max_records, len(entry.records)))]
-        if records:
-            entry.position = records[-1].offset + 1 if entry.records else entry.behind
-        return records
+    def _records_ahead(cursor: Cursor) -> "Portion[Record] | Raw | None":
+        piece = cursor.front()
+        return None if piece is None or isinstance(piece, (Refusal, Failure, Halted)) else piece
 
-    def _corrupt(self, entry: PartitionUnread, error: KafkaError) -> None:
-        """Fetch once more: a disk or a network may have flipped a bit on the way. The second time the partition stops."""
-        reader = entry.reader
-        position = reader.next_offset if reader is not None else entry.position
-        epoch, again = entry.leader_epoch, entry.corrupt_at == position
-        self.move(entry, position, epoch)
-        if again:
-            entry.corrupt_at = None
-            entry.failure = error
-            entry.halted = True
-            self._failing.add(entry.partition)
-            self.halt(entry)
-        else:
-            entry.corrupt_at = position
-            self.refetch(entry)
+    # --- failures --------------------------------------------------------------------------------------------------------------
 
-    def failure(self, only: Collection[TopicPartition] = ()) -> KafkaError | None:
-        """Return the failure that the next read has to raise, once; again only for a read that could return nothing else."""
-        if not self._failing:
+    def failure(self, only: Collection[TopicPartition] = (), *, records: bool = True) -> KafkaError | None:
+        """Return the failure that the next read has to raise, once; again only for a read that could return nothing else.
+
+        Not ``records``: of records nothing may be said now, so those that were refused keep their places.
+        """
+        if not self.failing:
             return None
-        for partition in tuple(self._failing):
-            entry = self.partitions.get(partition)
-            if entry is None:
-                self._failing.discard(partition)
-            elif self._may_read(entry, only) and (error := self._fail(entry)) is not None:
+        for partition in tuple(self.failing):
+            cursor = self.partitions.get(partition)
+            if cursor is None:
+                if partition not in self.set_aside:
+                    self.failing.discard(partition)
+            elif self.may_read(cursor, only) and (error := self._pass_failure(cursor, records=records)) is not None:
                 return error
         asked = [self.partitions[tp] for tp in only if tp in self.partitions] if only else list(self.partitions.values())
-        if asked and all(entry.halted and not entry.records for entry in asked):
-            return asked[0].failure
+        if asked and all(cursor.is_halted for cursor in asked):
+            piece = asked[0].ahead[0]
+            return piece.error if isinstance(piece, Halted) else None
         return None
 
-    def _fail(self, entry: PartitionUnread) -> KafkaError | None:
-        if entry.refusal is not None:
-            error, entry.refusal = entry.refusal, None
-            entry.position = entry.behind_refusal
-        elif entry.failure is None or entry.records or entry.reported:
+    def failure_ahead(self, partitions: Collection[TopicPartition]) -> KafkaError | None:
+        """Return what keeps one of ``partitions`` from having a position; the next read raises it too."""
+        for partition in partitions:
+            cursor = self.partitions.get(partition)
+            piece = cursor.front() if cursor is not None else None
+            if isinstance(piece, (Failure, Halted)):
+                return piece.error
+        return None
+
+    def _pass_failure(self, cursor: Cursor, *, records: bool) -> KafkaError | None:
+        piece = cursor.front()
+        if not isinstance(piece, (Refusal, Failure)) or (isinstance(piece, Refusal) and not records):
             return None
-        else:
-            error = entry.failure
-            entry.reported = entry.halted
-            if not entry.halted:
-                entry.failure = None
-        if entry.failure is None:
-            self._failing.discard(entry.partition)
-            if entry.parcels:
-                self._ready.setdefault(entry.partition)
-        return error
-
-    def holds(self, taken: Mapping[TopicPartition, Iterable[Record]]) -> dict[TopicPartition, Hold]:
-        """Return what is needed to put the records back that were just taken."""
-        return {tp: Hold(self.partitions[tp].stamp, self.partitions[tp].position) for tp in taken if tp in self.partitions}
-
-    def hold(self, taken: Mapping[TopicPartition, list[Record]]) -> dict[TopicPartition, Hold]:
-        """Keep the positions before records that were taken, until ``deliver``: call-backs may still refuse or be cancelled."""
-        holds = self.holds(taken)
-        for partition in holds:
-            self.partitions[partition].position = taken[partition][0].offset
-        return holds
-
-    def deliver(self, holds: Mapping[TopicPartition, Hold]) -> set[TopicPartition]:
-        """Move the positions past records that were held. Return the partitions whose records may be handed out.
-
-        The others were sought elsewhere or taken away while call-backs were at work.
-        """
-        valid = set()
-        for partition, held in holds.items():
-            entry = self.partitions.get(partition)
-            if entry is not None and entry.stamp == held.stamp and not entry.leaving:
-                entry.position = held.position
-                valid.add(partition)
-        return valid
-
-    def put_back(self, taken: Mapping[TopicPartition, Iterable[Record]], holds: Mapping[TopicPartition, Hold]) -> None:
-        """Give back records that were taken and not delivered; they come first at the next read."""
-        for partition, given in taken.items():
-            entry = self.partitions.get(partition)
-            held = holds.get(partition)
-            records = list(given)
-            if entry is None or held is None or not records or entry.stamp != held.stamp:
-                continue
-            if not entry.records:
-                entry.behind = held.position
-            entry.records.extendleft(reversed(records))
-            entry.position = records[0].offset
-            self._count(entry, -len(records))
-            self._ready[partition] = None
-
-    def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {partition: self.partitions[partition].stamp for partition in partitions if partition in self.partitions}
-
-    def refuse(self, partition: TopicPartition, at: int, error: KafkaError) -> None:
-        """Have the next read of the partition raise ``error``, about the record at ``at``, before anything behind it is read."""
-        entry = self.partitions.get(partition)
-        if entry is not None:
-            # Until it is raised the position stays at the record: a commit must not cover what nobody has heard of.
-            entry.refusal, entry.behind_refusal, entry.position = error, entry.position, at
-            self._failing.add(partition)
-
-    def _copy_columns(self, entry: PartitionUnread, max_records: int, into: ColumnBuilder) -> int:
-        """Append records that were given back as objects."""
-        records = self._take_given_back(entry, max_records)
-        for record in records:
-            into.append(
-                (record.offset, record.timestamp, record.timestamp_type, record.key, record.value, record.headers, None, None)
-            )
-        into.end_run(entry.partition.topic, entry.partition.partition, len(records))
-        return len(records)
+        cursor.ahead.popleft()
+        if isinstance(piece, Failure) and piece.halts:
+            cursor.ahead.appendleft(Halted(piece.error))
+        elif not any(isinstance(other, (Refusal, Failure)) for other in cursor.ahead):
+            self.failing.discard(cursor.partition)
+        if cursor.has_more:
+            self._ready.setdefault(cursor.partition)
+        return piece.error

@@ -2,19 +2,20 @@
 
 Decides: which broker is asked for which partitions, how much at a time, and what every error code of an answer means. Owns:
 one fetch session per broker and the requests in flight. Must never look inside records (``measure`` reads batch headers to
-learn the next offset) and never hold data: an answer goes into the buffer at once, and the position moves on behind it.
+learn the next offset) and never hold data: an answer goes into the buffer at once, and the position moves past it.
 
 Fetching is continuous: a broker gets its next request as soon as its answer is in the buffer, as far as there is room for it
 (KIP-74, KIP-81). Partitions with unread data stay in the session as long as they are under their share of the buffer, so that one
-slow partition cannot fill it, and a broker's session is not churned (KAFKA-17182). Work is per change, never per partition and
-turn: 1,000 idle partitions cost nothing.
+slow partition cannot fill it, and a broker's session is not churned (KAFKA-17182). The work depends on the number of changes, not
+on partitions times turns: 1,000 idle partitions cost nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Final
 
-from attrs import define, field
+from attrs import define, field, fields
 
 from ..config import ConsumerConfig
 from ..errors import (
@@ -32,16 +33,22 @@ from ..errors import (
 from ..model import IsolationLevel, Node, TopicPartition
 from ..network import LATE, Lane, UnsentRequest
 from ..records import measure
-from ..trace import Fault, Fetched, Listener
+from ..trace import Fault, Fetched, Listener, Recovered
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
-from .fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Watermarks
+from .boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Watermarks
+from .cluster import ClusterChanges, Leader
 from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionRequest, Wanted
-from .metadata import Leader, MetadataManager
+from .fetch_size import FULL, FetchSize
+from .metadata import MetadataManager
 from .positions import PositionsManager
 from .request_manager import NEVER, Backoff, Poll, backoff_of
-from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
+from .subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
 
+_READING: Final = "reading"
+"""Outage of partitions that cannot be fetched."""
 _SESSION_ERRORS: Final = (FetchSessionIdNotFound.errno, InvalidFetchSessionEpoch.errno, FetchSessionTopicIdError.errno)
+_SENT_AT: Final = attrgetter("sent_at")
+_USUAL_BYTES: Final = fields(ConsumerConfig).max_partition_fetch_bytes.default
 _REQUEST_SHARE: Final = 4
 """One request asks for at most this part of the buffer, so that receive buffers stay small and several brokers get a turn."""
 
@@ -52,12 +59,39 @@ class _Broker:
 
     node_id: int
     backoff: Backoff
+    size: FetchSize
+    """What one of its partitions may bring in one answer."""
     session: FetchSession = field(factory=FetchSession)
     reserved: int | None = None
     """Bytes that the request in flight may bring; ``None``: none is in flight."""
     sent_at: float = 0.0
     suspected_at: float = NEVER
     """When the broker has kept its answer for so long that the cluster is asked whether its partitions are led elsewhere by now."""
+
+
+@define(eq=False)
+class _Timers:
+    """When partitions are to be looked at again."""
+
+    next: float = NEVER
+    """When the first of them is due."""
+    _heap: list[tuple[float, TopicPartition]] = field(factory=list)
+    _set: set[tuple[float, TopicPartition]] = field(factory=set)
+    """What is in the heap: a partition is placed after every answer, and its lease of a replica is the same each time."""
+
+    def set(self, partition: TopicPartition, at: float) -> None:
+        if (at, partition) not in self._set:
+            self._set.add((at, partition))
+            heappush(self._heap, (at, partition))
+            self.next = self._heap[0][0]
+
+    def due(self, now: float) -> Iterator[TopicPartition]:
+        """Yield the partitions whose time has come, and forget them."""
+        while self._heap and self._heap[0][0] <= now:
+            timer = heappop(self._heap)
+            self._set.discard(timer)
+            self.next = self._heap[0][0] if self._heap else NEVER
+            yield timer[1]
 
 
 @define(eq=False)
@@ -69,68 +103,79 @@ class FetchManager:
     metadata: MetadataManager = field(repr=False)
     positions: PositionsManager = field(repr=False)
     buffer: FetchBuffer = field(repr=False)
-    on_error: Callable[[KafkaError], None] = field(repr=False)
-    on_lasting_error: Callable[[KafkaError], None] = field(repr=False)
-    """Told why a broker refuses us, when another attempt does no better."""
+    handler: EventHandler = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
     _brokers: dict[int, _Broker] = field(factory=dict, init=False)
-    _placed: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _placed: dict[TopicPartition, tuple[int, int]] = field(factory=dict, init=False)
+    """The broker that each partition is read from, and the version of the cluster that this was decided by."""
     _changed: set[TopicPartition] = field(factory=set, init=False)
     _full: set[TopicPartition] = field(factory=set, init=False)
     """Partitions left out because their share of the buffer is unread."""
     _leaderless: set[TopicPartition] = field(factory=set, init=False)
     """Partitions that wait for the metadata to name a leader whose address is known."""
     _metadata_seen: int = field(default=-1, init=False)
-    _timers: list[tuple[float, TopicPartition]] = field(factory=list, init=False)
-    _timed: set[tuple[float, TopicPartition]] = field(factory=set, init=False)
-    """What is in ``_timers``: a partition is placed after every answer, and its lease of a replica is the same each time."""
+    _timers: _Timers = field(factory=_Timers, init=False)
 
     def changed(self, partition: TopicPartition) -> None:
-        """Something about the partition is new; it is looked at again at the next poll."""
+        """Something about the partition changed; it is looked at again at the next poll."""
         self._changed.add(partition)
+
+    def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
+        """See ``ClusterListener``."""
+        self._changed |= changes.leaders
 
     # --- deciding --------------------------------------------------------------------------------------------------------------
 
     def poll(self, now: float) -> Poll:
         """Return the Fetch requests that may go out now."""
-        # Hungry while we look: bytes that the application's thread releases behind our look at the room must wake us.
+        # Hungry while we look: bytes that the application's thread releases after our look at the room must wake us.
         was_hungry, self.buffer.hungry = self.buffer.hungry, True
         hungry = False
-        while self._timers and self._timers[0][0] <= now:
-            timer = heappop(self._timers)
-            self._timed.discard(timer)
-            self._changed.add(timer[1])
-        if self._leaderless and self._metadata_seen != self.metadata.version:
-            self._changed |= self._leaderless
-            self._leaderless.clear()
-        self._metadata_seen = self.metadata.version
-        self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
-        self._full -= self._changed
-        for partition in self._changed:
-            self._place(partition, now)
-        self._changed.clear()
+        self._place_changed(now)
         requests: list[UnsentRequest] = []
-        wake_at = self._timers[0][0] if self._timers else NEVER
-        asked = [broker for broker in self._brokers.values() if broker.session.wanted]
-        # Whoever waited longest goes first: in any fixed order the first ones take the room again and again, and the last get none.
-        idle = sorted((broker for broker in asked if broker.reserved is None), key=lambda broker: broker.sent_at)
-        for broker in asked:
-            wake_at = min(wake_at, self._suspect(broker, now))
+        wake_at = self._timers.next
+        asked = 0
+        idle: list[_Broker] = []
+        for broker in self._brokers.values():
+            if broker.session.wanted:
+                asked += 1
+                if broker.reserved is None:
+                    idle.append(broker)
+                else:
+                    wake_at = min(wake_at, self._suspect(broker, now))
+        # The partition that waited longest goes first: in a fixed order the first ones would take all the room, and the last get
+        # none.
+        idle.sort(key=_SENT_AT)
         for broker in idle:
-            if broker.node_id not in self.metadata.nodes:
+            if broker.node_id not in self.metadata.cluster.nodes:
                 self.metadata.need_leader(now)  # a request would only be refused, and cost a backoff
             elif not broker.backoff.ready(now):
                 wake_at = min(wake_at, broker.backoff.retry_at)
-            elif size := self._request_size(len(idle), len(asked)):
+            elif size := self._request_size(len(idle), asked):
                 requests.append(self._request(broker, size, now))
             else:
                 hungry = True
-        self.buffer.announce()  # the application's turn comes when this one of the loop, which sends the requests, is over
+        self.buffer.announce()  # the application gets its turn after this one of the loop, which sends the requests
         self.buffer.hungry = hungry or bool(self._full)
         if self.buffer.hungry and not was_hungry:
-            self.buffer.on_parcel()  # whoever waits for a partition that finds no room can give back what others hold
+            self.buffer.on_parcel()  # a read that waits for a partition without room can give back what other partitions hold
         return Poll(tuple(requests), wake_at)
+
+    def _place_changed(self, now: float) -> None:
+        """Look again at every partition that changed."""
+        if self._timers.next <= now:
+            self._changed.update(self._timers.due(now))
+        if self._leaderless and self._metadata_seen != self.metadata.cluster.version:
+            self._changed |= self._leaderless
+            self._leaderless.clear()
+        self._metadata_seen = self.metadata.cluster.version
+        if self._full:
+            self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
+            self._full -= self._changed
+        for partition in self._changed:
+            self._place(partition, now)
+        self._changed.clear()
 
     def _suspect(self, broker: _Broker, now: float) -> float:
         """Ask the cluster about a broker that does not answer, again after twice the time. Return when to look next.
@@ -138,8 +183,6 @@ class FetchManager:
         The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
         elects another one within seconds.
         """
-        if broker.reserved is None:
-            return NEVER
         if broker.suspected_at <= now:
             broker.suspected_at = now + (now - broker.sent_at)
             self.metadata.request_update(now)
@@ -158,14 +201,10 @@ class FetchManager:
                         lane=Lane.FETCH,
                         on_done=lambda *_: None,
                         expires_at=now + 1.0,
-                        last_word=True,
+                        final=True,
                     )
                 )
         return Poll(tuple(requests))
-
-    @property
-    def in_flight(self) -> int:
-        return sum(broker.reserved is not None for broker in self._brokers.values())
 
     def _share(self) -> int:
         """Bytes that one partition may have unread before it is left out for a while."""
@@ -173,11 +212,13 @@ class FetchManager:
         return max(self.config.max_partition_fetch_bytes, self.buffer.limit // (2 * partitions))
 
     def _request_size(self, idle: int, brokers: int) -> int:
-        """Return the bytes that the next request may ask for, 0 where there is no room for a useful one.
+        """Return the bytes that the next request may ask for, or 0 if there is no room for a useful one.
 
         An empty partition's request holds its share for as long as its broker waits, so the shares are such that all have room.
         """
-        reserved = sum(broker.reserved or 0 for broker in self._brokers.values())
+        reserved = 0
+        for broker in self._brokers.values():
+            reserved += broker.reserved or 0
         room = self.buffer.room() - reserved
         share = self.buffer.limit // max(brokers, _REQUEST_SHARE)
         cap = max(1, min(self.config.fetch_max_bytes, share))  # 0 is allowed: one batch at a time
@@ -194,55 +235,74 @@ class FetchManager:
         entry = self.subscription.get(partition)
         node_id, how = self._how(entry, now) if entry is not None else (None, None)
         before = self._placed.get(partition)
-        if before is not None and before != node_id:
+        if before is not None and before[0] != node_id:
             del self._placed[partition]
-            self._brokers[before].session.want(partition, None)
+            self._brokers[before[0]].session.want(partition, None)
         if node_id is not None:
-            self._placed[partition] = node_id
+            self._placed[partition] = (node_id, self.metadata.cluster.version)
             self._broker(node_id).session.want(partition, how)
+
+    def _goes_on(self, broker: _Broker, entry: PartitionState) -> bool:
+        """Request what comes next of a partition that only moved on; ``False``: it has to be placed, which does the same.
+
+        Nearly every answer takes this path. Anything else that happens to a partition adds it to those that changed, or changes
+        the cluster.
+        """
+        partition, position = entry.partition, entry.position
+        wanted = broker.session.wanted.get(partition)
+        if wanted is None or position is None or entry.replica is not None or partition in self._changed:
+            return False
+        if self._placed.get(partition) != (broker.node_id, self.metadata.cluster.version):
+            return False
+        if not entry.fetchable or self.buffer.unread(partition) >= self._share():
+            return False
+        broker.session.want(partition, Wanted(wanted.topic_id, position.offset, broker.size.bytes, wanted.leader_epoch))
+        return True
 
     def _how(self, entry: PartitionState, now: float) -> tuple[int | None, Wanted | None]:
         if not entry.fetchable or entry.position is None:
             return None, None
         if entry.retry_at > now:
-            self._look_again(entry.partition, entry.retry_at)
+            self._timers.set(entry.partition, entry.retry_at)
             return None, None
         if self.buffer.unread(entry.partition) >= self._share():
             self._full.add(entry.partition)
             return None, None
-        leader = self.metadata.leader(entry.partition)
+        leader = self.metadata.cluster.leader(entry.partition)
         if leader is None:
             self.metadata.need_leader(now)
             self._leaderless.add(entry.partition)
             return None, None
         node_id = leader.node_id
-        if entry.read_replica is not None:
-            if entry.read_replica_until <= now or entry.read_replica not in self.metadata.nodes:
-                entry.read_replica = None
+        if entry.replica is not None:
+            if entry.replica.until <= now or entry.replica.node_id not in self.metadata.cluster.nodes:
+                self.subscription.end_lease(entry)
             else:
-                node_id = entry.read_replica
-                self._look_again(entry.partition, entry.read_replica_until)
-        cap = min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // _REQUEST_SHARE, 1))
-        return node_id, Wanted(self.metadata.topic_id(entry.partition.topic), entry.position.offset, cap, leader.epoch)
-
-    def _look_again(self, partition: TopicPartition, at: float) -> None:
-        if (at, partition) not in self._timed:
-            self._timed.add((at, partition))
-            heappush(self._timers, (at, partition))
+                node_id = entry.replica.node_id
+                self._timers.set(entry.partition, entry.replica.until)
+        size = self._broker(node_id).size.bytes
+        return node_id, Wanted(self.metadata.cluster.topic_id(entry.partition.topic), entry.position.offset, size, leader.epoch)
 
     def _broker(self, node_id: int) -> _Broker:
         broker = self._brokers.get(node_id)
         if broker is None:
             backoff = backoff_of(self.config, self.random)
-            broker = self._brokers[node_id] = _Broker(node_id, backoff)
+            broker = self._brokers[node_id] = _Broker(node_id, backoff, self._first_size())
         return broker
+
+    def _first_size(self) -> FetchSize:
+        """Return a size that begins at ``max_partition_fetch_bytes``, and grows unless the user has set that option."""
+        wished = self.config.max_partition_fetch_bytes
+        most = max(self.buffer.limit // _REQUEST_SHARE, 1)
+        least = min(wished, most)
+        return FetchSize(least, most if wished == _USUAL_BYTES else least)
 
     def _message(self, session: SessionRequest, size: int, max_wait_ms: int) -> FetchRequest:
         return FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=self.config.fetch_min_bytes,
             max_bytes=size,
-            isolation_level=self.config.isolation_level.value,
+            isolation_level=int(self.config.isolation_level is IsolationLevel.READ_COMMITTED),
             session_id=session.session_id,
             session_epoch=session.epoch,
             topics=session.topics,
@@ -272,48 +332,73 @@ class FetchManager:
             self._request_failed(broker, outcome, now)
         elif outcome.error_code in _SESSION_ERRORS:
             if outcome.error_code == FetchSessionTopicIdError.errno:
-                broker.backoff.failed(now)  # metadata without topic ids: a full request right away would meet the same
+                broker.backoff.failed(now)  # metadata without topic ids: a full request right away would fail in the same way
                 self.metadata.request_update(now)
             elif broker.session.epoch == INITIAL_EPOCH:
-                broker.backoff.failed(now)  # this was a full request: the next one may meet the same
+                broker.backoff.failed(now)  # this was a full request: the next one may fail in the same way
             broker.session.reset(keep_id=outcome.error_code != FetchSessionIdNotFound.errno)
         elif outcome.error_code:
             self._request_failed(broker, for_code(outcome.error_code), now)
         else:
+            if broker.backoff.failures:
+                self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
             broker.backoff.succeeded()
             broker.session.succeeded(outcome.session_id)
             self._read(broker, outcome, now)
 
     def _request_failed(self, broker: _Broker, outcome: object, now: float) -> None:
-        """The broker is gone or refuses us: what it remembers is in doubt, and its partitions may be led elsewhere by now."""
+        """The broker is gone or refuses us: its fetch session is in doubt, and its partitions may be led elsewhere by now."""
         broker.session.reset()
         broker.backoff.failed(now)
         self.metadata.request_update(now)
-        for partition, node_id in tuple(self._placed.items()):
+        for partition, (node_id, _) in tuple(self._placed.items()):
             entry = self.subscription.get(partition)
             if node_id == broker.node_id and entry is not None:
-                if entry.read_replica == node_id:
+                if entry.replica is not None and entry.replica.node_id == node_id:
                     self.subscription.read_from(entry, None)
                 self._changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
-            self.on_lasting_error(outcome)
+            self.handler.publish_error(outcome, to_all=True)  # another attempt would fail too
         error = outcome if isinstance(outcome, BaseException) else None
-        self.trace(Fault(now=now, text=f"fetch from broker {broker.node_id} failed; trying again", error=error))
+        text = f"fetch from broker {broker.node_id} failed; trying again"
+        self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
     def _read(self, broker: _Broker, response: FetchResponse, now: float) -> None:
-        endpoints = {node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints}
+        endpoints: dict[int, Node] = {}
+        for node in response.node_endpoints:
+            endpoints[node.node_id] = Node(node.node_id, node.host, node.port, node.rack)
+        failed: dict[type[KafkaError], tuple[KafkaError, set[TopicPartition]]] = {}
+        well: set[TopicPartition] = set()
+        waited = now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
+        fill = 0.0
         for topic in response.responses:
             name = broker.session.name(topic.topic, topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name or "", data.partition_index)
                 entry = self.subscription.get(partition)
-                sent = broker.session.told.get(partition)
+                sent = broker.session.sent.get(partition)
                 if entry is None or sent is None or not _expected(entry, sent):
                     continue  # assigned away, sought elsewhere or reset while the answer was on its way
                 if data.error_code:
-                    self._partition_failed(entry, sent, data, endpoints, now)
+                    error = self._partition_failed(entry, sent, data, endpoints, now)
+                    if error is not None:
+                        failed.setdefault(type(error), (error, set()))[1].add(partition)
                 else:
+                    well |= {partition} if entry.failures else set()
+                    fill = max(fill, len(data.records or b"") / sent.max_bytes)
                     self._accept(broker, entry, sent, data, now)
+        if fill >= FULL or broker.size.has_grown:
+            broker.size.answered(fill, waited, len(broker.session.wanted))
+        if failed or well:
+            self._report(failed.values(), well, now)
+
+    def _report(self, failed: Iterable[tuple[KafkaError, set[TopicPartition]]], well: set[TopicPartition], now: float) -> None:
+        """Trace which partitions of an answer cannot be fetched, and which can again: an event for each reason, however many."""
+        for error, partitions in failed:
+            text = "cannot be fetched at the moment; trying again"
+            self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_READING, partitions=frozenset(partitions)))
+        if well:
+            self.trace(Recovered(now=now, outage=_READING, subject="fetch", partitions=frozenset(well)))
 
     def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData, now: float) -> None:
         partition = entry.partition
@@ -323,7 +408,7 @@ class FetchManager:
             log_start_offset=data.log_start_offset,
             fetched_at=now,
         )
-        entry.failures = entry.resets = 0  # the broker serves the partition, records or not
+        self.subscription.served(entry)
         if data.preferred_read_replica >= 0 and data.preferred_read_replica != broker.node_id:
             self._redirect(entry, data.preferred_read_replica, now)
         if not data.records:
@@ -334,18 +419,20 @@ class FetchManager:
             partition=partition, stamp=entry.stamp, fetch_offset=sent.offset, records=data.records, aborted=aborted
         )
         span = measure(data.records, sent.offset)
-        if entry.checked_epoch is None:
-            entry.checked_epoch = sent.leader_epoch
-        if span.corrupt or span.next_offset <= sent.offset:
-            entry.suspended = True  # the reader will say what is wrong with it, behind the good records before
         epoch = span.leader_epoch
         if epoch is None and entry.position is not None:
             epoch = entry.position.offset_epoch
-        self.subscription.advance(entry, FetchPosition(max(span.next_offset, sent.offset), epoch))
-        self.buffer.put(parcel)
-        self.trace(
-            Fetched(now=now, topic=partition.topic, partition=partition.partition, size=parcel.size, latency=now - broker.sent_at)
+        self.subscription.advance(
+            entry,
+            FetchPosition(max(span.next_offset, sent.offset), epoch),
+            checked_epoch=sent.leader_epoch,
+            suspended=span.corrupt or span.next_offset <= sent.offset,  # the reader reports why, after the good records before it
         )
+        self.buffer.put(parcel)
+        if not self._goes_on(broker, entry):
+            self._changed.add(partition)
+        size = len(data.records)
+        self.trace(Fetched(now=now, topic=partition.topic, partition=partition.partition, size=size, latency=now - broker.sent_at))
 
     def _redirect(self, entry: PartitionState, replica: int, now: float) -> None:
         """Read from the replica that the broker names (KIP-392).
@@ -354,50 +441,52 @@ class FetchManager:
         asked again, and answers at once. Likewise two brokers that name each other. Hence a second redirection without a record in
         between waits, and an unknown replica has the metadata asked.
         """
-        if replica in self.metadata.nodes:
-            self.subscription.read_from(entry, replica, now + self.config.metadata_max_age_ms / 1000)
+        if replica in self.metadata.cluster.nodes:
+            self.subscription.read_from(entry, PreferredReplica(replica, now + self.config.metadata_max_age_ms / 1000))
         else:
             self.metadata.request_update(now)
-        if entry.redirected or replica not in self.metadata.nodes:
+        if entry.redirected or replica not in self.metadata.cluster.nodes:
             self.subscription.delay(entry, now + self.config.retry_backoff_max)
-        entry.redirected = True
+        self.subscription.count_redirection(entry)
 
     def _partition_failed(
         self, entry: PartitionState, sent: Wanted, data: PartitionData, endpoints: dict[int, Node], now: float
-    ) -> None:
-        """Java's ``FetchCollector.handleInitializeErrors``, per error code."""
+    ) -> BrokerResponseError | None:
+        """Java's ``FetchCollector.handleInitializeErrors``, per error code. Return the error if it is to be logged."""
         error = for_code(data.error_code)
         if isinstance(error, OffsetOutOfRangeError):
-            if entry.read_replica is not None:
+            if entry.replica is not None:
                 self.subscription.read_from(entry, None)  # the follower may lag: ask the leader before believing it
             else:
                 self.positions.out_of_range(entry, now)
-            return
+            return None
         hint = data.current_leader
         epoch = hint.leader_epoch if hint.leader_epoch >= 0 else None
-        if hint.leader_id >= 0 and self.metadata.hear_leader(entry.partition, Leader(hint.leader_id, epoch), endpoints, now):
-            return
-        if entry.read_replica is not None:
+        if hint.leader_id >= 0 and self.metadata.update_leader(entry.partition, Leader(hint.leader_id, epoch), endpoints, now):
+            return None
+        if entry.replica is not None:
             self.subscription.read_from(entry, None)
-        self._retry_or_halt(entry, error, now)
+        return self._retry_or_halt(entry, error, now)
 
-    def _retry_or_halt(self, entry: PartitionState, error: BrokerResponseError, now: float) -> None:
-        name = f"{entry.partition.topic}-{entry.partition.partition}"
-        named = for_code(error.errno, f"{name}: {error.description}")
+    def _retry_or_halt(self, entry: PartitionState, error: BrokerResponseError, now: float) -> BrokerResponseError | None:
+        named = for_code(error.errno, f"{entry.partition}: {error.description}")
         if isinstance(error, TopicAuthorizationFailedError):
-            self.on_error(named)  # access can be given at any time: keep asking, but not often
+            # Access can be given at any time: keep asking, but not often. With the text of the metadata, so that the error comes
+            # once of a topic, and not once for each partition, when access was given back long ago.
+            self.handler.publish_error(for_code(error.errno, topic=entry.partition.topic))
             self.subscription.delay(entry, now + self.config.retry_backoff_max)
         elif isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError)):
-            self._broker_refuses(entry, named, now)  # UnknownError: a broker with a bad moment; Java goes on as well
+            self._broker_refuses(entry, named, now)  # UnknownError: may be temporary; Java goes on as well
         else:
             backoff = self.config.retry_delay(entry.failures)
             self.subscription.delay(entry, now + backoff)
             if error.invalid_metadata:
                 self.metadata.request_update(now)
-            self.trace(Fault(now=now, text=f"{name} cannot be fetched at the moment; trying again", error=error))
+            return error
+        return None
 
     def _broker_refuses(self, entry: PartitionState, error: BrokerResponseError, now: float) -> None:
-        """An error that the broker will repeat: tried once more, then the application is told and the partition stops."""
+        """An error that the broker will repeat: tried once more, then the application gets the error and the partition stops."""
         if entry.failures == 0:
             self.subscription.delay(entry, now + self.config.retry_backoff)
             return
@@ -407,6 +496,10 @@ class FetchManager:
             )
         self.subscription.halt(entry)
         self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
+
+
+def _outage(broker: _Broker) -> str:
+    return f"fetching from broker {broker.node_id}"
 
 
 def _expected(entry: PartitionState, sent: Wanted) -> bool:

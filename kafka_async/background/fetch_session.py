@@ -1,29 +1,29 @@
 """One broker's fetch session (KIP-227): what the broker remembers, so that a request names only what changed.
 
 Decides: whether the next request is full or incremental, and which partitions it names. Owns: what we want from the broker,
-what the broker was told, and the session's id and epoch. Must never know why a partition is wanted.
+what we last sent it, and the session's id and epoch. Must never know why a partition is wanted.
 
 The cost of a request is that of the changes since the last one, whatever the number of partitions. Any doubt about what the
 broker remembers (an error, a lost connection) ends in a full request, which loses nothing.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from attrs import define, field, frozen
 
 from ..model import TopicPartition
 from ..wire.messages import FetchPartition, FetchTopic, ForgottenTopic
+from .grouping import by_topic
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
 
-@frozen
-class Wanted:
-    """How one partition is to be fetched."""
+class Wanted(NamedTuple):
+    """How one partition is to be fetched. A tuple: one is made, and compared, for each answer."""
 
     topic_id: UUID | None
     offset: int
@@ -48,7 +48,7 @@ class FetchSession:
     session_id: int = 0
     epoch: int = INITIAL_EPOCH
     wanted: dict[TopicPartition, Wanted] = field(factory=dict)
-    told: dict[TopicPartition, Wanted] = field(factory=dict)
+    sent: dict[TopicPartition, Wanted] = field(factory=dict)
     names: dict[UUID, str] = field(factory=dict)
     """Names of the topic ids that were sent, to read answers by: metadata may have moved on meanwhile."""
     _changed: set[TopicPartition] = field(factory=set, init=False)
@@ -64,28 +64,29 @@ class FetchSession:
     def build(self) -> SessionRequest:
         """Return the next request and take it as sent."""
         if self.epoch == INITIAL_EPOCH:
-            self.told = dict(self.wanted)
+            self.sent = dict(self.wanted)
             self._changed.clear()
-            self.names = {how.topic_id: tp.topic for tp, how in self.told.items() if how.topic_id is not None}
-            return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_by_topic(self.told), forgotten=())
+            self.names = {how.topic_id: tp.topic for tp, how in self.sent.items() if how.topic_id is not None}
+            return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_named(self.sent), forgotten=())
         send: dict[TopicPartition, Wanted] = {}
         forget: list[tuple[TopicPartition, UUID | None]] = []
         for partition in self._changed:
-            before, after = self.told.get(partition), self.wanted.get(partition)
-            if before is not None and (after is None or before.topic_id != after.topic_id):
+            before, after = self.sent.get(partition), self.wanted.get(partition)
+            same = before is not None and after is not None and _is_same(before.topic_id, after.topic_id)
+            if before is not None and not same:
                 forget.append((partition, before.topic_id))
             if after is None:
-                self.told.pop(partition, None)
+                self.sent.pop(partition, None)
             elif before != after:
-                send[partition] = self.told[partition] = after
-                if after.topic_id is not None:
+                send[partition] = self.sent[partition] = after
+                if not same and after.topic_id is not None:
                     self.names[after.topic_id] = partition.topic
         self._changed.clear()
-        if not send and self.told and not self.names:
+        if not send and self.sent and not self.names:
             # A session by topic names stays one only while its requests name a topic: the version is chosen by what they carry.
-            partition, how = next(iter(self.told.items()))
+            partition, how = next(iter(self.sent.items()))
             send[partition] = how
-        return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_by_topic(send), forgotten=_forgotten(forget))
+        return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_named(send), forgotten=_forgotten(forget))
 
     def succeeded(self, session_id: int) -> None:
         """The broker answered; ``session_id`` 0 means that it keeps no session for us."""
@@ -106,24 +107,33 @@ class FetchSession:
         return topic or (self.names.get(topic_id) if topic_id is not None else None)
 
 
-def _by_topic(partitions: Mapping[TopicPartition, Wanted]) -> tuple[FetchTopic, ...]:
+def _is_same(one: UUID | None, other: UUID | None) -> bool:
+    return one is other or one == other  # nearly always the former: comparing ids is a call of Python
+
+
+def _named(partitions: Mapping[TopicPartition, Wanted]) -> tuple[FetchTopic, ...]:
+    if not partitions:
+        return ()  # nothing is new: what the broker remembers is all that we want
+    if len(partitions) == 1:
+        ((partition, how),) = partitions.items()
+        return (FetchTopic(topic=partition.topic, topic_id=how.topic_id, partitions=(_named_partition(partition, how),)),)
     topics: dict[tuple[str, UUID | None], list[FetchPartition]] = {}
     for partition, how in partitions.items():
-        topics.setdefault((partition.topic, how.topic_id), []).append(
-            FetchPartition(
-                partition=partition.partition,
-                current_leader_epoch=-1 if how.leader_epoch is None else how.leader_epoch,
-                fetch_offset=how.offset,
-                partition_max_bytes=how.max_bytes,
-            )
-        )
-    return tuple(FetchTopic(topic=name, topic_id=topic_id, partitions=tuple(parts)) for (name, topic_id), parts in topics.items())
+        topics.setdefault((partition.topic, how.topic_id), []).append(_named_partition(partition, how))
+    return tuple([FetchTopic(topic=name, topic_id=topic_id, partitions=tuple(parts)) for (name, topic_id), parts in topics.items()])
 
 
-def _forgotten(partitions: Iterable[tuple[TopicPartition, UUID | None]]) -> tuple[ForgottenTopic, ...]:
-    topics: dict[tuple[str, UUID | None], list[int]] = {}
-    for partition, topic_id in partitions:
-        topics.setdefault((partition.topic, topic_id), []).append(partition.partition)
-    return tuple(
-        ForgottenTopic(topic=name, topic_id=topic_id, partitions=tuple(parts)) for (name, topic_id), parts in topics.items()
+def _named_partition(partition: TopicPartition, how: Wanted) -> FetchPartition:
+    return FetchPartition(
+        partition=partition.partition,
+        current_leader_epoch=-1 if how.leader_epoch is None else how.leader_epoch,
+        fetch_offset=how.offset,
+        partition_max_bytes=how.max_bytes,
     )
+
+
+def _forgotten(partitions: Sequence[tuple[TopicPartition, UUID | None]]) -> tuple[ForgottenTopic, ...]:
+    if not partitions:
+        return ()
+    topics = by_topic(((partition.topic, topic_id), partition.partition) for partition, topic_id in partitions)
+    return tuple(ForgottenTopic(topic=name, topic_id=topic_id, partitions=parts) for (name, topic_id), parts in topics.items())

@@ -2,11 +2,11 @@
 
 Decides: which broker is asked, what is asked in one request, and when to ask again. Owns: the look-ups that are not answered yet; a
 look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset (``positions.py``) alike. Must never move a position.
-An answer is given once per look-up; retriable errors are retried until the asker loses interest.
+An answer is given once per look-up; retriable errors are retried until ``wanted`` returns false.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -33,8 +33,9 @@ from ..wire.messages import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from .metadata import Leader, MetadataManager
-from .request_manager import NEVER, Backoff, Poll, backoff_of
+from .cluster import ClusterChanges, Leader
+from .metadata import MetadataManager
+from .request_manager import IDLE, NEVER, Backoff, Poll, backoff_of
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -42,7 +43,7 @@ EARLIEST: Final = -2
 
 @frozen
 class Found:
-    """The answer to one look-up. ``offset`` is -1 where no record is that young."""
+    """The answer to one look-up. ``offset`` is -1 if no record is that recent."""
 
     offset: int
     timestamp: int
@@ -65,9 +66,9 @@ class _Lookup:
     """Waits because the leader is not known, not because a broker refused."""
     error: KafkaError | None = None
     alone: bool = False
-    """Nobody follows its topic, so what the cluster says against that is for whoever asked."""
+    """Its topic is not subscribed, so errors about the topic are answered to the caller."""
     missed_at: float | None = None
-    """When the leader was looked for and not found for the first time."""
+    """When the leader was first found to be unknown."""
 
 
 @define(eq=False)
@@ -80,7 +81,7 @@ class ListOffsetsManager:
     trace: Listener = field(repr=False)
     _lookups: dict[int, _Lookup] = field(factory=dict, init=False)
     """By number, so that an answer to one of ten thousand finds it at once."""
-    _asked: int = field(default=0, init=False)
+    _lookup_count: int = field(default=0, init=False)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -96,13 +97,16 @@ class ListOffsetsManager:
         *,
         alone: bool = False,
     ) -> None:
-        """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` says no.
+        """Look one offset up (``timestamp`` in milliseconds, LATEST or EARLIEST); dropped once ``wanted()`` returns false.
 
-        ``alone``: that a topic is denied, or does not exist for a request timeout, is an answer; who follows it is told anyway.
+        ``alone``: a topic that is denied, or that does not exist for a request timeout, fails the look-up; its readers get the
+        error anyway.
         """
         backoff = backoff_of(self.config, self.random)
-        self._asked += 1
-        self._lookups[self._asked] = _Lookup(self._asked, partition, timestamp, on_answer, wanted, backoff, alone=alone)
+        self._lookup_count += 1
+        self._lookups[self._lookup_count] = _Lookup(
+            self._lookup_count, partition, timestamp, on_answer, wanted, backoff, alone=alone
+        )
 
     def answer_call(
         self, call: Call[Mapping[TopicPartition, OffsetAndTimestamp | None]], timestamps: Mapping[TopicPartition, int]
@@ -134,7 +138,7 @@ class ListOffsetsManager:
     def poll(self, now: float) -> Poll:
         """Return one request per leader and isolation for the look-ups that may be sent."""
         if not self._lookups:
-            return Poll()
+            return IDLE
         self._lookups = {number: lookup for number, lookup in self._lookups.items() if lookup.wanted()}
         by_leader: dict[Leader, list[_Lookup]] = defaultdict(list)
         wake_at = NEVER
@@ -144,7 +148,7 @@ class ListOffsetsManager:
             if not lookup.backoff.ready(now):
                 wake_at = min(wake_at, lookup.backoff.retry_at)
                 continue
-            leader = self.metadata.leader(lookup.partition)
+            leader = self.metadata.cluster.leader(lookup.partition)
             if leader is None:
                 wake_at = min(wake_at, self._unknown_leader(lookup, now))
             else:
@@ -155,32 +159,30 @@ class ListOffsetsManager:
         return Poll(requests, wake_at)
 
     def poll_on_close(self, now: float) -> Poll:
-        """A look-up has no last words."""
+        """A look-up sends nothing when the consumer stops."""
         return Poll()
 
-    def leaders_changed(self, partitions: Collection[TopicPartition]) -> None:
-        """Ask at once for partitions that only waited for their leader to be known."""
+    def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
+        """Ask at once for partitions that only waited for their leader to be known; see ``ClusterListener``."""
         for lookup in self._lookups.values():
-            if lookup.leaderless and lookup.partition in partitions:
+            if lookup.leaderless and lookup.partition in changes.leaders:
                 lookup.leaderless = False
                 lookup.backoff.succeeded()
 
     def _unknown_leader(self, lookup: _Lookup, now: float) -> float:
-        """Have the leader looked for, or end the look-up. Return when to look again."""
+        """Request metadata for the leader, or end the look-up. Return when to look again."""
         refusal = self._refusal(lookup, now) if lookup.alone else None
         if refusal is not None:
             self._answer(lookup, refusal, now)
             return NEVER
         lookup.leaderless = True
-        lookup.error = self.metadata.missing(lookup.partition) or self.metadata.problem(lookup.partition.topic)
+        lookup.error = self.metadata.cluster.missing(lookup.partition) or self.metadata.problem(lookup.partition.topic)
         lookup.backoff.failed(now)
-        known = self.metadata.topics.get(lookup.partition.topic)
-        if known is None or len(known.partitions) <= lookup.partition.partition or self.metadata.leader(lookup.partition) is None:
-            self.metadata.request_update(now)
+        self.metadata.request_update(now)
         return lookup.backoff.retry_at
 
     def _refusal(self, lookup: _Lookup, now: float) -> KafkaError | None:
-        """Return what ends the look-up without a leader. A topic that does not exist may be on its way."""
+        """Return what ends the look-up without a leader. A topic that does not exist may be about to appear."""
         since = lookup.missed_at = now if lookup.missed_at is None else lookup.missed_at
         refusal = self.metadata.refusal(lookup.partition.topic, since)
         if isinstance(refusal, UnknownTopicOrPartitionError) and now - since < self.config.request_timeout_ms / 1000:
@@ -191,7 +193,7 @@ class ListOffsetsManager:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for lookup in lookups:
             lookup.in_flight = True
-            leader = self.metadata.leader(lookup.partition)
+            leader = self.metadata.cluster.leader(lookup.partition)
             epoch = leader.epoch if leader is not None and leader.epoch is not None else -1
             topics[lookup.partition.topic].append(
                 ListOffsetsPartition(
@@ -219,40 +221,48 @@ class ListOffsetsManager:
             answers = {
                 TopicPartition(topic.name, part.partition_index): part for topic in outcome.topics for part in topic.partitions
             }
+        again: dict[TopicPartition, KafkaError] = {}
         for lookup in lookups:
             lookup.in_flight = False
-            if error is None:
-                self._settle(lookup, answers.get(lookup.partition), now)
-            else:
-                self._failed(lookup, error, now)
+            failure = error if error is not None else self._settle(lookup, answers.get(lookup.partition), now)
+            if failure is not None and self._is_repeated(lookup, failure, now):
+                again[lookup.partition] = failure
+        if again:
+            first = next(iter(again.values()))
+            text = "offsets could not be looked up yet; trying again"
+            self.trace(Fault(now=now, text=text, error=first, subject="fetch", partitions=frozenset(again)))
 
-    def _settle(self, lookup: _Lookup, answer: ListOffsetsPartitionResponse | None, now: float) -> None:
+    def _settle(self, lookup: _Lookup, answer: ListOffsetsPartitionResponse | None, now: float) -> KafkaError | None:
+        """Answer a lookup, or return why that cannot be done."""
         if answer is None:
-            self._failed(lookup, MalformedResponseError(f"a ListOffsets response leaves {lookup.partition} out"), now)
-        elif answer.error_code == UnsupportedForMessageFormatError.errno:
-            self._answer(lookup, Found(-1, -1, None), now)  # segments older than timestamps: no answer, as in Java
+            return MalformedResponseError(f"a ListOffsets response leaves {lookup.partition} out")
+        if answer.error_code == UnsupportedForMessageFormatError.errno:
+            self._answer(lookup, Found(-1, -1, None), now)  # segments from before timestamps existed: no offset, as in Java
         elif answer.error_code:
-            self._failed(lookup, for_code(answer.error_code), now)
+            return for_code(answer.error_code)
         elif answer.offset < 0 and lookup.timestamp in (EARLIEST, LATEST):
-            self._failed(lookup, MalformedResponseError(f"offset {answer.offset} for the end of {lookup.partition}"), now)
+            return MalformedResponseError(f"offset {answer.offset} for the end of {lookup.partition}")
         else:
             epoch = answer.leader_epoch if answer.leader_epoch >= 0 else None
+            self.metadata.see_epoch(lookup.partition, epoch, now)
             self._answer(lookup, Found(answer.offset, answer.timestamp, epoch), now)
+        return None
 
     def _answer(self, lookup: _Lookup, outcome: Found | KafkaError, now: float) -> None:
         if self._lookups.pop(lookup.number, None) is not None:
             lookup.on_answer(outcome, now)
 
-    def _failed(self, lookup: _Lookup, error: KafkaError, now: float) -> None:
+    def _is_repeated(self, lookup: _Lookup, error: KafkaError, now: float) -> bool:
+        """Return whether a lookup that failed is tried again; if not, its caller gets the error."""
         named = _naming(error, lookup.partition)
         if not error.retriable or isinstance(error, (UnsupportedVersionError, InvalidRequestError)):
             self._answer(lookup, named, now)
-            return
+            return False
         lookup.error = named
         lookup.backoff.failed(now)
         if error.invalid_metadata:
             self.metadata.request_update(now)
-        self.trace(Fault(now=now, text=f"no offset for {lookup.partition.topic}-{lookup.partition.partition} yet", error=error))
+        return True
 
 
 def _naming(error: KafkaError, partition: TopicPartition) -> KafkaError:
@@ -260,7 +270,7 @@ def _naming(error: KafkaError, partition: TopicPartition) -> KafkaError:
     errno = getattr(error, "errno", None)
     if errno is None:
         return error
-    return for_code(errno, f"{partition.topic}-{partition.partition}: {error.args[0] if error.args else ''}")
+    return for_code(errno, f"{partition}: {error.args[0] if error.args else ''}")
 
 
 def _distinct(lookups: list[_Lookup]) -> list[list[_Lookup]]:

@@ -1,7 +1,7 @@
 """The background loop: the only part of this folder that awaits.
 
-Decides: nothing; it asks ``Background`` and the delegate, in that order, and does what they say. Owns: the clock, the wake-up, the
-connections' tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and
+Decides: nothing; it asks ``Background`` and the delegate, in that order, and does what they return. Owns: the clock, the wake-up,
+the connections' tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and
 every one that comes later (promise 3), with the original as its cause.
 
 It wakes only when a deadline falls due, a connection has something or the application asks (promise 9).
@@ -10,14 +10,16 @@ It wakes only when a deadline falls due, a connection has something or the appli
 import random
 import time
 import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 from attrs import define, field
 
 from ..config import ConsumerConfig
-from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaConnectionError, KafkaError
+from ..errors import BackgroundLoopError, ConsumerStoppedError
+from ..events import BackgroundSnapshot, Call
+from ..model import Node
 from ..network import (
     AuthenticatorFactory,
     ConnectionRunner,
@@ -26,12 +28,13 @@ from ..network import (
     TransportFactory,
     bootstrap_nodes,
 )
-from ..network.waiting import LoopSignal
+from ..network.waiting import LoopSignal, loop_clock
 from ..trace import Fault, Listener
-from ..wire import Api
-from .dispatch import Background
-from .event_handler import EventHandler
-from .fetch_buffer import FetchBuffer
+from .assembly import assemble
+from .boundary import EventHandler, FetchBuffer
+from .environment import Environment
+from .life import Life
+from .request_manager import Poll
 
 if TYPE_CHECKING:
     from .telemetry import MetricsSource
@@ -39,12 +42,36 @@ if TYPE_CHECKING:
 NAMING: Final = 1.0
 """Seconds for which a stop waits for our member id: without it we cannot leave, and rebalances wait for us for a whole session."""
 BLOCKED: Final = 2.0
-"""Seconds by which a deadline may be missed before it is worth a word."""
+"""Seconds by which a deadline may be missed before that is logged."""
+
+
+class Decider(Protocol):
+    """What the loop runs: ``Background``, or its counterpart for share consumers."""
+
+    def poll(self, now: float) -> Poll: ...
+
+    def poll_on_close(self, now: float) -> Poll: ...
+
+    @property
+    def is_being_named(self) -> bool: ...
+
+    @property
+    def nodes(self) -> Mapping[int, Node]: ...
+
+    @property
+    def stopping(self) -> Call[None] | None: ...
+
+    @property
+    def life(self) -> Life: ...
+
+    def snapshot(self) -> BackgroundSnapshot: ...
+
+    def fail_calls(self, error: BaseException) -> None: ...
 
 
 @define(eq=False)
 class BackgroundLoop:
-    """Runs a ``Background`` on an event loop until it is told to stop."""
+    """Runs a ``Background`` on an event loop until it is asked to stop."""
 
     config: ConsumerConfig
     handler: EventHandler
@@ -52,36 +79,41 @@ class BackgroundLoop:
     trace: Listener
     transport_factory: TransportFactory | None = None
     metrics_source: "MetricsSource | None" = None
-    clock: Callable[[], float] = anyio.current_time
     on_end: Callable[[], None] = field(default=lambda: None)
     """Called when the loop has ended, for whatever reason; ``failure`` says which."""
+    assemble: Callable[[ConsumerConfig, EventHandler, FetchBuffer, Environment], Decider] = field(default=assemble, repr=False)
+    """Makes what decides."""
+    clock: Callable[[], float] = field(default=anyio.current_time, init=False)
+    """That of the event loop."""
     failure: BaseException | None = field(default=None, init=False)
-    ended: bool = field(default=False, init=False)
-    background: Background = field(init=False)
+    background: Decider = field(init=False)
     _factory: TransportFactory = field(init=False)
     _delegate: NetworkClientDelegate = field(init=False)
     _signal: LoopSignal = field(factory=LoopSignal, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.handler.ended = None
         self._factory = self.transport_factory or TcpConnector.from_config(self.config)
         self._delegate = NetworkClientDelegate(
             self.config, random=random.random, trace=self.trace, authenticators=_authenticators(self.config, self.trace)
         )
-        self.background = Background(
-            config=self.config,
-            handler=self.handler,
-            buffer=self.buffer,
-            random=random.random,
-            wall_ms=lambda now: int(time.time() * 1000),
-            trace=self.trace,
-            has_usable_node=self._delegate.has_usable_node,
-            connection_error=self._connection_error,
-            connections=self._connections,
-            offers_consumer_protocol=self._offers_consumer_protocol,
-            new_member_id=lambda: str(uuid.uuid4()),
-            offers_telemetry=self._offers_telemetry,
-            metrics_source=self.metrics_source,
+        self.background = self.assemble(
+            self.config,
+            self.handler,
+            self.buffer,
+            Environment(
+                network=self._delegate,
+                random=random.random,
+                wall_ms=lambda now: int(time.time() * 1000),
+                new_member_id=lambda: str(uuid.uuid4()),
+                trace=self.trace,
+                metrics_source=self.metrics_source,
+            ),
         )
+
+    def snapshot(self) -> BackgroundSnapshot:
+        """Return the background's half of the statistics. From the loop's own thread, or once it is gone."""
+        return self.background.snapshot()
 
     def wake(self) -> None:
         """Have the loop take another turn. From its own thread only."""
@@ -89,12 +121,14 @@ class BackgroundLoop:
 
     async def run(self) -> None:
         """Run until a ``Stop`` event was carried out, or until cancelled."""
+        if self.clock is anyio.current_time:
+            self.clock = loop_clock()  # anyio looks this up at each call
         try:
             self._delegate.set_bootstrap(await bootstrap_nodes(self.config))
             async with anyio.create_task_group() as connections:
                 runner = ConnectionRunner(self._delegate, connections, self._factory, self.clock, self.wake)
                 await self._turn_until_stopped(runner)
-                await self._say_last_words(runner)
+                await self._send_final_requests(runner)
                 connections.cancel_scope.cancel()
         except BaseException as error:
             self.failure = _sole(error)
@@ -112,7 +146,7 @@ class BackgroundLoop:
             if self.background.nodes is not known:
                 known = self.background.nodes
                 self._follow_nodes(now)
-                self.wake()  # that ended requests, and the managers concerned were polled before they heard of it
+                self.wake()  # that ended requests, after their managers had been polled
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
@@ -126,15 +160,17 @@ class BackgroundLoop:
             self._delegate.disconnect_all(now)
 
     async def _sleep(self, ticket: int, wake_at: float) -> None:
-        """Wait until something happens or the deadline falls due; say so when the event loop let us wait much longer."""
+        """Wait until something happens or the deadline falls due; log it if the event loop took much longer."""
+        self.handler.wakes_at = wake_at
         await self._signal.wait(ticket, wake_at - self.clock())
-        late = self.clock() - wake_at
+        now = self.clock()
+        late = now - wake_at
         if late > BLOCKED:
             advice = "heartbeats and fetches had to wait; keep long work off the event loop, or use background='thread'"
-            self.trace(Fault(now=self.clock(), text=f"the event loop was blocked for {late:.0f} s; {advice}"))
+            self.trace(Fault(now=now, text=f"the event loop was blocked for {late:.0f} s; {advice}"))
 
-    async def _say_last_words(self, runner: ConnectionRunner) -> None:
-        """Send what the managers still have to say, within the deadline of the stop; then close every connection."""
+    async def _send_final_requests(self, runner: ConnectionRunner) -> None:
+        """Send the managers' final requests, within the deadline of the stop; then close every connection."""
         call = self.background.stopping
         deadline = call.deadline if call is not None else 0.0
         if self.background.is_being_named:
@@ -150,7 +186,7 @@ class BackgroundLoop:
             await runner.aclose()
 
     async def _converse(self, runner: ConnectionRunner, deadline: float, is_done: Callable[[], bool]) -> None:
-        """Send and hear what is under way, and ask nothing new, until it is done or the deadline has come."""
+        """Exchange what is under way, and send nothing new, until it is done or the deadline has come."""
         while (now := self.clock()) < deadline:
             ticket = self._signal.ticket()
             plan = self._delegate.plan(now)
@@ -160,48 +196,22 @@ class BackgroundLoop:
             await self._signal.wait(ticket, min(plan.wake_at, deadline) - now)
 
     def _finish(self) -> None:
-        self.ended = True
         error: BaseException
         if isinstance(self.failure, Exception):
             error = BackgroundLoopError(f"the background loop failed: {self.failure!r}")
             error.__cause__ = self.failure
         else:
             error = ConsumerStoppedError("the consumer is stopped")
+        self.handler.ended = self.failure or error
+        self._signal.rest()
         self.background.fail_calls(error)
         if self.background.stopping is not None:
             self.background.stopping.resolve(None)
         self.on_end()
 
-    def _connections(self) -> tuple[int, int]:
-        states = self._delegate.connection_states()
-        ready = sum(state.state.may_send for state in states)
-        return ready, sum(state.in_flight for state in states)
-
-    def _offers_consumer_protocol(self) -> bool | None:
-        versions = self._delegate.versions()
-        return versions.offers_consumer_protocol if versions is not None else None
-
-    def _offers_telemetry(self) -> bool | None:
-        versions = self._delegate.versions()
-        return versions.supports(Api.GET_TELEMETRY_SUBSCRIPTIONS) if versions is not None else None
-
-    def _connection_error(self) -> KafkaError | None:
-        """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for.
-
-        Of several failures the one that will not pass.
-        """
-        states = self._delegate.connection_states()
-        errors = [state.last_error for state in states if state.last_error is not None]
-        if errors:
-            return next((error for error in errors if not error.retriable), errors[0])
-        for state in states:
-            if not state.state.may_send:
-                return KafkaConnectionError(f"{state.node} has not answered: {state.state.value}")
-        return None
-
 
 def _authenticators(config: ConsumerConfig, trace: Listener) -> AuthenticatorFactory | None:
-    """Return what makes the conversation of each connection; the mechanisms are imported where the options ask for one."""
+    """Return what makes the conversation of each connection; the mechanisms are imported if the options ask for one."""
     if not config.uses_sasl:
         return None
     from ..network.sasl import authenticators

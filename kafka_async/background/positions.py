@@ -7,6 +7,7 @@ and the callers who wait for positions. Must never fetch, and never take an erro
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from attrs import define, field
 
@@ -16,6 +17,7 @@ from ..errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
     UnsupportedVersionError,
     for_code,
 )
@@ -30,13 +32,22 @@ from ..wire.messages import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from .fetch_buffer import Parcel, PartitionFailed, Repositioned
+from .boundary import EventHandler, FetchBuffer, PartitionFailed, Repositioned
+from .cluster import ClusterChanges, Leader
 from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
-from .metadata import Leader, MetadataManager
+from .metadata import MetadataManager
 from .request_manager import NEVER, Poll
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 
 _WORK = (FetchState.INITIALIZING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
+
+
+class StoredOffsets(Protocol):
+    """The committed offsets of a group."""
+
+    def initialize(self, entry: PartitionState) -> object:
+        """Give a newly assigned partition its stored position, or have it reset if none is stored."""
+        ...
 
 
 @define(eq=False)
@@ -47,18 +58,17 @@ class PositionsManager:
     subscription: SubscriptionState = field(repr=False)
     metadata: MetadataManager = field(repr=False)
     list_offsets: ListOffsetsManager = field(repr=False)
-    deliver: Callable[[Parcel], None] = field(repr=False)
-    """Puts a parcel into the buffer: a new position or the failure of a partition, in order with the data before it."""
-    on_error: Callable[[KafkaError], None] = field(repr=False)
+    buffer: FetchBuffer = field(repr=False)
+    """Where a new position or the failure of a partition goes, in order with the data before it."""
+    handler: EventHandler = field(repr=False)
     wall_ms: Callable[[float], int] = field(repr=False)
     """The loop's time as milliseconds since the epoch."""
-    random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
-    initialize: Callable[[PartitionState], bool] = field(default=lambda entry: False, repr=False)
-    """Whether somebody else (the committed offsets of a group) gives a new partition its first position."""
+    stored: StoredOffsets | None = field(default=None, repr=False)
+    """Gives a new partition its first position; ``None`` without a group, for which nothing is stored."""
     _todo: set[TopicPartition] = field(factory=set, init=False)
     _busy: dict[TopicPartition, tuple[PartitionState, FetchState]] = field(factory=dict, init=False)
-    """What is asked at the moment, and in which state: a reset does not wait for a validation that hangs."""
+    """The requests under way, and the state they belong to: a reset does not wait for a validation that hangs."""
     _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
 
     # --- questions and hints ---------------------------------------------------------------------------------------------------
@@ -71,20 +81,27 @@ class PositionsManager:
         """Resolve ``call`` when all partitions have a position; a partition that is not assigned has none to wait for."""
         self._waiting.append((call, partitions))
 
-    def leaders_changed(self, partitions: Iterable[TopicPartition]) -> None:
+    def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
+        """Act on new leaders and topics; see ``ClusterListener``."""
+        for topic in sorted(changes.recreated):
+            self._topic_recreated(topic)
+        self._todo |= changes.leaders
+        self._check_epochs(changes.leaders)
+
+    def _check_epochs(self, partitions: Iterable[TopicPartition]) -> None:
         """Have positions checked whose leader is in a new epoch (KIP-320)."""
         for partition in partitions:
             entry = self.subscription.get(partition)
-            leader = self.metadata.leader(partition)
+            leader = self.metadata.cluster.leader(partition)
             if entry is None or leader is None or entry.state is not FetchState.FETCHING or entry.position is None:
                 continue
-            if entry.read_replica is not None:
+            if entry.replica is not None:
                 self.subscription.read_from(entry, None)
             known = None not in (entry.position.offset_epoch, leader.epoch, entry.checked_epoch)
             if known and leader.epoch != entry.checked_epoch:
                 self.subscription.validate(entry)
 
-    def topic_recreated(self, topic: str) -> None:
+    def _topic_recreated(self, topic: str) -> None:
         """Start a topic that was deleted and created again from its beginning: none of its records was read yet.
 
         Positions in the old topic mean nothing in the new one (KAFKA-12257). With ``auto_offset_reset="none"`` the
@@ -98,21 +115,19 @@ class PositionsManager:
                     self.subscription.reset(entry, "earliest")
 
     def out_of_range(self, entry: PartitionState, now: float) -> None:
-        """The log does not hold the position: reset by policy, or say so."""
+        """The log does not hold the position: reset by policy, or report it."""
         offset = entry.position.offset if entry.position is not None else -1
-        name = f"{entry.partition.topic}-{entry.partition.partition}"
         if self._keeps(entry):
             why = "auto_offset_reset is 'none'" if entry.until is None else f"the offsets up to {entry.until} were asked for"
-            text = f"offset {offset} of {name} is outside the log and {why}"
+            text = f"offset {offset} of {entry.partition} is outside the log and {why}"
             self._halt(entry, OffsetOutOfRangeError(text, offsets={entry.partition: offset}))
         else:
-            self.trace(
-                Notice(now=now, text=f"offset {offset} of {name} is outside the log; reset to {self.config.auto_offset_reset}")
-            )
-            # At once the first time; a log that moves away again and again, or a broker that is wrong, is asked less and less.
+            text = f"offset {offset} of {entry.partition} is outside the log; reset to {self.config.auto_offset_reset}"
+            self.trace(Notice(now=now, text=text, subject="fetch"))
+            # At once the first time; if the position is out of range again and again, the broker is asked less and less often.
             delay = self.config.retry_delay(entry.resets)
             self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
-            entry.resets += 1
+            self.subscription.count_reset(entry)
 
     def _keeps(self, entry: PartitionState) -> bool:
         """Whether the position may not be moved by policy: there is none, or exact offsets were asked for."""
@@ -144,24 +159,26 @@ class PositionsManager:
         return Poll(tuple(self._check(node_id, entries, now) for node_id, entries in checks.items()), wake_at)
 
     def poll_on_close(self, now: float) -> Poll:
-        """Positions have no last words."""
+        """Positions send nothing when the consumer stops."""
         return Poll()
 
     def _start(self, entry: PartitionState, checks: dict[int, list[tuple[PartitionState, Leader]]], now: float) -> bool:
-        """Return whether the partition is taken care of; else it is tried again at its ``retry_at``."""
+        """Return whether something was started for the partition; else it is tried again at its ``retry_at``."""
         if entry.state is FetchState.INITIALIZING:
-            if self.initialize(entry):
+            if self.stored is not None:
+                self.stored.initialize(entry)
                 return True
             self.subscription.reset(entry, None)
         if entry.state is FetchState.AWAIT_RESET:
             self._start_reset(entry, now)
             return True
-        leader = self.metadata.leader(entry.partition)
+        epoch = entry.position.offset_epoch if entry.position is not None else None
+        self.metadata.see_epoch(entry.partition, epoch, now)
+        leader = self.metadata.cluster.leader(entry.partition)
         if leader is None:
             self.metadata.request_update(now)
-            entry.retry_at = now + self.config.retry_backoff
+            self.subscription.wait(entry, now + self.config.retry_backoff)
             return False
-        epoch = entry.position.offset_epoch if entry.position is not None else None
         if epoch is None or leader.epoch is None:
             self.subscription.validated(entry, leader.epoch)
         else:
@@ -190,15 +207,14 @@ class PositionsManager:
 
     def _halt(self, entry: PartitionState, error: KafkaError) -> None:
         self.subscription.halt(entry)
-        self.deliver(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
+        self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
 
     # --- resets ----------------------------------------------------------------------------------------------------------------
 
     def _start_reset(self, entry: PartitionState, now: float) -> None:
         strategy = entry.strategy or self.config.auto_offset_reset
         if strategy == "none":
-            name = f"{entry.partition.topic}-{entry.partition.partition}"
-            text = f"no offset is stored for {name} and auto_offset_reset is 'none'"
+            text = f"no offset is stored for {entry.partition} and auto_offset_reset is 'none'"
             self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
             return
         self._busy[entry.partition] = (entry, entry.state)
@@ -229,16 +245,16 @@ class PositionsManager:
             return
         self._busy.pop(entry.partition, None)
         if (entry.strategy or self.config.auto_offset_reset) != strategy:
-            self._todo.add(entry.partition)  # asked for the beginning, then for the end, before the first answer came
+            self._todo.add(entry.partition)  # the reset was changed from the beginning to the end before the first answer came
         elif isinstance(outcome, KafkaError):
-            self.on_error(outcome)
+            self.handler.publish_error(_of_topic(outcome, entry))
             self.subscription.delay(entry, now + self.config.retry_backoff_max)
             self._todo.add(entry.partition)
-        elif outcome.offset < 0:  # by_duration: no record is that young, so the next one to come is the first
+        elif outcome.offset < 0:  # by_duration: no record is that recent, so the next one to come is the first
             self.subscription.reset(entry, "latest")
         else:
             self.subscription.seek(entry, FetchPosition(outcome.offset))
-            self.deliver(Repositioned(partition=entry.partition, stamp=entry.stamp, offset=outcome.offset))
+            self.buffer.put(Repositioned(partition=entry.partition, stamp=entry.stamp, offset=outcome.offset))
 
     # --- validation (KIP-320) --------------------------------------------------------------------------------------------------
 
@@ -282,7 +298,7 @@ class PositionsManager:
                 continue
             answer = answers.get(entry.partition)
             if isinstance(outcome, UnsupportedVersionError):
-                self.subscription.validated(entry, leader.epoch)  # a broker older than 2.1 cannot tell
+                self.subscription.validated(entry, leader.epoch)  # a broker older than 2.1 does not know
             elif answer is None or answer.error_code:
                 error = for_code(answer.error_code) if answer is not None else outcome
                 self._check_failed(entry, error if isinstance(error, KafkaError) else None, now)
@@ -294,9 +310,11 @@ class PositionsManager:
         self.subscription.delay(entry, now + delay)
         if error is None or error.retriable:
             self.metadata.request_update(now)
-            self.trace(Fault(now=now, text=f"position of {entry.partition.topic} could not be validated yet", error=error))
+            self.trace(
+                Fault(now=now, text=f"position of {entry.partition.topic} could not be validated yet", error=error, subject="fetch")
+            )
         else:
-            self.on_error(error)
+            self.handler.publish_error(_of_topic(error, entry))
 
     def _judge(self, entry: PartitionState, leader: Leader, answer: EpochEndOffset, now: float) -> None:
         """Compare the position with the end offset of the epoch it was read in."""
@@ -305,20 +323,24 @@ class PositionsManager:
         if not unknown and answer.end_offset >= offset:
             self.subscription.validated(entry, leader.epoch)
             return
-        name = f"{entry.partition.topic}-{entry.partition.partition}"
-        text = f"the log of {name} was truncated below offset {offset}"
+        text = f"the log of {entry.partition} was truncated below offset {offset}"
         divergent = None if unknown else OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
         if self._keeps(entry):
             safe = {} if divergent is None else {entry.partition: divergent}
             self._halt(entry, LogTruncationError(text, {entry.partition: offset}, safe))
         elif divergent is None:
-            self.trace(Fault(now=now, text=f"{text}; reset to {self.config.auto_offset_reset}"))
+            self.trace(Fault(now=now, text=f"{text}; reset to {self.config.auto_offset_reset}", subject="fetch"))
             self.subscription.reset(entry, None)
         else:
-            self.trace(Fault(now=now, text=f"{text}; going on from offset {divergent.offset}, where it diverged"))
+            self.trace(Fault(now=now, text=f"{text}; going on from offset {divergent.offset}, where it diverged", subject="fetch"))
             self.subscription.seek(entry, FetchPosition(divergent.offset, divergent.leader_epoch))
-            self.deliver(
+            self.buffer.put(
                 Repositioned(
                     partition=entry.partition, stamp=entry.stamp, offset=divergent.offset, leader_epoch=divergent.leader_epoch
                 )
             )
+
+
+def _of_topic(error: KafkaError, entry: PartitionState) -> KafkaError:
+    """Return a denial with the same text for every partition of the topic; other errors as they are."""
+    return for_code(error.errno, topic=entry.partition.topic) if isinstance(error, TopicAuthorizationFailedError) else error

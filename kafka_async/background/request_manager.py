@@ -1,6 +1,6 @@
 """The contract of a request manager, and the backoff that all of them share.
 
-Decides: how a manager says what it wants and when it wants to be asked again (Java's ``RequestManager.poll`` and
+Decides: how a manager returns what it wants to send and when it wants to be polled again (Java's ``RequestManager.poll`` and
 ``PollResult``, with an absolute deadline in place of a relative wait, so that answers compose with ``min`` and cannot go
 stale). Owns: the retry state of one kind of request (Java's ``RequestState``). Must never read a clock: ``now`` is seconds on
 the loop's clock.
@@ -10,7 +10,7 @@ A manager never returns a ``wake_at`` in the past for something that it cannot d
 
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import define, field, frozen
 
@@ -28,16 +28,24 @@ class Poll:
     requests: tuple[UnsentRequest, ...] = ()
     wake_at: float = NEVER
 
+    def until(self, wake_at: float) -> "Poll":
+        """Return the same with a time that is not later than ``wake_at``."""
+        return self if self.wake_at <= wake_at else Poll(self.requests, wake_at)
+
+
+IDLE: Final = Poll()
+"""Nothing to send, and nothing to be woken for."""
+
 
 class RequestManager(Protocol):
-    """Owns one kind of conversation with the cluster."""
+    """Owns one kind of request to the cluster."""
 
     def poll(self, now: float) -> Poll:
-        """Return what to send. Called once per turn of the loop; never blocks, never raises but for a bug."""
+        """Return what to send. Called once per turn of the loop; never blocks, and raises only because of a bug."""
         ...
 
     def poll_on_close(self, now: float) -> Poll:
-        """Return the last words: what must still be sent when the consumer stops."""
+        """Return the final requests: what must still be sent when the consumer stops."""
         ...
 
 
@@ -90,5 +98,5 @@ class RequestState:
         self.backoff.failed(now)
 
     def wake_at(self) -> float:
-        """When ``may_send`` can become true by the passing of time alone."""
+        """When ``may_send`` becomes true by the passing of time alone."""
         return NEVER if self.in_flight else self.backoff.retry_at

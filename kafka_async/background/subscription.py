@@ -2,19 +2,31 @@
 
 Decides: whether a partition may be fetched. Owns: the assignment, and per partition its fetch position, state, pause, and the
 replica it is read from. It is the only writer of all of these (in Java two threads were; see facts of KAFKA-17066,
-KAFKA-15529). Must never decide where a position comes from: that is the business of the managers, which call ``seek``,
+KAFKA-15529). Must never decide where a position comes from: that is up to the managers, which call ``seek``,
 ``reset``, ``halt``.
 
 The state of a partition's position is a table. Only FETCHING has a position that may be fetched from (Java's ``FetchStates``;
 HALTED is ours: an error was handed to the application and nothing happens until it seeks).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
+from typing import Protocol
 
 from attrs import define, field, frozen
 
 from ..model import TopicPartition
+
+
+@frozen(kw_only=True)
+class Subscription:
+    """What the application subscribed to. Exactly one of the three is set."""
+
+    topics: frozenset[str] | None = None
+    matches: Callable[[str], bool] | None = None
+    """A regular expression evaluated here, on all topics of the metadata."""
+    regex: str | None = None
+    """A regular expression in RE2 syntax, evaluated by the coordinator (consumer protocol only)."""
 
 
 class FetchState(Enum):
@@ -29,7 +41,7 @@ class PositionInput(Enum):
     POSITION = "a position that needs no check"
     VALIDATE = "a position that must be checked against the log"
     RESET = "the position is to be looked up"
-    HALT = "the application was told of an error"
+    HALT = "the application got an error"
 
 
 _F, _I = FetchState, PositionInput
@@ -64,6 +76,14 @@ class FetchPosition:
     offset_epoch: int | None = None
 
 
+@frozen
+class PreferredReplica:
+    """The follower that the leader would have us read from (KIP-392), and when that has to be asked again."""
+
+    node_id: int
+    until: float
+
+
 @define(eq=False)
 class PartitionState:
     """One assigned partition. Changed by ``SubscriptionState`` only."""
@@ -76,14 +96,13 @@ class PartitionState:
     """While AWAIT_RESET: ``earliest``, ``latest``, or ``None`` for the configured policy."""
     paused: bool = False
     revoked: bool = False
-    """About to leave the assignment: not fetched, and its position not looked for any more."""
+    """About to leave the assignment, or set aside: not fetched, and its position not looked for any more."""
     checked_epoch: int | None = None
     """Leader epoch that the position was last checked against."""
     retry_at: float = 0.0
     """Not fetched, reset or validated before this time."""
     failures: int = 0
-    read_replica: int | None = None
-    read_replica_until: float = 0.0
+    replica: PreferredReplica | None = None
     resets: int = 0
     """Times that the position was found outside the log since the last record came."""
     redirected: bool = False
@@ -91,7 +110,7 @@ class PartitionState:
     suspended: bool = False
     """The last answer does not hold together; nothing more is fetched until the application has read it and decides."""
     until: int | None = None
-    """End of the range that the application reads; ``None``: it reads on and on."""
+    """End of the range that the application reads; ``None``: reading has no end."""
 
     @property
     def fetchable(self) -> bool:
@@ -100,35 +119,56 @@ class PartitionState:
         return self.state is FetchState.FETCHING and not self.paused and not self.revoked and not self.suspended
 
 
+class PartitionListener(Protocol):
+    """Looks at a partition again when something about it changed."""
+
+    def changed(self, partition: TopicPartition) -> None: ...
+
+
 @define(eq=False)
 class SubscriptionState:
     """The assignment and its positions."""
 
-    on_change: Callable[[TopicPartition], None] = field(default=lambda partition: None, repr=False)
-    """Told of every partition whose fetching may have to change; keeps the work per change, not per partition."""
+    listeners: list[PartitionListener] = field(factory=list, repr=False)
+    """Notified of every partition whose fetching may have to change, so that the work depends on changes, not on partitions."""
     partitions: dict[TopicPartition, PartitionState] = field(factory=dict)
+    """What is assigned, and what is set aside."""
     owned: frozenset[TopicPartition] = frozenset()
     """The assigned partitions as a value."""
+    changes: int = 0
+    """Grows with every change but those that follow from fetching."""
 
     # --- assignment ------------------------------------------------------------------------------------------------------------
 
-    def assign(self, stamps: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
-        """Make the partitions of ``stamps`` the assignment and return those that left it.
+    def assign(
+        self, stamps: Mapping[TopicPartition, int], set_aside: Collection[TopicPartition] = ()
+    ) -> tuple[TopicPartition, ...]:
+        """Make the partitions of ``stamps`` the assignment and return those that are gone for good.
 
-        A partition that stays with the same stamp keeps everything; with a new stamp it starts afresh.
+        A partition that stays with the same stamp keeps everything; with a new stamp it starts afresh. What is ``set_aside`` was
+        given up, but may come back with the next assignment: it is not owned and not fetched, and keeps everything until then.
         """
-        removed = tuple(partition for partition in self.partitions if partition not in stamps)
+        kept = frozenset(set_aside) - stamps.keys()
+        removed = tuple(partition for partition in self.partitions if partition not in stamps and partition not in kept)
         for partition in removed:
             del self.partitions[partition]
-            self.on_change(partition)
+            self._changed(partition)
         for partition, stamp in stamps.items():
             known = self.partitions.get(partition)
             if known is None or known.stamp != stamp:
-                paused = known.paused if known is not None else False
-                self.partitions[partition] = PartitionState(partition, stamp, paused=paused)
-                self.on_change(partition)
-        self.owned = frozenset(self.partitions)
+                self.partitions[partition] = PartitionState(partition, stamp)
+                self._changed(partition)
+            elif known.revoked:
+                known.revoked = False
+                self._changed(partition)
+        self.owned = frozenset(stamps)
+        self.revoke(kept)
         return removed
+
+    def _changed(self, partition: TopicPartition) -> None:
+        self.changes += 1
+        for listener in self.listeners:
+            listener.changed(partition)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -141,7 +181,19 @@ class SubscriptionState:
 
     def _move(self, entry: PartitionState, what: PositionInput) -> None:
         entry.state = TRANSITIONS[entry.state, what]
-        self.on_change(entry.partition)
+        self._changed(entry.partition)
+
+    def renumber(self, partition: TopicPartition, stamp: int) -> PartitionState | None:
+        """The application gives its position a new number: return the entry, or ``None`` if the number no longer counts."""
+        entry = self.partitions.get(partition)
+        if entry is None or entry.stamp > stamp:
+            return None
+        entry.stamp = stamp
+        return entry
+
+    def read_until(self, entry: PartitionState, until: int | None) -> None:
+        """Fetch nothing from this offset on; ``None``: fetch without an end."""
+        entry.until = until
 
     def seek(self, entry: PartitionState, position: FetchPosition, *, validate: bool = False) -> None:
         """Set a position that does not follow from fetching: a seek, a committed offset, the end of a reset."""
@@ -158,16 +210,33 @@ class SubscriptionState:
         entry.position = None
         entry.strategy = strategy
         entry.retry_at = not_before
-        entry.read_replica = None
+        entry.replica = None
+        entry.suspended = False
         self._move(entry, PositionInput.RESET)
 
-    def advance(self, entry: PartitionState, position: FetchPosition) -> None:
-        """Move on behind data that was just fetched."""
+    def count_reset(self, entry: PartitionState) -> None:
+        """The position was found outside the log once more."""
+        entry.resets += 1
+
+    def advance(self, entry: PartitionState, position: FetchPosition, *, checked_epoch: int | None, suspended: bool) -> None:
+        """Move on past data that was just fetched from the leader of ``checked_epoch``, unless that is known already.
+
+        ``suspended``: the data do not hold together; the application reads them and says what comes next. Listeners are notified
+        only if the state changes: the fetch manager knows already, and others have nothing to do.
+        """
+        if entry.checked_epoch is None:
+            entry.checked_epoch = checked_epoch
         entry.position = position
         entry.failures = 0
         entry.resets = 0
         entry.redirected = False
-        self._move(entry, PositionInput.POSITION)
+        entry.suspended = entry.suspended or suspended
+        if entry.state is not FetchState.FETCHING:
+            self._move(entry, PositionInput.POSITION)
+
+    def served(self, entry: PartitionState) -> None:
+        """A broker answered for the partition, with records or without."""
+        entry.failures = entry.resets = 0
 
     def validate(self, entry: PartitionState) -> None:
         """Have the log compared with the position before fetching goes on."""
@@ -188,7 +257,7 @@ class SubscriptionState:
             entry = self.partitions.get(partition)
             if entry is not None and entry.paused is not paused:
                 entry.paused = paused
-                self.on_change(partition)
+                self._changed(partition)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch these no more: they are about to be given up."""
@@ -196,16 +265,27 @@ class SubscriptionState:
             entry = self.partitions.get(partition)
             if entry is not None:
                 entry.revoked = True
-                self.on_change(partition)
+                self._changed(partition)
 
-    def read_from(self, entry: PartitionState, replica: int | None, until: float = 0.0) -> None:
-        """Read from the replica that the leader prefers for us (KIP-392) until the lease ends; ``None``: from the leader."""
-        entry.read_replica = replica
-        entry.read_replica_until = until
-        self.on_change(entry.partition)
+    def read_from(self, entry: PartitionState, replica: PreferredReplica | None) -> None:
+        """Read from the replica that the leader prefers for us (KIP-392); ``None``: from the leader."""
+        entry.replica = replica
+        self._changed(entry.partition)
+
+    def end_lease(self, entry: PartitionState) -> None:
+        """Read from the leader again; the caller arranges for that."""
+        entry.replica = None
+
+    def count_redirection(self, entry: PartitionState) -> None:
+        """A broker named another replica."""
+        entry.redirected = True
 
     def delay(self, entry: PartitionState, until: float) -> None:
         """Leave the partition alone until then; an error sent it here."""
         entry.failures += 1
+        self.wait(entry, until)
+
+    def wait(self, entry: PartitionState, until: float) -> None:
+        """Leave the partition alone until then: something that it needs is not known yet."""
         entry.retry_at = until
-        self.on_change(entry.partition)
+        self._changed(entry.partition)

@@ -2,7 +2,7 @@
 
 Decides: when to ask which metrics are wanted, when to send them, compressed how, and what a broker's refusal means. Owns: the
 subscription and the id that the cluster gave this client. Must never measure anything: what to send comes, as bytes, from a
-``MetricsSource``; and never be in anybody's way: a failure costs the operators some numbers and the application nothing.
+``MetricsSource``; and never disturb anything else: a failure costs the operators some numbers and the application nothing.
 
 It speaks only to brokers that offer telemetry, which takes a plugin on their side, and wakes the loop once in an interval of the
 broker's. The first push comes after half an interval to one and a half, so that clients that start together do not push together.
@@ -33,19 +33,21 @@ from ..events import Call
 from ..network import UnsentRequest
 from ..records.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress
 from ..trace import Fault, Listener, StateChanged
+from ..wire import Api
 from ..wire.messages import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
+from .environment import Network
 from .request_manager import NEVER, Poll
 
 DEFAULT_INTERVAL: Final = 300.0
 """Seconds between attempts while no broker has said how often (the default of Java's client, and of a subscription)."""
 LEAST_INTERVAL: Final = 0.1
-"""Seconds: the least ``interval.ms`` that a broker lets operators set. One that says less must not make us spin."""
-FAREWELL: Final = 1.0
+"""Seconds: the least ``interval.ms`` that a broker lets operators set. A smaller one must not make us spin."""
+LAST_PUSH_TIMEOUT: Final = 1.0
 """Seconds that the last push may take out of the time for stopping."""
 EARLY: Final = 0.5
 SPREAD: Final = 1.0
@@ -60,14 +62,14 @@ class TelemetryState(Enum):
     PUSH_NEEDED = "metrics are to be pushed, when it is time"
     PUSH_IN_PROGRESS = "pushed, not answered yet"
     TERMINATING = "the last push is on its way, the consumer stops"
-    TERMINATED = "nothing more is said"
+    TERMINATED = "nothing more is sent"
 
 
 class TelemetryInput(Enum):
-    ASKED = "the question was handed to the network"
+    REQUESTED = "a request for the subscription was handed to the network"
     SUBSCRIBED = "metrics are wanted"
     UNSUBSCRIBED = "no metrics are wanted, for now"
-    FAILED = "no answer that helps, this time"
+    FAILED = "no useful answer this time"
     PUSHED = "a push was handed to the network"
     TAKEN = "the push was taken"
     OUTDATED = "the subscription does not hold any more"
@@ -78,7 +80,7 @@ class TelemetryInput(Enum):
 
 _S, _I = TelemetryState, TelemetryInput
 TRANSITIONS: Mapping[tuple[TelemetryState, TelemetryInput], TelemetryState] = {
-    (_S.SUBSCRIPTION_NEEDED, _I.ASKED): _S.SUBSCRIPTION_IN_PROGRESS,
+    (_S.SUBSCRIPTION_NEEDED, _I.REQUESTED): _S.SUBSCRIPTION_IN_PROGRESS,
     (_S.SUBSCRIPTION_NEEDED, _I.STOP): _S.TERMINATED,
     (_S.SUBSCRIPTION_IN_PROGRESS, _I.SUBSCRIBED): _S.PUSH_NEEDED,
     (_S.SUBSCRIPTION_IN_PROGRESS, _I.UNSUBSCRIBED): _S.SUBSCRIPTION_NEEDED,
@@ -116,14 +118,14 @@ class Wanted:
     delta: bool
     """Totals count from the push that was delivered last, rather than from the start."""
     brief: bool = False
-    """Leave out what there is once per broker or partition: all together is more than the broker takes."""
+    """Leave out metrics of single brokers and partitions: all together are more than the broker takes."""
 
     def includes(self, name: str) -> bool:
         return any(prefix == "*" or name.startswith(prefix) for prefix in self.prefixes)
 
 
 class MetricsSource(Protocol):
-    """Who measures. Called on the background loop."""
+    """Source of the metrics. Called on the background loop."""
 
     def encode(self, wanted: Wanted, now: float) -> bytes:
         """Return the metrics as OTLP ``MetricsData``."""
@@ -153,8 +155,7 @@ class TelemetryManager:
 
     config: ConsumerConfig
     source: MetricsSource = field(repr=False)
-    offered: Callable[[], bool | None] = field(repr=False)
-    """Whether a broker that we are connected to offers telemetry; ``None`` while we are connected to none."""
+    network: Network = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
 
@@ -164,7 +165,7 @@ class TelemetryManager:
     refusal: KafkaError | None = field(default=None, init=False)
     """Why telemetry ended before the consumer did."""
     last_error: KafkaError | None = field(default=None, init=False)
-    """Why the last question for a subscription was not answered: a cause for timeouts."""
+    """Why the last request for a subscription was not answered: a cause for timeouts."""
     _subscription: TelemetrySubscription | None = field(default=None, init=False)
     _due_at: float = field(default=-NEVER, init=False)
     _brief: bool = field(default=False, init=False)
@@ -179,6 +180,11 @@ class TelemetryManager:
         self._calls.append(call)
         self._answer_calls()
 
+    def _is_offered(self) -> bool | None:
+        """Whether a broker that we are connected to offers telemetry; ``None`` while we are connected to none."""
+        versions = self.network.versions()
+        return versions.supports(Api.GET_TELEMETRY_SUBSCRIPTIONS) if versions is not None else None
+
     def _answer_calls(self) -> None:
         self._calls = [call for call in self._calls if not call.done]
         if not self._calls:
@@ -186,7 +192,7 @@ class TelemetryManager:
         error: KafkaError | None = None
         if self.state in (_S.TERMINATING, _S.TERMINATED):
             error = self.refusal or IllegalStateError("the consumer is stopping")
-        elif self.offered() is False:
+        elif self._is_offered() is False:
             error = UnsupportedVersionError("the brokers do not offer client telemetry (KIP-714), which gives this id")
         for call in self._calls:
             if self.instance_id is not None:
@@ -197,9 +203,9 @@ class TelemetryManager:
     # --- the conversation ------------------------------------------------------------------------------------------------------
 
     def poll(self, now: float) -> Poll:
-        """Return the request that is due. While no broker offers telemetry nothing is, and nobody is woken."""
+        """Return the request that is due. While no broker offers telemetry nothing is due, and the loop is not woken."""
         self._answer_calls()
-        if self.state not in (_S.SUBSCRIPTION_NEEDED, _S.PUSH_NEEDED) or not self.offered():
+        if self.state not in (_S.SUBSCRIPTION_NEEDED, _S.PUSH_NEEDED) or not self._is_offered():
             return Poll()
         if now < self._due_at:
             return Poll(wake_at=self._due_at)
@@ -208,16 +214,16 @@ class TelemetryManager:
             self._feed(_I.PUSHED, now)
         else:
             request = self._ask(now)
-            self._feed(_I.ASKED, now)
+            self._feed(_I.REQUESTED, now)
         return Poll((request,))
 
     def poll_on_close(self, now: float) -> Poll:
-        """Push a last time, to whom we are connected already; nobody waits for it longer than ``FAREWELL``."""
+        """Push a last time, to a broker that we are connected to; it is waited for up to ``LAST_PUSH_TIMEOUT``."""
         subscription = self._subscription
-        if self.state not in (_S.PUSH_NEEDED, _S.PUSH_IN_PROGRESS) or subscription is None or not self.offered():
+        if self.state not in (_S.PUSH_NEEDED, _S.PUSH_IN_PROGRESS) or subscription is None or not self._is_offered():
             self._feed(_I.STOP, now)
             return Poll()
-        # What a push that is on its way says is not said twice; the last one then only takes leave.
+        # Metrics of a push that is on its way are not sent twice; the last push is then empty.
         data = self._encode(subscription, now) if self.state is _S.PUSH_NEEDED else b""
         request = self._push(subscription, data, now, terminating=True)
         self._feed(_I.LAST_PUSH, now)
@@ -240,11 +246,11 @@ class TelemetryManager:
     def _ask(self, now: float) -> UnsentRequest:
         return UnsentRequest(
             message=GetTelemetrySubscriptionsRequest(client_instance_id=self.instance_id),
-            on_done=self._told,
+            on_done=self._subscription_answered,
             expires_at=now + self.config.request_timeout_ms / 1000,
         )
 
-    def _told(self, outcome: object, now: float) -> None:
+    def _subscription_answered(self, outcome: object, now: float) -> None:
         if self.state is not _S.SUBSCRIPTION_IN_PROGRESS:
             return  # the consumer stops
         try:
@@ -310,8 +316,8 @@ class TelemetryManager:
                 metrics=data if codec == UNCOMPRESSED else compress(codec, data),
             ),
             on_done=answered,
-            expires_at=now + (FAREWELL if terminating else self.config.request_timeout_ms / 1000),
-            last_word=terminating,
+            expires_at=now + (LAST_PUSH_TIMEOUT if terminating else self.config.request_timeout_ms / 1000),
+            final=terminating,
         )
 
     def _encode(self, subscription: TelemetrySubscription, now: float) -> bytes:
@@ -355,5 +361,5 @@ def _push_error(outcome: object) -> KafkaError | None:
 
 
 def _verdict(error: KafkaError) -> TelemetryInput:
-    """Return what a broker's error means. Java gives up on every code that is not listed; here one that a retry may heal is."""
+    """Return what a broker's error means. Java gives up on every code that is not listed; here codes that may pass are retried."""
     return _VERDICTS.get(type(error), _I.FAILED if error.retriable else _I.REFUSED)

@@ -2,6 +2,7 @@
 
     delegate.py    which request goes to which broker, and when: one pure decision, ``plan(now)``
     link.py        one broker in one lane over all attempts: the state table, the handshake, backoff
+    reachability.py  whether any broker can be reached
     session.py     how long a SASL session lasts, and when its renewal is tried
     protocol.py    one connection's requests and answers: bytes in, answers out
     frames.py      bytes cut into frames in a buffer that is used again
@@ -26,8 +27,9 @@ from .backoff import ExponentialBackoff
 from .connection import ConnectionRunner
 from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .link import ConnectionState
+from .reachability import Reachability
 from .request import LATE, Lane, UnsentRequest
-from .transport import PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
+from .transport import Pushing, PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 
 if TYPE_CHECKING:
     from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators
@@ -57,6 +59,8 @@ __all__ = [
     "Open",
     "Plan",
     "PushTransport",
+    "Pushing",
+    "Reachability",
     "Receiver",
     "Run",
     "Shut",

@@ -26,9 +26,9 @@ class Authenticated:
 class Work:
     """Something to wait for before the conversation goes on. Its result is given to ``receive`` in place of an answer.
 
-    It may raise ``KafkaError``, which ends the attempt: ``AuthenticationFailedError`` where trying again is useless. It is
-    cancelled when the connection ends, and where the setup timeout has passed, at the latest when another work takes its place.
-    Work that a re-authentication begins with does not hold up the connection, and is done anew where it fails.
+    It may raise ``KafkaError``, which ends the attempt: ``AuthenticationFailedError`` if trying again is useless. It is
+    cancelled when the connection ends, and if the setup timeout has passed, at the latest when another work takes its place.
+    Work that a re-authentication begins with does not hold up the connection, and is repeated if it fails.
     """
 
     run: Callable[[], Awaitable[Any]]
@@ -37,13 +37,16 @@ class Work:
 class Authenticator(Protocol):
     """One conversation on one connection. A new one is made for each connection and for each re-authentication."""
 
-    def start(self) -> "Step":
-        """Return the first request or work, or ``Authenticated()`` where there is nothing to say."""
+    def start(self, *, offered: bool) -> "Step":
+        """Return the first request or work, or ``Authenticated()`` if there is nothing to send.
+
+        ``offered``: this is a re-authentication, so the broker has already offered the mechanism on this connection.
+        """
 
     def receive(self, response: Any) -> "Step":
         """Take the answer of the last request, or the result of the last work, and return the next one, or the end.
 
-        Raises ``AuthenticationFailedError`` where the broker refused us or we refuse the broker, and another ``KafkaError`` where
+        Raises ``AuthenticationFailedError`` if the broker refused us or we refuse the broker, and another ``KafkaError`` if
         the next attempt may do better.
         """
 

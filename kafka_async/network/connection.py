@@ -3,9 +3,9 @@
 Decides: nothing about Kafka. Owns: the task of each connection and its transport. Must never look into a message
 or choose a broker.
 
-Each connection is one task. With a ``PushTransport`` it only waits for the end: the event loop puts bytes into the delegate's
+Each connection is one task. With a ``Pushing`` it only waits for the end: the event loop puts bytes into the delegate's
 buffer by itself, and writes go out from ``perform``. From a ``Transport`` the task pulls, with a reader and a writer in a task
-group of its own. Whatever ends one of them ends the connection: the transport is closed, the delegate is told once, and ``wake``
+group of its own. Whatever ends one of them ends the connection: the transport is closed, the delegate learns it once, and ``wake``
 lets the background loop look again. Cancelling the outer task group leaves no socket and no task behind.
 """
 
@@ -20,14 +20,14 @@ from attrs import define, field
 from ..errors import KafkaError
 from .auth import Work
 from .delegate import NetworkClientDelegate, Open, Plan, Run, Shut, Write
-from .transport import PushTransport, Transport, TransportFactory
+from .transport import Pushing, Transport, TransportFactory
 from .waiting import LoopSignal, pause
 
 YIELD_AFTER = 256 * 1024
 """Bytes after which a reader lets others run. A fast broker always has more, and reading what is there does not suspend."""
 
 FLUSH_TIMEOUT = 1.0
-"""Seconds for which a connection that is shut may still write what was planned before. A last word has to leave the house."""
+"""Seconds for which a connection that is shut may still write what was planned before. Final requests still have to be sent."""
 
 
 @define(eq=False)
@@ -36,7 +36,7 @@ class _Connection:
 
     key: int
     scope: anyio.CancelScope = field(factory=anyio.CancelScope)
-    push: PushTransport | None = None
+    push: Pushing | None = None
     """What writes go to at once; without it they wait in ``outgoing``."""
     outgoing: list[bytes] = field(factory=list)
     stirred: LoopSignal = field(factory=LoopSignal)
@@ -50,7 +50,7 @@ class _Connection:
 
 @define(eq=False)
 class _Inbox:
-    """Passes what a ``PushTransport`` reads to the delegate."""
+    """Passes what a ``Pushing`` reads to the delegate."""
 
     key: int
     delegate: NetworkClientDelegate
@@ -117,7 +117,7 @@ class ConnectionRunner:
         return len(self._connections)
 
     def _write_soon(self, action: Write) -> None:
-        # The connection may have ended since the plan was made; the delegate has been told and its requests have ended.
+        # The connection may have ended since the plan was made; the delegate knows and its requests have ended.
         connection = self._connections.get(action.key)
         if connection is None:
             return
@@ -154,7 +154,7 @@ class ConnectionRunner:
             del self._connections[action.key]
             self._gone.wake()
 
-    async def _connect(self, action: Open) -> Transport | PushTransport | None:
+    async def _connect(self, action: Open) -> Transport | Pushing | None:
         try:
             return await self._factory(action.node.host, action.node.port, timeout=action.timeout, attempt=action.attempt)
         except KafkaError as error:
@@ -162,13 +162,13 @@ class ConnectionRunner:
             self._wake()
             return None
 
-    async def _serve(self, connection: _Connection, transport: Transport | PushTransport) -> None:
+    async def _serve(self, connection: _Connection, transport: Transport | Pushing) -> None:
         try:
             async with anyio.create_task_group() as tasks:
                 connection.tasks = tasks
                 self._delegate.opened(connection.key, self._clock())
                 self._wake()
-                if isinstance(transport, PushTransport):
+                if isinstance(transport, Pushing):
                     await self._follow(connection, transport)
                 else:
                     tasks.start_soon(self._read, connection, transport, tasks.cancel_scope)
@@ -178,7 +178,7 @@ class ConnectionRunner:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
 
-    async def _follow(self, connection: _Connection, transport: PushTransport) -> None:
+    async def _follow(self, connection: _Connection, transport: Pushing) -> None:
         connection.push = transport
         try:
             transport.attach(_Inbox(connection.key, self._delegate, self._clock, self._wake))
@@ -211,10 +211,11 @@ class ConnectionRunner:
         self._wake()
         if ended:
             all_tasks.cancel()
-        # Otherwise the delegate wants no more bytes, and its next plan shuts the connection: the writer may be writing a last word.
+        # Otherwise the delegate wants no more bytes, and its next plan shuts the connection: the writer may be sending a final
+        # request.
 
     async def _receive(self, key: int, transport: Transport) -> bool:
-        """Read until the stream ends (true) or nobody wants its bytes any more (false)."""
+        """Read until the stream ends (true) or its bytes are not wanted any more (false)."""
         delegate, clock = self._delegate, self._clock
         unyielded = 0
         while (buffer := delegate.get_buffer(key)) is not None:

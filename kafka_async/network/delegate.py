@@ -23,8 +23,9 @@ from ..model import Node
 from ..trace import TraceEvent
 from ..wire import BrokerVersions
 from .auth import AuthenticatorFactory, Work
-from .link import ConnectionState, History, Link
+from .link import ConnectionState, History, Link, Surroundings
 from .protocol import settle
+from .reachability import Reachability, ReachabilityState
 from .request import Lane, UnsentRequest
 from .settings import NetworkSettings
 
@@ -96,11 +97,8 @@ class ConnectionStatistics:
     lane: Lane
     state: ConnectionState
     in_flight: int
-    failures: int
-    """Attempts in a row that failed."""
     retry_at: float
-    throttled_until: float
-    last_error: KafkaError | None
+    """Absolute seconds before which no further attempt is made."""
 
 
 class NetworkClientDelegate:
@@ -114,26 +112,31 @@ class NetworkClientDelegate:
         trace: Callable[[TraceEvent], None],
         authenticators: AuthenticatorFactory | None = None,
     ) -> None:
-        self._settings = NetworkSettings.from_config(config)
-        self._random = random
-        self._trace = trace
-        self._authenticators = authenticators
+        self._shared = Surroundings(
+            settings=NetworkSettings.from_config(config), random=random, trace=trace, authenticators=authenticators
+        )
         self._bootstrap: dict[int, Node] = {}
         self._nodes: dict[int, Node] = {}
+        self._current: Mapping[int, Node] = self._bootstrap
+        """The brokers that metadata names; the servers to start from while it names none."""
         self._links: dict[tuple[int, Lane], Link] = {}
         self._by_key: dict[int, Link] = {}
+        self._due: dict[int, float] = {}  # when each of these has to be looked at, whatever happens
+        self._stirred: set[int] = set()  # those to which something happened since the last plan
+        self._unsure = True  # links came or went, or brokers did: any link may have something to do
         self._history: dict[tuple[str, int, Lane], History] = {}
-        self._answered: set[tuple[str, int]] = set()
+        self._reachability = ReachabilityState()
         self._unsent: list[UnsentRequest] = []
         self._shut: list[int] = []
         self._last_key = 0
-        self._refusal: str | None = None  # why nothing but last words is taken any more
+        self._refusal: str | None = None  # why only final requests are taken from now on
 
     # Brokers.
 
     def set_bootstrap(self, nodes: Iterable[Node]) -> None:
         """Set the servers to start from. Their ids are negative; they serve only while no broker is known from metadata."""
         self._bootstrap = {node.id: node for node in nodes}
+        self._take_nodes(self._nodes)
 
     def set_nodes(self, nodes: Mapping[int, Node], now: float) -> None:
         """Take the brokers that metadata names. Connections to vanished or re-addressed ones are closed.
@@ -141,7 +144,7 @@ class NetworkClientDelegate:
         A bootstrap connection to the very address of a broker becomes that broker's connection; others end when they are quiet.
         """
         before = self._nodes
-        self._nodes = dict(nodes)
+        self._take_nodes(dict(nodes))
         for (node_id, lane), link in list(self._links.items()):
             node = self._nodes.get(node_id)
             if node_id in before and (node is None or (node.host, node.port) != (link.node.host, link.node.port)):
@@ -153,33 +156,38 @@ class NetworkClientDelegate:
 
     def disconnect_all(self, now: float) -> None:
         """Forget the brokers, close every connection and start from the bootstrap servers again (KIP-899, KIP-1102)."""
-        self._nodes = {}
+        self._take_nodes({})
         for node_id, lane in list(self._links):
             self._drop(node_id, lane, now, "disconnected to bootstrap again")
+
+    def _take_nodes(self, nodes: dict[int, Node]) -> None:
+        self._nodes = nodes
+        self._current = nodes or self._bootstrap
+        self._unsure = True
 
     # Requests.
 
     def add(self, requests: Iterable[UnsentRequest], now: float) -> None:
-        """Take requests to send. After ``drain`` only last words are taken; others end at once."""
+        """Take requests to send. After ``drain`` only final requests are taken; others end at once."""
         for request in requests:
-            if self._refusal is None or (request.last_word and self._refusal != _CLOSED):
+            if self._refusal is None or (request.final and self._refusal != _CLOSED):
                 self._unsent.append(request)
             else:
                 self._settle(request, KafkaConnectionError(f"{request.name} was not sent: {self._refusal}"), now)
 
     def drain(self, now: float) -> None:
-        """The consumer stops: end what is not written yet, but for last words, which may still go out."""
+        """The consumer stops: end requests that are not written yet, except final ones, which may still go out."""
         self._refusal = _DRAINING
-        kept, ended = _split(self._unsent, lambda request: request.last_word)
+        kept, ended = _split(self._unsent, lambda request: request.final)
         self._unsent = kept
         for request in ended:
             self._settle(request, KafkaConnectionError(f"{request.name} was not sent: {_DRAINING}"), now)
 
     @property
     def is_drained(self) -> bool:
-        """No last word waits to be written or answered."""
-        unwritten = any(request.last_word for request in self._unsent)
-        return not unwritten and not any(link.awaits_last_word for link in self._links.values())
+        """No final request waits to be written or answered."""
+        unwritten = any(request.final for request in self._unsent)
+        return not unwritten and not any(link.awaits_final for link in self._links.values())
 
     def close(self, now: float) -> None:
         """End everything that is unsent or in flight. The next plan only shuts connections."""
@@ -213,22 +221,25 @@ class NetworkClientDelegate:
             actions += [Shut(key=key) for key in self._shut]
             self._shut.clear()
         actions += opens
-        for key, link in self._by_key.items():
+        for key in sorted(self._stirred):
+            link = self._by_key.get(key)
+            if link is None:
+                continue
             if data := link.data_to_send():
                 actions.append(Write(key=key, data=data))
             if work := link.take_work():
                 actions.append(Run(key=key, work=work))
-            until = link.wake_at()
-            if until < wake_at:
-                wake_at = until
-        return Plan(actions=tuple(actions), wake_at=wake_at, settled=settled)
+            self._due[key] = link.wake_at()
+        self._stirred.clear()
+        return Plan(actions=tuple(actions), wake_at=min(wake_at, min(self._due.values(), default=inf)), settled=settled)
 
-    # What happened, told by the shell.
+    # What happened, as the shell reports it.
 
     def opened(self, key: int, now: float) -> None:
         """Connection ``key`` has its socket."""
         if link := self._by_key.get(key):
             link.opened(now)
+            self._stirred.add(key)
 
     def open_failed(self, key: int, error: KafkaError, now: float) -> None:
         """Connection ``key`` could not be made. Requests that wait for its broker end at once."""
@@ -244,34 +255,34 @@ class NetworkClientDelegate:
         link = self._by_key.get(key)
         if link is None:
             return 0
+        self._stirred.add(key)
         done = link.received(count, now)
+        if done and link.proven:
+            self._reachability.answered(now)
         self._note(key, link, now)
         return done
 
     def worked(self, key: int, outcome: Any, now: float) -> bool:
         """The work for connection ``key`` has ended with ``outcome``, its result or a ``KafkaError``. Return whether it goes on."""
         if link := self._by_key.get(key):
+            self._stirred.add(key)
             link.worked(outcome, now)
             self._note(key, link, now)
         return key in self._by_key
 
     def lost(self, key: int, error: KafkaError | None, now: float) -> None:
         """Connection ``key`` broke with ``error``, or the broker closed it (``None``)."""
-        if link := self._by_key.pop(key, None):
+        if link := self._by_key.get(key):
+            self._forget(key)
             link.lost(error, now)
             self._failed(link, now)
 
     # What the managers ask.
 
-    def is_unavailable(self, node_id: int, lane: Lane, now: float) -> bool:
-        """The broker is unknown, or its last connection failed and no new attempt is allowed yet. A request would end at once."""
-        node = self._current.get(node_id)
-        return node is None or self._link(node, lane).in_backoff(now)
-
-    def is_ready(self, node_id: int, lane: Lane, now: float) -> bool:
-        """A request to the broker would be written at once."""
-        link = self._links.get((node_id, lane))
-        return link is not None and link.can_send(now)
+    @property
+    def changes(self) -> int:
+        """A number that grows with every change of a connection's state."""
+        return self._shared.moves.count
 
     def has_usable_node(self, now: float) -> bool:
         """Some broker is connected, being connected, or worth another attempt. Without one it is time to bootstrap again (KIP-899).
@@ -283,54 +294,42 @@ class NetworkClientDelegate:
             return True
         return bool(self._nodes) and not all(link.in_backoff(now) for link in tried)
 
-    def next_ready_at(self, node_id: int, lane: Lane, now: float) -> float:
-        """Return when a request to the broker can go on, as far as backoff and throttling decide; ``now`` where neither holds."""
-        link = self._links.get((node_id, lane))
-        if link is None:
-            return now
-        return max(now, link.history.retry_at if link.in_backoff(now) else now, link.throttled_until)
+    def versions(self) -> BrokerVersions | None:
+        """Return what a broker that is connected offers; ``None`` while none is."""
+        return next((link.versions for link in self._links.values() if link.versions is not None), None)
 
-    def throttled_until(self, node_id: int, lane: Lane = Lane.MAIN) -> float:
-        """Return until when the broker asked us to send nothing, in absolute seconds; minus infinity where it did not."""
-        link = self._links.get((node_id, lane))
-        return link.throttled_until if link else -inf
+    @property
+    def unreachable_since(self) -> float | None:
+        """Since when no broker can be reached; ``None``: one can."""
+        return self._reachability.unreachable_since
 
-    def versions(self, node_id: int | None = None, lane: Lane = Lane.MAIN) -> BrokerVersions | None:
-        """Return what the broker offers (``None``: any connected broker); ``None`` before a connection has negotiated it."""
-        links = self._links.values() if node_id is None else filter(None, [self._links.get((node_id, lane))])
-        return next((link.versions for link in links if link.versions is not None), None)
+    def reachability(self) -> Reachability:
+        """Return whether any broker can be reached."""
+        return self._reachability.value()
 
-    def last_error(self, node_id: int, lane: Lane = Lane.MAIN) -> KafkaError | None:
-        """Return why the broker's last connection failed; ``None`` when it works or was not tried."""
-        link = self._links.get((node_id, lane))
-        return link.history.error if link else None
+    def problem(self) -> KafkaError | None:
+        """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for.
+
+        Of several failures the one that will not pass.
+        """
+        errors = [link.history.error for link in self._links.values() if link.history.error is not None]
+        if errors:
+            return next((error for error in errors if not error.retriable), errors[0])
+        for link in self._links.values():
+            if not link.state.may_send:
+                return KafkaConnectionError(f"{link.node} has not answered: {link.state.value}")
+        return None
 
     def connection_states(self) -> tuple[ConnectionStatistics, ...]:
         """Return one value per known connection."""
         return tuple(
             ConnectionStatistics(
-                node=link.node,
-                lane=link.lane,
-                state=link.state,
-                in_flight=link.in_flight,
-                failures=link.history.failures,
-                retry_at=link.history.retry_at,
-                throttled_until=link.throttled_until,
-                last_error=link.history.error,
+                node=link.node, lane=link.lane, state=link.state, in_flight=link.in_flight, retry_at=link.history.retry_at
             )
             for link in self._links.values()
         )
 
-    @property
-    def unsent(self) -> int:
-        """Requests that wait to be written."""
-        return len(self._unsent)
-
     # Routing.
-
-    @property
-    def _current(self) -> Mapping[int, Node]:
-        return self._nodes or self._bootstrap
 
     def _route(self, request: UnsentRequest, opens: list[Open], now: float) -> tuple[int, float]:
         """Send ``request``, end it, or keep it. Return how many requests ended and when to look again."""
@@ -341,8 +340,12 @@ class NetworkClientDelegate:
             text = f"{request.name} was not sent: broker {request.node_id} is not in the cluster's metadata"
             return self._settle(request, NodeNotReadyError(text), now), inf
         link = self._link(node, request.lane)
-        if link.can_send(now, last_word=request.last_word):
-            return link.send(request, now), inf
+        if request.lane is Lane.GROUP and link.is_abandoned:
+            cut = self._close(link, now, "closed, since the requests in flight are not awaited any more")
+            ended, until = self._route(request, opens, now)
+            return cut + ended, until
+        if link.can_send(now, final=request.final):
+            return self._send(request, link, now), inf
         if link.in_backoff(now):
             return self._refuse(request, link, now), inf
         if link.can_open(now):
@@ -351,13 +354,13 @@ class NetworkClientDelegate:
 
     def _route_anywhere(self, request: UnsentRequest, opens: list[Open], now: float) -> tuple[int, float]:
         links = self._shuffled(request.lane)
-        ready = [link for link in links if link.can_send(now, last_word=request.last_word)]
+        ready = [link for link in links if link.can_send(now, final=request.final)]
         fresh = [link for link in links if link.can_open(now)]
         if ready:
             late = {link.node.id for link in self._links.values() if link.is_late(now)}
             prompt, fresh = ([link for link in some if link.node.id not in late] for some in (ready, fresh))
             if prompt or not fresh:
-                return min(prompt or ready, key=attrgetter("in_flight")).send(request, now), inf
+                return self._send(request, min(prompt or ready, key=attrgetter("in_flight")), now), inf
         hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
         if fresh and not hedges:
             link = min(fresh, key=attrgetter("history.failures"))
@@ -367,11 +370,16 @@ class NetworkClientDelegate:
         if not fresh and not any(link.is_open for link in links):
             refusals = [link.history.error for link in links if isinstance(link.history.error, AuthenticationFailedError)]
             if refusals:
-                # Every broker has failed and one of them said why no other attempt will do better.
+                # Every broker has failed, and one of them with an error that later attempts would get too.
                 return self._settle(request, refusals[0], now), inf
         deadlines = (hedges if fresh else []) + [link.history.retry_at for link in links if link.in_backoff(now)]
         deadlines += [link.throttled_until for link in links if link.throttled_until > now]
         return self._keep(request, min(deadlines, default=inf))
+
+    def _send(self, request: UnsentRequest, link: Link, now: float) -> int:
+        if link.key is not None:
+            self._stirred.add(link.key)
+        return link.send(request, now)
 
     def _keep(self, request: UnsentRequest, until: float) -> tuple[int, float]:
         self._unsent.append(request)
@@ -380,7 +388,7 @@ class NetworkClientDelegate:
     def _shuffled(self, lane: Lane) -> list[Link]:
         """The links of all current brokers, starting at a random one, so that equals share the load."""
         links = [self._link(node, lane) for node in self._current.values()]
-        start = int(self._random() * len(links))
+        start = int(self._shared.random() * len(links))
         return links[start:] + links[:start]
 
     def _open(self, link: Link, opens: list[Open], now: float) -> None:
@@ -388,6 +396,8 @@ class NetworkClientDelegate:
         attempt = link.history.failures
         timeout = link.open(self._last_key, now)
         self._by_key[self._last_key] = link
+        self._stirred.add(self._last_key)
+        self._unsure = True
         opens.append(Open(key=self._last_key, node=link.node, lane=link.lane, attempt=attempt, timeout=timeout))
 
     # Links.
@@ -395,16 +405,8 @@ class NetworkClientDelegate:
     def _link(self, node: Node, lane: Lane) -> Link:
         link = self._links.get((node.id, lane))
         if link is None:
-            link = self._links[node.id, lane] = Link(
-                node,
-                lane,
-                self._settings,
-                random=self._random,
-                trace=self._trace,
-                authenticators=self._authenticators,
-                history=self._history.pop((node.host, node.port, lane), None),
-                answered=self._answered,
-            )
+            history = self._history.pop((node.host, node.port, lane), None)
+            link = self._links[node.id, lane] = Link(node, lane, self._shared, history)
         return link
 
     def _drop(self, node_id: int, lane: Lane, now: float, reason: str) -> None:
@@ -417,9 +419,16 @@ class NetworkClientDelegate:
 
     def _close(self, link: Link, now: float, reason: str) -> int:
         if link.key is not None:
-            self._by_key.pop(link.key, None)
+            self._forget(link.key)
             self._shut.append(link.key)
         return link.shut(now, reason)
+
+    def _forget(self, key: int) -> None:
+        """Attempt ``key`` is over."""
+        self._by_key.pop(key, None)
+        self._due.pop(key, None)
+        self._stirred.discard(key)
+        self._unsure = True
 
     def _adopt_bootstrap(self) -> None:
         by_address = {(node.host, node.port): node for node in reversed(self._nodes.values())}
@@ -431,12 +440,20 @@ class NetworkClientDelegate:
                 link.rename(node)
 
     def _fall_due(self, now: float) -> int:
-        settled = 0
-        for key, link in list(self._by_key.items()):
-            settled += link.tick(now)
-            if link.key != key:
-                settled += self._note(key, link, now)
+        """Look at every link that may have something to do: all of them if one is due or anything else is new."""
         current = self._current
+        settled = 0
+        for key in sorted(self._stirred):
+            if link := self._by_key.get(key):
+                if now >= self._due.get(key, -inf):
+                    settled += self._tick(key, link, now)
+                self._unsure |= link.node.id not in current
+        if not self._unsure and now < min(self._due.values(), default=inf):
+            return settled
+        self._unsure = False
+        for key, link in list(self._by_key.items()):
+            settled += self._tick(key, link, now)
+        self._stirred.update(self._by_key)
         for (node_id, lane), link in list(self._links.items()):
             if link.in_flight:
                 continue  # neither retired nor idle
@@ -446,18 +463,31 @@ class NetworkClientDelegate:
                 self._close(link, now, "idle")
         return settled
 
+    def _tick(self, key: int, link: Link, now: float) -> int:
+        settled = link.tick(now)
+        return settled + self._note(key, link, now) if link.key != key else settled
+
     def _note(self, key: int, link: Link, now: float) -> int:
         """Catch up with a link that has given up attempt ``key`` by itself."""
         if link.key == key:
             return 0
-        self._by_key.pop(key, None)
+        self._forget(key)
         self._shut.append(key)
         return self._failed(link, now)
+
+    def _may_hope(self) -> bool:
+        """Some broker has not been tried since it last answered, or its connection may yet bring an answer."""
+        tried = {link.node.id for link in self._links.values() if link.history.vain}
+        return not self._current.keys() <= tried or any(
+            link.is_open and (link.proven or not link.history.vain) for link in self._links.values()
+        )
 
     # The end of requests.
 
     def _failed(self, link: Link, now: float) -> int:
         """End the requests that wait for the broker of ``link``, whose connection has just failed."""
+        if not link.proven:
+            self._reachability.attempt_failed(now, was_last=not self._may_hope())
         kept, ended = _split(self._unsent, lambda request: (request.node_id, request.lane) != (link.node.id, link.lane))
         self._unsent = kept
         return sum(self._refuse(request, link, now) for request in ended)
@@ -486,7 +516,7 @@ class NetworkClientDelegate:
 
     def _settle(self, request: UnsentRequest, error: KafkaError, now: float, cause: BaseException | None = None) -> int:
         peer = "any broker" if request.node_id is None else str(self._current.get(request.node_id, request.node_id))
-        settle(request, error, peer=peer, now=now, trace=self._trace, cause=cause)
+        settle(request, error, peer=peer, now=now, trace=self._shared.trace, cause=cause)
         return 1
 
 

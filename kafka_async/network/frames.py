@@ -8,11 +8,13 @@ read-only view of the same memory, and the space is used again: a fresh buffer o
 more in page faults than everything else together. So a frame is valid only until the next ``get_buffer()``.
 """
 
+from struct import Struct
 from typing import Final
 
 from ..errors import FrameSizeError, SslAuthenticationError
 
 PREFIX: Final = 4
+_LENGTH: Final = Struct(">i")
 SMALLEST_CAPACITY: Final = 64 * 1024
 LARGEST_READ: Final = 1024 * 1024  # one read of the socket; bounds how long the event loop is held by one copy
 _TIGHT: Final = 4096  # less room than this is not worth a system call
@@ -62,12 +64,15 @@ class FrameBuffer:
         """Return where the next bytes go: writable, at least one byte. Ends the validity of frames handed out before."""
         if self._start == self._end:
             self._start = self._end = 0
+            if len(self._view) == SMALLEST_CAPACITY:
+                return self._view  # nothing is kept, nothing is known of what comes, and there is nothing to give back
             self._shrink()
         needed = PREFIX + (self._announced() or 0)
         self._make_room(needed)
+        capacity = len(self._view)
         # A large frame is read up to its very end, so that the next one starts at the front and nothing has to be moved.
-        stop = self._start + needed if needed > SMALLEST_CAPACITY else self.capacity
-        return self._view[self._end : min(stop, self.capacity, self._end + LARGEST_READ)]
+        stop = self._start + needed if needed > SMALLEST_CAPACITY else capacity
+        return self._view[self._end : min(stop, capacity, self._end + LARGEST_READ)]
 
     def buffer_updated(self, count: int) -> None:
         """Take note that ``count`` bytes were written into the buffer last handed out."""
@@ -76,17 +81,17 @@ class FrameBuffer:
     def next_frame(self) -> memoryview | None:
         """Return the next complete frame without its prefix, or ``None``.
 
-        Raises ``FrameSizeError`` for a length that is negative or above ``limit``, and ``SslAuthenticationError`` where the peer
+        Raises ``FrameSizeError`` for a length that is negative or above ``limit``, and ``SslAuthenticationError`` if the peer
         begins with TLS; the connection is then useless.
         """
-        size = self._announced()
-        if size is None:
+        if self._end - self._start < PREFIX:
             return None
+        size: int = _LENGTH.unpack_from(self._view, self._start)[0]
         if not 0 <= size <= self.limit:
             head = bytes(self._view[self._start : min(self._end, self._start + 16)])
             expected = f"frame length {size}: expected 0 to {self.limit}"
             peer = describe_peer(head)
-            if peer and self._recent == 0 and head.startswith(_TLS_RECORDS):  # the first words; later they are but bytes gone wrong
+            if peer and self._recent == 0 and head.startswith(_TLS_RECORDS):  # the first bytes; later ones are just corrupt
                 raise SslAuthenticationError(peer)
             raise FrameSizeError(f"{peer} ({expected})" if peer else expected)
         begin = self._start + PREFIX
@@ -99,7 +104,8 @@ class FrameBuffer:
     def _announced(self) -> int | None:
         if self._end - self._start < PREFIX:
             return None
-        return int.from_bytes(self._view[self._start : self._start + PREFIX], "big", signed=True)
+        size: int = _LENGTH.unpack_from(self._view, self._start)[0]
+        return size
 
     def _make_room(self, needed: int) -> None:
         held = self._end - self._start

@@ -1,6 +1,6 @@
 """One broker in one lane: its connection over all attempts, as a state table.
 
-Decides: what state a connection is in, when it may be tried again, what is said before it is ready (ApiVersions, then the
+Decides: what state a connection is in, when it may be tried again, what is exchanged before it is ready (ApiVersions, then the
 authenticator), when it has been idle too long. Owns: that state, the backoff, and the ``Protocol`` of the current attempt. Must
 never touch a socket or choose between brokers. Java: ``ClusterConnectionStates``, the connection half of ``NetworkClient``.
 KIP-219 (throttling), 368 (re-authentication), 511 (client name), 580 and 601 (backoff, setup timeout), 896 (ApiVersions first).
@@ -13,7 +13,7 @@ from enum import Enum
 from math import inf
 from typing import Any, Final
 
-from attrs import define
+from attrs import define, field, frozen
 
 from ..errors import (
     AuthenticationFailedError,
@@ -21,10 +21,12 @@ from ..errors import (
     KafkaError,
     KafkaProtocolError,
     SslAuthenticationError,
+    TlsHandshakeError,
+    detached,
     for_code,
 )
 from ..model import Node
-from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent
+from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, connection_outage
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Step, Work
@@ -42,13 +44,15 @@ class ConnectionState(Enum):
     """The last attempt failed; no new one before the backoff is over."""
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
-    """The socket is open and ApiVersions is being asked."""
+    """The socket is open and ApiVersions is in flight."""
     AUTHENTICATING = "authenticating"
     PREPARING = "preparing to authenticate again"
     """The session is about to end, and what a new one takes on our side, such as a token, is being got; requests go on."""
     RENEWING = "authenticating again"
-    """The session is made anew on the same connection (KIP-368); requests in flight are still answered, new ones wait."""
+    """The session is renewed on the same connection (KIP-368); requests in flight are still answered, new ones wait."""
     READY = "ready"
+
+    __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call of Python for each look into a set
 
     @property
     def may_send(self) -> bool:
@@ -113,6 +117,8 @@ class History:
     """What is remembered of an address beyond a connection, so that no new object forgets a backoff."""
 
     failures: int = 0
+    """Connections in a row that ended, with no answer since; the first of them may have brought some before."""
+    vain: int = 0
     """Attempts in a row that ended before they brought a single answer."""
     setup_failures: int = 0
     """Attempts in a row that got no socket (KIP-601)."""
@@ -121,29 +127,51 @@ class History:
 
     @property
     def is_hopeless(self) -> bool:
-        """Another attempt would end as the last one did: nobody listens, the login is refused, or it was cut short twice in a row.
+        """Another attempt would end as the last one did: the port is closed, the login is refused, or it was cut short twice in a
+        row.
 
-        A connection that was cut short once may have been unlucky.
+        A connection that was cut short once may have been unlucky. So may one whose TLS handshake failed, with an alert too: nobody
+        has proven at that point that he is the broker.
         """
         return bool(self.setup_failures) or self.failures > 1 or isinstance(self.error, AuthenticationFailedError)
+
+
+@define(eq=False)
+class Moves:
+    """How often the state of any link changed."""
+
+    count: int = 0
+
+
+@frozen(kw_only=True)
+class Surroundings:
+    """What all links of one delegate have in common."""
+
+    settings: NetworkSettings
+    random: Callable[[], float]
+    trace: Callable[[TraceEvent], None]
+    authenticators: AuthenticatorFactory | None = None
+    """``None`` without authentication."""
+    answered: set[tuple[str, int]] = field(factory=set)
+    """Addresses that have answered a request at some time, on any link."""
+    moves: Moves = field(factory=Moves)
+
+
+@define(eq=False)
+class Login:
+    """The authentication that is under way on a connection."""
+
+    conversation: Authenticator | None = None
+    work: Work | None = None
+    """What the authenticator waits for and has not been taken yet."""
+    work_ends_at: float = inf
+    """When the authenticator's work takes too long; infinity if none is under way."""
 
 
 class Link:
     """The connection to ``node`` in ``lane``, over all attempts."""
 
-    def __init__(
-        self,
-        node: Node,
-        lane: Lane,
-        settings: NetworkSettings,
-        *,
-        random: Callable[[], float],
-        trace: Callable[[TraceEvent], None],
-        authenticators: AuthenticatorFactory | None = None,
-        history: History | None = None,
-        answered: set[tuple[str, int]] | None = None,
-    ) -> None:
-        """``answered``: addresses that have answered a request at some time, on any link; this one adds its own."""
+    def __init__(self, node: Node, lane: Lane, shared: Surroundings, history: History | None = None) -> None:
         self.node = node
         self.lane = lane
         self.history = history or History()
@@ -154,15 +182,10 @@ class Link:
         """When the current attempt began."""
         self.throttled_until = -inf
         self.versions: BrokerVersions | None = None
-        self._settings = settings
-        self._random = random
-        self._trace = trace
-        self._authenticators = authenticators
-        self._answered = set() if answered is None else answered
-        self._conversation: Authenticator | None = None
-        self._proven = False  # the current attempt has had an answer beyond the handshake
-        self._work: Work | None = None
-        self._work_ends_at = inf
+        self.proven = False
+        """The current or last attempt has had an answer beyond the handshake."""
+        self._shared = shared
+        self._login = Login()
         self._protocol: Protocol | None = None
         self._setup_timeout = 0.0
         self._session = Session()
@@ -191,9 +214,14 @@ class Link:
         return self._protocol.in_flight if self._protocol else 0
 
     @property
-    def awaits_last_word(self) -> bool:
-        """A last word is in flight."""
-        return self._protocol is not None and self._protocol.awaits_last_word
+    def awaits_final(self) -> bool:
+        """A final request is in flight."""
+        return self._protocol is not None and self._protocol.awaits_final
+
+    @property
+    def is_abandoned(self) -> bool:
+        """See ``Protocol``."""
+        return self._protocol is not None and self._protocol.is_abandoned
 
     def is_late(self, now: float) -> bool:
         """An answer should have been here for a while."""
@@ -207,9 +235,12 @@ class Link:
         """A new attempt may be made."""
         return not self.is_open and not self.in_backoff(now)
 
-    def can_send(self, now: float, *, last_word: bool = False) -> bool:
-        """A request may be written now. A last word goes out although the broker throttles us."""
-        return self.state in _SENDING and self.in_flight < MAX_IN_FLIGHT and (last_word or now >= self.throttled_until)
+    def can_send(self, now: float, *, final: bool = False) -> bool:
+        """Whether a request may be written now. A final one goes out although the broker throttles us."""
+        protocol = self._protocol
+        if protocol is None or self.state not in _SENDING or protocol.in_flight >= MAX_IN_FLIGHT:
+            return False
+        return final or now >= self.throttled_until
 
     def wake_at(self) -> float:
         """Return when ``tick`` has to be called next, in absolute seconds."""
@@ -217,11 +248,12 @@ class Link:
         if protocol is None:
             return inf
         if self.state not in _SENDING:
-            return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at)
+            return min(protocol.wake_at(self._shared.settings.request_timeout), self._login.work_ends_at)
         renewal = self._session.renew_at if self.state is ConnectionState.READY else self._session.ends_at
-        if protocol.in_flight:
-            return min(protocol.wake_at(self._settings.request_timeout), self._work_ends_at, renewal)
-        return min(self._used_at + self._settings.max_idle, self._work_ends_at, renewal)
+        overdue = protocol.wake_at(self._shared.settings.request_timeout)
+        if overdue < inf:
+            return min(overdue, self._login.work_ends_at, renewal)
+        return min(self._used_at + self._shared.settings.max_idle, self._login.work_ends_at, renewal)
 
     # What the delegate tells.
 
@@ -230,8 +262,8 @@ class Link:
         self._feed(ConnectionInput.OPEN)
         self.key = key
         self.opened_at = now
-        self._proven = False
-        self._setup_timeout = self._settings.setup.delay(self.history.setup_failures, self._random())
+        self.proven = False
+        self._setup_timeout = self._shared.settings.setup.delay(self.history.setup_failures, self._shared.random())
         return self._setup_timeout
 
     def opened(self, now: float) -> None:
@@ -240,10 +272,10 @@ class Link:
         self.history.setup_failures = 0
         self._used_at = now
         self._protocol = Protocol(
-            client_id=self._settings.client_id,
+            client_id=self._shared.settings.client_id,
             peer=self.peer,
-            limit=min(HANDSHAKE_FRAME_LIMIT, self._settings.frame_limit),
-            trace=self._trace,
+            limit=min(HANDSHAKE_FRAME_LIMIT, self._shared.settings.frame_limit),
+            trace=self._shared.trace,
         )
         self._ask_versions(SUPPORTED[Api.API_VERSIONS].highest, now)
 
@@ -255,7 +287,7 @@ class Link:
             version = self.versions.choose(request.message, lowest=request.lowest_version, highest=request.highest_version)
             self._protocol.ask(request, version, now)
         except KafkaError as error:
-            settle(request, error, peer=self.peer, now=now, trace=self._trace)
+            settle(request, error, peer=self.peer, now=now, trace=self._shared.trace)
             return 1
         self._used_at = now
         return 0
@@ -289,12 +321,14 @@ class Link:
                 self.throttled_until = max(self.throttled_until, now + answer.throttle)
             if self.state in _SENDING:
                 # Not before: a port that demands SASL of a client without it completes the handshake, then hangs up each time.
-                if not self._proven:
-                    self._proven = True
-                    self._answered.add((self.node.host, self.node.port))
-                self.history.failures = 0
+                if not self.proven:
+                    self.proven = True
+                    self._shared.answered.add((self.node.host, self.node.port))
+                self.history.failures = self.history.vain = 0
                 self.history.error = None
             answer.request.on_done(answer.response, now)
+            if not protocol.frames.pending:
+                break
         return done
 
     def tick(self, now: float) -> int:
@@ -302,14 +336,14 @@ class Link:
         protocol = self._protocol
         if protocol is None:
             return 0
-        late = protocol.overdue(now, self._settings.request_timeout)
+        late = protocol.overdue(now, self._shared.settings.request_timeout)
         if late is not None:
             text = f"{self.peer}: connection closed, {late.request.name} was not answered in time"
             return self.fail(KafkaConnectionError(text), now)
         before = self.state
         if before in _SENDING and now >= self._session.ends_at:
             self._feed(ConnectionInput.SESSION_ENDS)  # what is being prepared may still come in time to keep the connection
-        if now >= self._work_ends_at:
+        if now >= self._login.work_ends_at:
             return self._not_authenticated(KafkaConnectionError(f"{self.peer}: the authentication took too long"), now)
         if before is ConnectionState.READY and now >= self._session.renew_at:
             if self.state is before:
@@ -319,7 +353,7 @@ class Link:
 
     def is_idle(self, now: float) -> bool:
         """Ready, nothing in flight, and unused for so long that it should be closed."""
-        return self.state in _SENDING and not self.in_flight and now >= self._used_at + self._settings.max_idle
+        return self.state in _SENDING and not self.in_flight and now >= self._used_at + self._shared.settings.max_idle
 
     def lost(self, error: KafkaError | None, now: float) -> int:
         """The socket failed with ``error``, or the peer closed it (``None``). Return how many requests ended."""
@@ -327,21 +361,28 @@ class Link:
 
     def fail(self, error: KafkaError, now: float) -> int:
         """The attempt failed. Back off, end what is in flight and return how many requests that were."""
+        error = detached(error)
         before = self.state
         if before is ConnectionState.RENEWING and isinstance(error, AuthenticationFailedError):
-            # That the broker does not renew the session says nothing about a new one; if it refuses us there too, that is final.
+            # A session that the broker does not renew does not rule out a new one; if it refuses us there too, that is final.
             refused = KafkaConnectionError(f"{self.peer}: connection closed, the session was not renewed: {error}")
             refused.__cause__ = error
             error = refused
-        self._feed(ConnectionInput.FAILED)
         history = self.history
-        history.retry_at = now + self._settings.reconnect.delay(history.failures, self._random())
+        if isinstance(error, SslAuthenticationError) and not history.failures:
+            unlucky = TlsHandshakeError(f"{error}; tried once more")
+            unlucky.__cause__ = error
+            error = unlucky
+        self._feed(ConnectionInput.FAILED)
+        history.retry_at = now + self._shared.settings.reconnect.delay(history.failures, self._shared.random())
         history.failures += 1
+        history.vain += not self.proven
         history.error = error
-        if before is ConnectionState.CONNECTING:
+        if before is ConnectionState.CONNECTING and not isinstance(error, (TlsHandshakeError, SslAuthenticationError)):
             history.setup_failures += 1
         if before not in _SENDING or self.in_flight:
-            self._trace(Fault(now=now, text=f"connection to {self.peer} failed while {before.value}", error=error))
+            text = f"connection to {self.peer} failed while {before.value}"
+            self._shared.trace(Fault(now=now, text=text, error=error, subject="network", outage=connection_outage(self.peer)))
         return self._end(error, error, now)
 
     def shut(self, now: float, reason: str) -> int:
@@ -379,21 +420,22 @@ class Link:
         self._ask(request, number, done, now)
 
     def _authenticate(self, now: float) -> None:
-        if self._authenticators is None:
+        if self._shared.authenticators is None:
             self._authenticated(Authenticated(), now)
             return
-        self._conversation = self._authenticators(self.node)
-        self._say(self._conversation.start, now)
+        conversation = self._login.conversation = self._shared.authenticators(self.node)
+        offered = self.state is not ConnectionState.AUTHENTICATING
+        self._advance_login(lambda: conversation.start(offered=offered), now)
 
-    def _say(self, step: Callable[[], Step], now: float) -> None:
+    def _advance_login(self, step: Callable[[], Step], now: float) -> None:
         try:
             answer = step()
         except KafkaError as error:
             self._not_authenticated(error, now)
             return
         if isinstance(answer, Work):
-            self._work = answer
-            self._work_ends_at = now + self._setup_timeout
+            self._login.work = answer
+            self._login.work_ends_at = now + self._setup_timeout
             return
         if self.state is ConnectionState.PREPARING:
             self._feed(ConnectionInput.PREPARED)
@@ -405,55 +447,61 @@ class Link:
         except KafkaError as error:
             self.fail(error, now)
             return
-        self._ask(answer, number, self._heard, now)
+        self._ask(answer, number, self._login_answered, now)
 
     def take_work(self) -> Work | None:
         """Return the work that the authenticator asks for, once."""
-        work, self._work = self._work, None
+        work, self._login.work = self._login.work, None
         return work
 
     def worked(self, outcome: Any, now: float) -> None:
         """The work last taken has ended with ``outcome``, its result or a ``KafkaError``. Nobody waits for it after its time."""
-        if self._work_ends_at == inf:
+        if self._login.work_ends_at == inf:
             return
-        self._work_ends_at = inf
+        self._login.work_ends_at = inf
         if isinstance(outcome, KafkaError):
             self._not_authenticated(outcome, now)
         else:
-            self._heard(outcome, now)
+            self._login_answered(outcome, now)
 
     def _not_authenticated(self, error: KafkaError, now: float) -> int:
         """The conversation ended with ``error``. While the old session is good, that costs no connection."""
         if self.state is not ConnectionState.PREPARING:
             return self.fail(error, now)
         self._feed(ConnectionInput.POSTPONED)
-        self._conversation = None
-        self._work_ends_at = inf
-        self._session.postpone(now, self._settings.login, self._random())
-        self._trace(Fault(now=now, text=f"{self.peer}: the session cannot be renewed yet; it is tried until it ends", error=error))
+        self._login = Login()
+        self._session.postpone(now, self._shared.settings.login, self._shared.random())
+        self._shared.trace(
+            Fault(
+                now=now,
+                text=f"{self.peer}: the session cannot be renewed yet; trying again until it ends",
+                error=error,
+                subject="network",
+            )
+        )
         return 0
 
-    def _heard(self, outcome: Any, now: float) -> None:
-        conversation = self._conversation
+    def _login_answered(self, outcome: Any, now: float) -> None:
+        conversation = self._login.conversation
         if isinstance(outcome, KafkaError) or conversation is None:
             return  # the attempt is already ending, with that error
-        self._say(lambda: conversation.receive(outcome), now)
+        self._advance_login(lambda: conversation.receive(outcome), now)
 
     def _authenticated(self, result: Authenticated, now: float) -> None:
         before = self.state
         self._feed(ConnectionInput.AUTHENTICATED)
-        self._conversation = None
-        self._session = Session.granted(result.session_lifetime, now, self._random())
+        self._login.conversation = None
+        self._session = Session.granted(result.session_lifetime, now, self._shared.random())
         if before is ConnectionState.RENEWING:
             return
         if self._protocol:
-            self._protocol.frames.limit = self._settings.frame_limit
-        self._trace(ConnectionOpened(now=now, node=self.peer))
+            self._protocol.frames.limit = self._shared.settings.frame_limit
+        self._shared.trace(ConnectionOpened(now=now, node=self.peer))
 
     def _ask(self, message: Request[Any], number: int, done: Callable[[Any, float], None], now: float) -> None:
         if self._protocol:
-            # In a renewal this goes behind what is in flight, such as a long poll or a JoinGroup that waits for others.
-            patience = min(self._setup_timeout, self._settings.request_timeout)
+            # In a renewal this is queued after what is in flight, such as a long poll or a JoinGroup that waits for others.
+            patience = min(self._setup_timeout, self._shared.settings.request_timeout)
             expires_at = now + self._protocol.longest_wait + patience
             request = UnsentRequest(message=message, on_done=done, expires_at=expires_at, lane=self.lane)
             self._protocol.ask(request, number, now)
@@ -464,29 +512,28 @@ class Link:
         protocol, self._protocol = self._protocol, None
         self.key = None
         self.versions = None
-        self._conversation = None
-        self._work = None
-        self._work_ends_at = inf
+        self._login = Login()
         if protocol is None:
             return 0
-        self._trace(ConnectionClosed(now=now, node=self.peer, error=seen))
+        self._shared.trace(ConnectionClosed(now=now, node=self.peer, error=seen))
         return protocol.fail(error, now)
 
     def _why_closed(self) -> str:
         protocol = self._protocol
         if protocol and protocol.frames.pending:
             return f"{self.peer} closed the connection in the middle of an answer, {protocol.frames.pending} bytes into it"
-        # A connection may always be cut. Only where it happens each time and never was otherwise is it likely to be the port.
-        suspect = self.history.failures > 0 and (self.node.host, self.node.port) not in self._answered
+        # A connection may always be cut. It is likely to be the port only if every connection so far was cut.
+        suspect = self.history.failures > 0 and (self.node.host, self.node.port) not in self._shared.answered
         if protocol and protocol.silent:
             question = "; does the port speak another security_protocol?" if suspect else ""
             return f"{self.peer} closed the connection before it answered{question}"
-        if self.state is ConnectionState.READY and not self._proven:
+        if self.state is ConnectionState.READY and not self.proven:
             return f"{self.peer} closed the connection right after the handshake{'; does the port demand SASL?' if suspect else ''}"
         return f"{self.peer} closed the connection"
 
     def _feed(self, event: ConnectionInput) -> None:
         self.state = following(self.state, event)
+        self._shared.moves.count += 1
 
 
 def following(state: ConnectionState, event: ConnectionInput) -> ConnectionState:

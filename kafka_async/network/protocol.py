@@ -50,9 +50,11 @@ class InFlight:
     """A request that was written and is not answered yet."""
 
     request: UnsentRequest
-    version: int
+    api: str
+    """Its name, for texts and trace events."""
     correlation_id: int
     sent_at: float
+    version: int
 
 
 @frozen
@@ -78,6 +80,7 @@ class Protocol:
         self._next_id = 0
         self._out: list[bytes] = []
         self._received_at = -inf
+        self._expires_at = inf  # when the time of the first request in flight passes
         self._overdue_since: float | None = None
 
     @property
@@ -86,17 +89,23 @@ class Protocol:
         return len(self._in_flight)
 
     @property
-    def awaits_last_word(self) -> bool:
-        """A last word is in flight."""
-        return any(sent.request.last_word for sent in self._in_flight)
+    def awaits_final(self) -> bool:
+        """A final request is in flight."""
+        return any(sent.request.final for sent in self._in_flight)
 
     @property
     def longest_wait(self) -> float:
         """Seconds for which the broker may hold back an answer that is in flight."""
         return max((sent.request.max_wait for sent in self._in_flight), default=0.0)
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Nobody waits for what is in flight any more, and the broker may never answer it."""
+        requests = [sent.request for sent in self._in_flight]
+        return any(request.abandonable for request in requests) and all(request.withdrawn() for request in requests)
+
     def is_late(self, now: float) -> bool:
-        """The oldest answer should have been here for a while. Those behind it have to wait for it."""
+        """The oldest answer should have been here for a while. Those after it have to wait for it."""
         return bool(self._in_flight) and now >= self._in_flight[0].sent_at + self._in_flight[0].request.max_wait + LATE
 
     @property
@@ -113,12 +122,14 @@ class Protocol:
         data = encode_request(request.message, version, correlation_id, self._client_id)
         self._next_id = (correlation_id + 1) % _CORRELATION_IDS
         self._out.append(data)
-        self._in_flight.append(InFlight(request, version, correlation_id, now))
+        api = request.name
+        self._in_flight.append(InFlight(request, api, correlation_id, now, version))
+        self._expires_at = min(self._expires_at, request.expires_at)
         self._trace(
             RequestSent(
                 now=now,
                 node=self.peer,
-                api=request.name,
+                api=api,
                 version=version,
                 correlation_id=correlation_id,
                 size=len(data),
@@ -156,6 +167,7 @@ class Protocol:
         A request whose own time has passed gets ``KafkaTimeoutError``, with ``error`` as its cause.
         """
         failed, self._in_flight = self._in_flight, deque()
+        self._expires_at = inf
         self._out.clear()
         for sent in failed:
             if sent.request.expires_at <= now and isinstance(error, KafkaConnectionError):
@@ -171,27 +183,19 @@ class Protocol:
         ``hard_limit``: seconds past its deadline after which arriving bytes no longer excuse a request. Until then a large
         answer over a slow line that keeps coming is not cut off.
         """
-        late = self._earliest()
-        if late is None or late.request.expires_at > now:
-            self._overdue_since = None
+        if self._expires_at > now:
+            self._overdue_since = None  # what was late has been answered
             return None
+        late = min(self._in_flight, key=_expiry)
         if self._overdue_since is None:
             self._overdue_since = now
         return late if now >= self._give_up_at(late, hard_limit) else None
 
     def wake_at(self, hard_limit: float) -> float:
         """Return when ``overdue`` has to be asked next, in absolute seconds."""
-        late = self._earliest()
-        if late is None:
-            return inf
-        return late.request.expires_at if self._overdue_since is None else self._give_up_at(late, hard_limit)
-
-    def _earliest(self) -> InFlight | None:
-        """Return the request in flight whose time passes first. There is rarely more than one."""
-        in_flight = self._in_flight
-        if len(in_flight) > 1:
-            return min(in_flight, key=_expiry)
-        return in_flight[0] if in_flight else None
+        if self._overdue_since is None or not self._in_flight:
+            return self._expires_at
+        return self._give_up_at(min(self._in_flight, key=_expiry), hard_limit)
 
     def _give_up_at(self, late: InFlight, hard_limit: float) -> float:
         found = self._overdue_since or 0.0
@@ -207,13 +211,16 @@ class Protocol:
                 f"{self.peer} answered correlation id {correlation_id}: expected {sent.correlation_id} ({sent.request.name})"
             )
         response = decode_response(sent.request.message, sent.version, frame)
-        self._in_flight.popleft()
-        throttle = min(max(getattr(response, "throttle_time_ms", 0) / 1000, 0.0), LONGEST_THROTTLE)
+        in_flight = self._in_flight
+        in_flight.popleft()
+        self._expires_at = min([other.request.expires_at for other in in_flight]) if in_flight else inf
+        throttled_for = getattr(response, "throttle_time_ms", 0)
+        throttle = min(max(throttled_for / 1000, 0.0), LONGEST_THROTTLE) if throttled_for else 0.0
         self._trace(
             ResponseReceived(
                 now=now,
                 node=self.peer,
-                api=sent.request.name,
+                api=sent.api,
                 correlation_id=correlation_id,
                 size=len(frame) + PREFIX,
                 latency=now - sent.sent_at,

@@ -16,7 +16,7 @@ from ..wire import Request
 LATE: Final = 1.0
 """Seconds past the longest wait of a request after which its broker is suspected: frozen, or out of reach with open connections.
 
-Nothing fails by that. But whoever has a choice asks somebody else, long before the request times out.
+Nothing fails by that. But a manager with a choice asks another broker, long before the request times out.
 """
 
 
@@ -32,6 +32,8 @@ class Lane(Enum):
     FETCH = "fetch"
     GROUP = "group"
 
+    __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call of Python for each look into a dictionary
+
 
 def _never() -> bool:
     return False
@@ -39,7 +41,7 @@ def _never() -> bool:
 
 @define(eq=False, kw_only=True)
 class UnsentRequest:
-    """One request, its destination, its deadline and who wants the answer."""
+    """One request, its destination, its deadline and the call-back for the answer."""
 
     message: Request[Any]
     """The request in its newest shape; the version is chosen when it is written."""
@@ -66,7 +68,11 @@ class UnsentRequest:
     """Bounds of the caller's own, passed to ``BrokerVersions.choose``."""
     max_wait: float = 0.0
     """Seconds for which a broker may legitimately hold the answer back (a long-poll fetch)."""
-    last_word: bool = False
+    abandonable: bool = False
+    """Once it is withdrawn, the broker may never answer it: the next request does not wait for that, but has the connection
+    closed and a new one opened.
+    """
+    final: bool = False
     """Still sent while the delegate drains and while the broker throttles us: leaving a group, a last commit."""
 
     @property

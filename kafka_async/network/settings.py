@@ -11,7 +11,7 @@ from attrs import frozen
 from ..config import ConsumerConfig
 from .backoff import ExponentialBackoff
 
-SOFTWARE_NAME: Final = "kafka-async"
+SOFTWARE_NAME: Final = "kafka-async-consumer"
 SOFTWARE_VERSION: Final = "0.1.0"
 """What brokers see in their logs and metrics (KIP-511); letters, digits, dots and hyphens only."""
 

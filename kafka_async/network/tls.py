@@ -1,4 +1,4 @@
-"""TLS: from options to a context, and from OpenSSL's words to an error that says what to do.
+"""TLS: from options to a context, and from OpenSSL's errors to one that says what to do.
 
 Decides: what is secure enough. Certificate and host name are verified and nothing below TLS 1.2 is spoken unless the caller brings
 a context of its own. Owns nothing. Must never read a file that no option names, ask a terminal for a password, or leave a private
@@ -7,13 +7,12 @@ key behind on a disk. KIP-651 (PEM text in options), RFC 8446 section 6.2 (alert
 
 import os
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from ..config import ConsumerConfig
-from ..errors import AuthenticationFailedError, KafkaConnectionError, SslAuthenticationError
+from ..errors import SslAuthenticationError, TlsHandshakeError
 
 # Alerts by which a TLS peer refuses our certificate, or the lack of one. Others, such as a version or a cipher that does not fit,
 # or plain bytes where TLS was expected, may be gone at the next attempt or the next address.
@@ -59,7 +58,7 @@ def tls_context(config: ConsumerConfig) -> ssl.SSLContext | None:
 
 
 def verifying_context() -> ssl.SSLContext:
-    """Return a context that verifies certificate and host name, and trusts nobody yet.
+    """Return a context that verifies certificate and host name, and trusts no authority yet.
 
     Not ``ssl.create_default_context``: that one writes the keys of its sessions into a file that the environment names.
     """
@@ -118,7 +117,7 @@ def _password(password: str | None) -> Callable[[], str]:
 def _as_file(data: bytes) -> Iterator[str]:
     """Yield a path under which ``data`` can be read for a moment: the ``ssl`` module takes keys only from files.
 
-    In memory where the system can do that, else in a file of this user alone.
+    In memory if the system can do that, else in a file of this user alone.
     """
     descriptor = _memory_file()
     if descriptor is not None:
@@ -127,6 +126,8 @@ def _as_file(data: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{descriptor}"
         return
+    import tempfile  # large, and few have certificates as text
+
     with tempfile.TemporaryDirectory(prefix="kafka_async") as directory:  # mode 0700
         path = os.path.join(directory, "key.pem")
         with open(path, "wb") as file:
@@ -135,7 +136,7 @@ def _as_file(data: bytes) -> Iterator[str]:
 
 
 def _memory_file() -> int | None:
-    """Return a file without a name, where the system has such files."""
+    """Return a file without a name, if the system has such files."""
     try:
         descriptor = os.memfd_create("kafka_async")
     except (AttributeError, OSError):
@@ -152,7 +153,7 @@ def _named(option: str) -> Iterator[None]:
     try:
         yield
     except ssl.SSLError as error:
-        words = _words(error)
+        words = _reason(error)
         raise ValueError(f"{option}: {next((ours for theirs, ours in _REASONS.items() if theirs in words), words)}") from None
     except OSError as error:
         where = f" {error.filename!r}" if error.filename else ""
@@ -164,29 +165,29 @@ def _named(option: str) -> Iterator[None]:
 _REASONS: Final = {
     "NO_CERTIFICATE_OR_CRL_FOUND": "expected PEM with a certificate, found none",
     "NO_START_LINE": "expected PEM with a certificate, found none",
-    "PEM lib": "expected PEM with a certificate and its private key, and the right ssl_password where the key is encrypted",
+    "PEM lib": "expected PEM with a certificate and its private key, and the right ssl_password if the key is encrypted",
     "KEY_VALUES_MISMATCH": "the private key does not belong to the certificate",
     "BAD_DECRYPT": "ssl_password does not open the private key",
     "NO_CIPHER_MATCH": "expected ciphers in OpenSSL's notation, found none that is known",
 }
 
 
-def tls_error(peer: str, error: ssl.SSLError) -> AuthenticationFailedError | KafkaConnectionError:
+def tls_error(peer: str, error: ssl.SSLError) -> SslAuthenticationError | TlsHandshakeError:
     """Return what ``error`` means: a refused certificate, on either side, or a connection that may work next time."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _ADVICE.get(error.verify_code)
         text = f"{peer}: the broker's certificate was refused: {error.verify_message}"
         return SslAuthenticationError(f"{text}; {advice}" if advice else text)
-    reason = _words(error)
+    reason = _reason(error)
     if "ALERT" in reason and any(word in reason for word in _REFUSALS):
         return SslAuthenticationError(
             f"{peer}: the broker refused our TLS credentials: {reason}; does it ask for a certificate? (ssl_certfile, ssl_keyfile)"
         )
     if reason in _NOT_TLS:
-        return KafkaConnectionError(f"{peer}: TLS failed ({reason}); does the port speak TLS? (security_protocol)")
-    return KafkaConnectionError(f"{peer}: TLS failed: {reason}")
+        return TlsHandshakeError(f"{peer}: TLS failed ({reason}); does the port speak TLS? (security_protocol)")
+    return TlsHandshakeError(f"{peer}: TLS failed: {reason}")
 
 
-def _words(error: ssl.SSLError) -> str:
+def _reason(error: ssl.SSLError) -> str:
     reason: str | None = getattr(error, "reason", None)  # errors that the ssl module makes itself have none
     return reason or str(error)

@@ -2,7 +2,7 @@
 
 Decides: how a byte stream to ``host:port`` is made. Owns: nothing but one socket. Must never know Kafka's protocol or retry by
 itself beyond the addresses of one name. This is the only place that sees errors of sockets, TLS and name resolution; they leave as
-``KafkaConnectionError`` or, where a certificate was refused, ``SslAuthenticationError`` (``tls.py`` knows which).
+``KafkaConnectionError`` or, if a certificate was refused, ``SslAuthenticationError`` (``tls.py`` knows which).
 
 On asyncio the event loop pushes: it reads the socket straight into the connection's receive buffer and calls with what arrived, so
 that a round trip wakes no task (``PushTransport``). Elsewhere a task pulls from anyio's streams (``StreamTransport``).
@@ -16,15 +16,14 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.streams.tls import TLSStream
 from attrs import define, field, frozen
 
 from ..config import ConsumerConfig
-from ..errors import KafkaConnectionError
+from ..errors import KafkaConnectionError, TlsHandshakeError
 from ..model import Node
 from .frames import describe_peer
 from .tls import tls_context, tls_error
@@ -35,7 +34,7 @@ _Address = tuple[socket.AddressFamily, str, int]
 _LONGEST_HOST: Final = 255
 _CLOSED_EARLY: Final = "closed in the TLS handshake; does the port speak TLS? (security_protocol)"
 _STREAM_READ: Final = 65_536  # a stream allocates for the size asked, and TLS hands out 16 KiB at a time whatever is asked
-_UNWANTED: Final = 4096  # the event loop insists on a buffer even for bytes that nobody wants
+_UNWANTED: Final = 4096  # the event loop insists on a buffer even for bytes that are not wanted
 _RELEASE_TURNS: Final = 16  # asyncio closes a socket in the turn after the order; other loops may take a few
 _BACKSTOP: Final = 1.0  # asyncio's own limit for a handshake, 60 s, would undercut a longer one of ours
 
@@ -66,8 +65,28 @@ class Receiver(Protocol):
         """``count`` bytes stand at the start of the buffer handed out last."""
 
 
+@runtime_checkable
+class Pushing(Protocol):
+    """A connected byte stream that hands bytes to a ``Receiver`` by itself and takes bytes at any time; asyncio alone."""
+
+    def attach(self, receiver: Receiver) -> None:
+        """Start reading, for ``receiver``."""
+
+    def write(self, data: bytes) -> None:
+        """Write all of ``data``. What fails is reported by ``ended``."""
+
+    async def ended(self) -> None:
+        """Wait until the connection is over; return when the peer, or ``shut``, has closed it. Raises what went wrong."""
+
+    def shut(self) -> None:
+        """Close when what was written has left."""
+
+    async def aclose(self) -> None:
+        """Close at once, without a word to the peer, and return when that is done. Never raises."""
+
+
 class PushTransport(asyncio.BufferedProtocol):
-    """A connected byte stream on asyncio, plain or TLS: it hands bytes to a ``Receiver`` and takes bytes at any time.
+    """``Pushing`` on a socket, plain or TLS.
 
     Nothing is read before ``attach``. An exception that the receiver raises is a bug; asyncio would log it and go on, so it is kept
     for ``ended``.
@@ -88,9 +107,9 @@ class PushTransport(asyncio.BufferedProtocol):
     # What the connector and the connection's task call.
 
     async def start(self, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, host: str, timeout: float) -> None:
-        """Hand the connected socket to ``loop`` and go through the handshake of TLS where there is a ``context``.
+        """Hand the connected socket to ``loop`` and go through the handshake of TLS if there is a ``context``.
 
-        Raises what sockets and TLS raise, or ``KafkaConnectionError`` where the peer hung up.
+        Raises what sockets and TLS raise, or ``KafkaConnectionError`` if the peer hung up.
         """
         raw, _ = await loop.create_connection(lambda: self, sock=self._sock)
         if context is None:
@@ -100,9 +119,9 @@ class PushTransport(asyncio.BufferedProtocol):
             # it can be aborted when the handshake is cancelled before it began.
             tls = await loop.start_tls(raw, self, context, server_hostname=host, ssl_handshake_timeout=timeout + _BACKSTOP)
         except ConnectionError as error:
-            raise KafkaConnectionError(f"{self._peer}: {_CLOSED_EARLY}") from error
+            raise TlsHandshakeError(f"{self._peer}: {_CLOSED_EARLY}") from error
         if tls is None:  # it broke in the very turn in which the handshake ended
-            raise KafkaConnectionError(f"{self._peer}: closed right after the TLS handshake")
+            raise TlsHandshakeError(f"{self._peer}: closed right after the TLS handshake")
         self._transport = tls
 
     def attach(self, receiver: Receiver) -> None:
@@ -136,7 +155,7 @@ class PushTransport(asyncio.BufferedProtocol):
             return
         if self._raw.get_write_buffer_size() or self._transport.get_write_buffer_size():
             self._transport.close()
-        else:  # a TLS goodbye would wait for the broker's, which comes after the answer that it is busy with
+        else:  # closing TLS properly would wait for the broker, which first finishes the answer that it is busy with
             self._transport.abort()
 
     async def aclose(self) -> None:
@@ -207,7 +226,7 @@ class PushTransport(asyncio.BufferedProtocol):
 class TransportFactory(Protocol):
     """Makes transports."""
 
-    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | PushTransport:
+    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | Pushing:
         """Return a transport to one of the addresses of ``host``.
 
         ``timeout``: seconds for each address. ``attempt``: failed attempts so far; the addresses are tried in an order that starts
@@ -217,7 +236,7 @@ class TransportFactory(Protocol):
 
 @frozen
 class TcpConnector:
-    """The default ``TransportFactory``: TCP, with TLS where there is an ``ssl_context``."""
+    """The default ``TransportFactory``: TCP, with TLS if there is an ``ssl_context``."""
 
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     receive_buffer_bytes: int = -1
@@ -229,7 +248,7 @@ class TcpConnector:
         """Return the connector that ``config`` asks for. Raises ``ValueError`` for files of TLS that cannot be used."""
         return cls(tls_context(config), config.receive_buffer_bytes, config.send_buffer_bytes)
 
-    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | PushTransport:
+    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | Pushing:
         """See ``TransportFactory``."""
         # Metadata can say anything; an empty name would mean this machine, and texts for people repeat the name.
         if not 0 < len(host) <= _LONGEST_HOST or not host.isprintable() or not 0 < port < 65536:
@@ -245,9 +264,11 @@ class TcpConnector:
         if len(failures) == 1:
             raise failures[0]
         texts = "; ".join(map(str, failures))
-        raise KafkaConnectionError(f"{host}:{port}: none of {len(failures)} addresses works: {texts}") from failures[-1]
+        talked = any(isinstance(failure, TlsHandshakeError) for failure in failures)
+        kind = TlsHandshakeError if talked else KafkaConnectionError
+        raise kind(f"{host}:{port}: none of {len(failures)} addresses works: {texts}") from failures[-1]
 
-    async def _connect(self, address: _Address, host: str, timeout: float) -> Transport | PushTransport:
+    async def _connect(self, address: _Address, host: str, timeout: float) -> Transport | Pushing:
         where = f"{host} ({address[1]}):{address[2]}" if host != address[1] else f"{host}:{address[2]}"
         with _translated(where), anyio.fail_after(timeout):
             if (loop := running_loop()) is not None:
@@ -281,12 +302,14 @@ class TcpConnector:
             stream = await anyio.connect_tcp(address[1], address[2])
             self._tune(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - anyio's typed attribute, not Django's
             if self.ssl_context is not None:
+                from anyio.streams.tls import TLSStream  # only with TLS
+
                 stream = await TLSStream.wrap(stream, hostname=host, ssl_context=self.ssl_context, standard_compatible=False)
         except BaseException as error:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
             if isinstance(error, anyio.EndOfStream):
-                raise KafkaConnectionError(f"{where}: {_CLOSED_EARLY}") from error
+                raise TlsHandshakeError(f"{where}: {_CLOSED_EARLY}") from error
             raise
         return StreamTransport(stream, where)
 

@@ -1,17 +1,20 @@
 """How a task or a thread waits to be woken, again and again.
 
-Decides: nothing. Owns: whoever waits. Must never lose a wake-up: ``ticket`` is read before looking, and ``wait`` returns at once if
-a wake-up came since.
+Decides: nothing. Owns: the waiting tasks. Must never lose a wake-up: ``ticket`` is read before looking, and ``wait`` returns at
+once if a wake-up came since.
 
-anyio's ``Event`` and ``move_on_after`` say the same on every event loop, at some 50 us for each wait; on asyncio a bare future and
-a timer do it in a tenth of that, and every round trip to a broker waits more than once.
+anyio's ``Event`` and ``move_on_after`` do the same on every event loop, at some 50 us for each wait; on asyncio a bare future does
+it in a tenth of that, and every round trip to a broker waits more than once. One alarm serves all waits there: whoever is woken
+before his time leaves it as it is, since the next wait will need one that is about as late, and setting one anew for each wait
+costs more than the wait.
 """
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -35,7 +38,11 @@ class Signal(Protocol):
         ...
 
     def wake(self) -> None:
-        """Wake everybody who waits."""
+        """Wake every task that waits."""
+        ...
+
+    def rest(self) -> None:
+        """Leave nothing on the event loop, unless a task waits."""
         ...
 
 
@@ -45,6 +52,14 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def loop_clock() -> Callable[[], float]:
+    """Return the clock of the current event loop, without the detours of ``anyio.current_time``."""
+    loop = running_loop()
+    if loop is None:
+        return anyio.current_time
+    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
 async def pause() -> None:
@@ -64,7 +79,7 @@ def threadsafe(function: Callable[[], None]) -> Callable[[], None]:
     def call() -> None:
         try:
             schedule(function)
-        except RuntimeError:  # the loop is closed: nobody is left to be woken
+        except RuntimeError:  # the loop is closed: no task is left to be woken
             return
 
     return call
@@ -75,31 +90,58 @@ class LoopSignal:
     """Callers are tasks of one event loop, and ``wake`` is called on it."""
 
     _count: int = field(default=0, init=False)
-    _futures: set["asyncio.Future[None]"] = field(factory=set, init=False, repr=False)
+    _futures: dict["asyncio.Future[None]", float] = field(factory=dict, init=False, repr=False)
+    """Who waits on asyncio, and until when."""
+    _alarm: "asyncio.TimerHandle | None" = field(default=None, init=False, repr=False)
+    """Rings when the first of them has waited long enough, or before."""
+    _alarm_at: float = field(default=inf, init=False, repr=False)
+    _loop: "asyncio.AbstractEventLoop | None" = field(default=None, init=False, repr=False)
+    _clock: Callable[[], float] = field(default=time.monotonic, init=False, repr=False)
+    """That of ``_loop``."""
     _events: set[anyio.Event] = field(factory=set, init=False, repr=False)
 
     def ticket(self) -> int:
         return self._count
 
     async def wait(self, ticket: int, seconds: float) -> None:
-        loop = running_loop()
         if ticket != self._count or seconds <= 0:
             await pause()
-        elif loop is not None:
-            await self._wait_on_asyncio(loop, seconds)
-        else:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
             await self._wait_on_anyio(seconds)
-
-    async def _wait_on_asyncio(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+            return
+        if loop is not self._loop:  # the alarm would never ring: the consumer was started again on another event loop
+            self._loop, self._clock = loop, loop_clock()
+            self._alarm, self._alarm_at = None, inf
         future: asyncio.Future[None] = loop.create_future()
-        self._futures.add(future)
-        timer = loop.call_later(seconds, _release, future) if seconds < inf else None
+        self._futures[future] = until = self._clock() + seconds
+        if until < self._alarm_at:
+            self._set_alarm(until)
         try:
             await future
         finally:
-            self._futures.discard(future)
-            if timer is not None:
-                timer.cancel()
+            del self._futures[future]
+
+    def _set_alarm(self, until: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_at = until
+        if until < inf and self._loop is not None:
+            self._alarm = self._loop.call_at(until, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, now = None, self._alarm_at
+        for future, until in self._futures.items():
+            if until <= now and not future.done():
+                future.set_result(None)
+        self._set_alarm(min((until for future, until in self._futures.items() if not future.done()), default=inf))
+
+    def rest(self) -> None:
+        if not self._futures:
+            self._set_alarm(inf)
 
     async def _wait_on_anyio(self, seconds: float) -> None:
         event = anyio.Event()
@@ -116,7 +158,8 @@ class LoopSignal:
     def wake(self) -> None:
         self._count += 1
         for future in self._futures:
-            _release(future)
+            if not future.done():
+                future.set_result(None)
         for event in self._events:
             event.set()
 
@@ -126,9 +169,9 @@ class LoopSignal:
         return len(self._futures) + len(self._events)
 
 
-def _release(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
+SIGNALS_AFTER: Final = 0.25
+"""Seconds after which a thread that waits runs the handlers of signals that did not interrupt it. A signal interrupts the main
+thread while it waits, but not if it comes just before; and on Windows only a wait with a timeout is interrupted at all."""
 
 
 @define(eq=False)
@@ -136,23 +179,39 @@ class ThreadSignal:
     """The caller is a thread without an event loop: coroutines that wait here block it, and so never suspend.
 
     That is what lets the blocking facade run the asyncio consumer's coroutines without an event loop.
+
+    Each waiter has a lock of its own, which ``wake`` opens: a signal handler that raises in the middle of a wait then leaves
+    nothing behind that somebody else needs. (A ``Condition`` would have its lock taken again on the way out, which can be
+    interrupted too.)
     """
 
     _count: int = field(default=0, init=False)
-    _changed: threading.Condition = field(factory=threading.Condition, init=False, repr=False)
+    _waiters: "set[threading.Lock]" = field(factory=set, init=False, repr=False)
 
     def ticket(self) -> int:
         return self._count
 
     async def wait(self, ticket: int, seconds: float) -> None:
-        # A Condition without a timeout cannot be interrupted on Windows, hence the upper limit; whoever waits looks again.
-        with self._changed:
-            self._changed.wait_for(lambda: ticket != self._count, timeout=min(max(seconds, 0.0), 3600.0))
+        lock = threading.Lock()
+        lock.acquire()
+        self._waiters.add(lock)
+        try:
+            left = min(seconds, 3600.0)  # the caller looks again
+            while ticket == self._count and left > 0 and not lock.acquire(timeout=min(left, SIGNALS_AFTER)):
+                left -= SIGNALS_AFTER
+        finally:
+            self._waiters.discard(lock)
 
     async def checkpoint(self) -> None:
         return
 
     def wake(self) -> None:
-        with self._changed:
-            self._count += 1
-            self._changed.notify_all()
+        self._count += 1
+        for lock in tuple(self._waiters):
+            try:
+                lock.release()
+            except RuntimeError:  # another thread woke it already
+                continue
+
+    def rest(self) -> None:
+        return

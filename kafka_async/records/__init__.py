@@ -4,7 +4,7 @@ Decides: which records are handed out, and where the position is after them. Own
 decompressed batch. Must never do I/O, read a clock or know what a consumer is.
 """
 
-from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn
+from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn, ViewColumn
 from .header import Span
 from .implementation import IMPLEMENTATION, measure
 from .reader import RecordReader
@@ -18,5 +18,6 @@ __all__ = [
     "HeadersColumn",
     "RecordReader",
     "Span",
+    "ViewColumn",
     "measure",
 ]

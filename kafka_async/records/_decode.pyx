@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, freethreading_compatible=True
 """The decoder in Cython: the fast half of a pair; ``decode.py`` is the readable half and documents the contract.
 
 Decides, owns and must never do what is written there. What is different is only how: records are parsed in place by C code into one
@@ -11,12 +11,11 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
-
-from crc32c import crc32c
+from libc.string cimport memcpy, memset
 
 from ..errors import CorruptRecordException, UnsupportedCodecError
 from ..model import ConsumerRecord
+from .checksum import crc32c
 from .codecs import decompress
 from .header import HEADER_COST, Flaw, Span, too_many_headers
 from .legacy import read_rows
@@ -68,6 +67,8 @@ cdef enum:
     TRANSACTIONAL = 0x10
     CONTROL_BATCH = 0x20
     FIELDS = 12
+    INLINE = 12
+    VIEW = 16
 
 cdef tuple FLAWS = tuple(Flaw)
 cdef object RECORD = ConsumerRecord
@@ -90,6 +91,13 @@ cdef struct Parsed:
     const uint8_t* end
     Py_ssize_t key_size, value_size, header_count
     Py_ssize_t room  # headers that the batch may still have
+
+
+cdef struct Mark:
+    # Where a call began.
+    int64_t next_offset
+    int32_t epoch
+    Py_ssize_t place
 
 
 cdef object corrupt(int flaw):
@@ -237,7 +245,7 @@ def measure(data, int64_t fetch_offset):
     """See ``decode.measure``."""
     cdef Py_buffer view
     cdef Header h
-    cdef Py_ssize_t place = 0, batches = 0
+    cdef Py_ssize_t place = 0
     cdef int64_t next_offset = fetch_offset
     cdef int32_t epoch = -1
     cdef int outcome
@@ -247,25 +255,16 @@ def measure(data, int64_t fetch_offset):
         if outcome != GOOD:
             break
         place = h.end
-        batches += 1
         if h.last >= next_offset:
             next_offset = h.last + 1
             epoch = h.epoch
-    cdef bint needs_more = outcome == CUT and place < view.len and next_offset == fetch_offset
     PyBuffer_Release(&view)
-    return Span(
-        next_offset=next_offset,
-        leader_epoch=epoch if epoch >= 0 else None,
-        size=place,
-        batches=batches,
-        needs_more=needs_more,
-        corrupt=outcome != CUT,
-    )
+    return Span(next_offset=next_offset, leader_epoch=epoch if epoch >= 0 else None, size=place, corrupt=outcome != CUT)
 
 
 cdef struct Binary:
     # One column of byte strings. The arrays belong to the ColumnBuilder, which outlives this; ``data`` is longer than ``used``
-    # while records are appended. ``offset_array`` is NULL where nobody asked for the column.
+    # while records are appended. ``offset_array`` is NULL if nobody asked for the column.
     PyObject* offset_array
     PyObject* data_array
     PyObject* bitmap_array
@@ -332,6 +331,88 @@ cdef inline void put(Binary* b, const uint8_t* data, Py_ssize_t size) noexcept:
     b.offsets[b.rows] = <int32_t>b.used
 
 
+cdef struct Views:
+    # One column of views. Declared as ``Binary`` is; ``view_array`` is NULL if nobody asked for the column.
+    PyObject* buffers
+    PyObject* view_array
+    PyObject* bitmap_array
+    uint8_t* views
+    uint8_t* bitmap
+    Py_ssize_t rows, nulls, reach
+    int32_t source  # index of what is being read, -1: not referred to yet
+    int32_t index, place  # what the next long entry refers to
+
+
+cdef int load_views(Views* v, buffers) except -1:
+    v.view_array = NULL
+    if buffers is None:
+        return 0
+    # Borrowed: the attributes of the builder keep them alive.
+    views, bitmap = buffers.views, buffers.bitmap
+    v.buffers, v.view_array, v.bitmap_array = <PyObject*>buffers, <PyObject*>views, <PyObject*>bitmap
+    v.rows, v.nulls, v.reach = buffers.length, buffers.nulls, buffers.reach
+    v.source = -1
+    return 0
+
+
+cdef int reserve_views(Views* v, Py_ssize_t rows) except -1:
+    if v.view_array != NULL:
+        PyByteArray_Resize(<object>v.view_array, (v.rows + rows) * VIEW)
+        PyByteArray_Resize(<object>v.bitmap_array, (v.rows + rows + 7) >> 3)
+        v.views = <uint8_t*>PyByteArray_AS_STRING(<object>v.view_array)
+        v.bitmap = <uint8_t*>PyByteArray_AS_STRING(<object>v.bitmap_array)
+    return 0
+
+
+cdef int flush_views(Views* v) except -1:
+    if v.view_array != NULL:
+        reserve_views(v, 0)
+        (<object>v.buffers).length, (<object>v.buffers).nulls = v.rows, v.nulls
+    return 0
+
+
+cdef inline bint copies(Views* v, const uint8_t* data, Py_ssize_t size, const uint8_t* origin) noexcept:
+    return v.view_array != NULL and size > INLINE and data - origin > v.reach
+
+
+cdef inline bint may_keep(Views* v, const uint8_t* data, Py_ssize_t size, const uint8_t* origin, Py_ssize_t limit) except -1:
+    return not copies(v, data, size, origin) or <Py_ssize_t>(<object>v.buffers).copied_bytes + size <= limit
+
+
+cdef inline int point(Views* v, const uint8_t* data, Py_ssize_t size, object source, const uint8_t* origin) except -1:
+    """Settle what the view of a long entry refers to."""
+    if v.view_array == NULL or size <= INLINE:
+        return 0
+    if copies(v, data, size, origin):
+        v.index, v.place = (<object>v.buffers).keep((<const char*>data)[:size], v.rows)
+        return 0
+    if v.source < 0:
+        v.source = (<object>v.buffers).refer(source, v.rows)
+    v.index, v.place = v.source, <int32_t>(data - origin)
+    return 0
+
+
+cdef inline void put_view(Views* v, const uint8_t* data, Py_ssize_t size) noexcept:
+    cdef uint8_t* bits = v.bitmap + (v.rows >> 3)
+    cdef uint8_t* view = v.views + v.rows * VIEW
+    cdef int32_t length = <int32_t>max(size, 0)
+    if not v.rows & 7:
+        bits[0] = 0
+    if size < 0:
+        v.nulls += 1
+    else:
+        bits[0] |= <uint8_t>(1 << (v.rows & 7))
+    memcpy(view, &length, 4)
+    if length > INLINE:
+        memcpy(view + 4, data, 4)
+        memcpy(view + 8, &v.index, 4)
+        memcpy(view + 12, &v.place, 4)
+    else:
+        memset(view + 4, 0, INLINE)
+        memcpy(view + 4, data, length)
+    v.rows += 1
+
+
 cdef class Writer:
     """Appends parsed records to the buffers of a ColumnBuilder; whatever was appended counts there only after ``flush``."""
 
@@ -344,6 +425,10 @@ cdef class Writer:
     cdef int8_t* types
     cdef int32_t* header_offsets
     cdef Binary keys, values, header_keys, header_values
+    cdef Views key_views, value_views
+    # What views refer to: what the records of the batch lie in.
+    cdef object source
+    cdef const uint8_t* origin
 
     def __cinit__(self, builder):
         self.builder = builder
@@ -361,6 +446,8 @@ cdef class Writer:
         self.room = 0
         load(&self.keys, self.builder.keys)
         load(&self.values, self.builder.values)
+        load_views(&self.key_views, self.builder.key_views)
+        load_views(&self.value_views, self.builder.value_views)
         load(&self.header_keys, self.builder.headers.keys if self.wants_headers else None)
         load(&self.header_values, self.builder.headers.values if self.wants_headers else None)
         return 0
@@ -387,6 +474,8 @@ cdef class Writer:
             self.header_offsets = <int32_t*>PyByteArray_AS_STRING(self.header_array)
         reserve(&self.keys, rows)
         reserve(&self.values, rows)
+        reserve_views(&self.key_views, rows)
+        reserve_views(&self.value_views, rows)
         return 0
 
     cdef int flush(self) except -1:
@@ -394,19 +483,39 @@ cdef class Writer:
         self.room = 0
         flush(&self.keys, self.builder.keys)
         flush(&self.values, self.builder.values)
+        flush_views(&self.key_views)
+        flush_views(&self.value_views)
         if self.wants_headers:
             flush(&self.header_keys, self.builder.headers.keys)
             flush(&self.header_values, self.builder.headers.values)
         self.builder.rows = self.rows
         return 0
 
+    cdef int read_from(self, object source, const uint8_t* origin) except -1:
+        """What is appended from now on lies in ``source``, which begins at ``origin``."""
+        if source is not self.source:
+            self.source, self.origin = source, origin
+            self.key_views.source = self.value_views.source = -1
+        return 0
+
     cdef bint fits(self, Parsed* r) except -1:
         """Say whether the buffers may hold the record, and if so have the memory for it: ``put`` can then not fail half-way."""
+        if not self.have_room(r):
+            return False
+        point(&self.key_views, r.key, r.key_size, self.source, self.origin)
+        point(&self.value_views, r.value, r.value_size, self.source, self.origin)
+        return True
+
+    cdef bint have_room(self, Parsed* r) except -1:
         cdef const uint8_t* p = r.headers
         cdef const uint8_t* data = NULL
         cdef Py_ssize_t size = 0, i, key_bytes = 0, value_bytes = 0
         cdef Py_ssize_t limit = self.limit if self.rows else INT32_MAX  # the first row always fits
         if not may_hold(&self.keys, r.key_size, limit) or not may_hold(&self.values, r.value_size, limit):
+            return False
+        if not may_keep(&self.key_views, r.key, r.key_size, self.origin, limit):
+            return False
+        if not may_keep(&self.value_views, r.value, r.value_size, self.origin, limit):
             return False
         have(&self.keys, r.key_size)
         have(&self.values, r.value_size)
@@ -436,6 +545,10 @@ cdef class Writer:
             put(&self.keys, r.key, r.key_size)
         if self.values.offset_array != NULL:
             put(&self.values, r.value, r.value_size)
+        if self.key_views.view_array != NULL:
+            put_view(&self.key_views, r.key, r.key_size)
+        if self.value_views.view_array != NULL:
+            put_view(&self.value_views, r.value, r.value_size)
         self.rows += 1
         self.room -= 1
         self.appended += 1
@@ -470,6 +583,9 @@ cdef class Decoder:
     cdef Py_buffer data
     cdef Py_buffer body
     cdef Py_ssize_t place
+    # Which of the two the records of the batch lie in.
+    cdef object source
+    cdef const uint8_t* origin
     # The batch that is being read: where its next record is, what is left of it, or the rows of a message of format 0 or 1.
     cdef Header header
     cdef const uint8_t* next_record
@@ -508,6 +624,8 @@ cdef class Decoder:
     def read(self, Py_ssize_t max_records):
         """See ``decode.Decoder.read``."""
         cdef list records = []
+        cdef Mark mark = self.mark()
+        aborted = None if self.aborted is None else self.aborted.copy()
         try:
             while len(records) < max_records and (self.left or self.open_batch()):
                 if self.rows is not None:
@@ -520,12 +638,18 @@ cdef class Decoder:
             self.drop_batch()
             if not records:
                 raise
+        except:
+            self.go_back(&mark, aborted)
+            raise
         return records
 
     def read_columns(self, Py_ssize_t max_records, into):
         """See ``decode.Decoder.read_columns``."""
         cdef Writer writer = Writer(into)
         cdef bint room = True
+        cdef Mark mark = self.mark()
+        cdef Py_ssize_t before = into.rows
+        aborted = None if self.aborted is None else self.aborted.copy()
         try:
             while room and writer.appended < max_records and (self.left or self.open_batch()):
                 if self.rows is not None:
@@ -537,23 +661,31 @@ cdef class Decoder:
         except (CorruptRecordException, UnsupportedCodecError, MemoryError):
             self.drop_batch()
             if not writer.appended:
+                writer.flush()
                 raise
-        finally:
+        except:
             writer.flush()
-            into.end_run(self.topic, self.partition, writer.appended)
+            into.truncate(before)
+            self.go_back(&mark, aborted)
+            raise
+        writer.flush()
+        into.end_run(self.topic, self.partition, writer.appended)
         return writer.appended
 
-    def skip_to(self, int64_t offset):
-        """See ``decode.Decoder.skip_to``."""
-        if offset > self.next_offset:
-            self.next_offset = offset
-        if self.left and self.header.last < self.next_offset:
-            self.pass_batch(&self.header)
+    cdef Mark mark(self) noexcept:
+        return Mark(self.next_offset, self.epoch, self.place)
+
+    cdef int go_back(self, Mark* mark, aborted) except -1:
+        """Stand where the call began. Nothing can have failed after the data were released, at their end."""
+        self.drop_batch()
+        self.next_offset, self.epoch, self.place = mark.next_offset, mark.epoch, mark.place
+        self.aborted = aborted
+        return 0
 
     # The walk over batches.
 
     cdef bint open_batch(self) except -1:
-        """Make the next batch that has records the current one; false where there is none."""
+        """Make the next batch that has records the current one; false if there is none."""
         if not self.next_with_records():
             return False
         cdef Header* h = &self.header
@@ -636,7 +768,8 @@ cdef class Decoder:
     cdef int drop_batch(self) except -1:
         self.left = 0
         self.rows = None
-        PyBuffer_Release(&self.body)  # which does nothing where there is none
+        self.source = None
+        PyBuffer_Release(&self.body)  # which does nothing if there is none
         return 0
 
     cdef int release(self) except -1:
@@ -652,15 +785,18 @@ cdef class Decoder:
         return 0
 
     cdef int open_body(self, Header* h) except -1:
-        """Point at the records, decompressed where needed, if the count in the header can be true of them."""
+        """Point at the records, decompressed if they are compressed, if the count in the header can be true of them."""
         cdef Py_ssize_t size
         cdef int codec = h.attributes & CODEC_MASK
         self.drop_batch()
         if codec:
-            PyObject_GetBuffer(decompress(codec, self.view[h.start + V2_SIZE : h.end], self.limit), &self.body, PyBUF_SIMPLE)
-            self.next_record = <const uint8_t*>self.body.buf
+            source = decompress(codec, self.view[h.start + V2_SIZE : h.end], self.limit)
+            PyObject_GetBuffer(source, &self.body, PyBUF_SIMPLE)
+            self.source, self.origin = source, <const uint8_t*>self.body.buf
+            self.next_record = self.origin
             size = self.body.len
         else:
+            self.source, self.origin = self.view, <const uint8_t*>self.data.buf
             self.next_record = <const uint8_t*>self.data.buf + h.start + V2_SIZE
             size = h.end - h.start - V2_SIZE
         self.body_end = self.next_record + size
@@ -673,7 +809,7 @@ cdef class Decoder:
     # The walk over records.
 
     cdef inline int parse(self, Parsed* r) noexcept nogil:
-        """Parse the next record and move behind it. What is returned is a flaw, or 0."""
+        """Parse the next record and move past it. What is returned is a flaw, or 0."""
         cdef const uint8_t* p = self.next_record
         cdef const uint8_t* end
         cdef int64_t length, time_delta, delta, base
@@ -703,7 +839,7 @@ cdef class Decoder:
         return GOOD
 
     cdef inline int next_parsed(self, Parsed* r) except -1:
-        """Parse the next record; raise where that is impossible, or where it is the last and bytes are left over."""
+        """Parse the next record; raise if that is impossible, or if it is the last and bytes are left over."""
         cdef int flaw = self.parse(r)
         if not flaw and self.left == 1 and self.next_record != self.body_end:
             flaw = COUNT_LOW
@@ -779,7 +915,7 @@ cdef class Decoder:
         return 0
 
     cdef bint append_rows(self, Writer writer, Py_ssize_t max_records) except -1:
-        """Append rows of format 0 or 1; false where there is no room for the next."""
+        """Append rows of format 0 or 1; false if there is no room for the next."""
         writer.flush()
         try:
             while self.left and writer.appended < max_records:
@@ -787,7 +923,12 @@ cdef class Decoder:
                 if row[0] >= self.next_offset:
                     if not writer.builder.fits(row):
                         return False
-                    writer.builder.append(row)
+                    rows = writer.builder.rows
+                    try:
+                        writer.builder.append(row)
+                    except:
+                        writer.builder.truncate(rows)
+                        raise
                     writer.appended += 1
                     self.next_offset = row[0] + 1
                     self.epoch = -1
@@ -799,11 +940,12 @@ cdef class Decoder:
         return True
 
     cdef bint append_records(self, Writer writer, Py_ssize_t max_records) except -1:
-        """Append records of a batch; false where there is no room for the next."""
+        """Append records of a batch; false if there is no room for the next."""
         cdef Parsed r
         cdef const uint8_t* place
         cdef int64_t previous
         cdef Py_ssize_t room
+        writer.read_from(self.source, self.origin)
         writer.make_room(min(self.left, max_records - writer.appended), max_records - writer.appended)
         cdef int8_t kind = 1 if self.header.attributes & APPEND_TIME else 0
         while self.left and writer.appended < max_records:
@@ -828,7 +970,7 @@ cdef inline void share(PyObject* parent, Py_ssize_t index, object value) noexcep
 
 
 cdef inline int give(PyObject* parent, Py_ssize_t index, PyObject* value) noexcept:
-    """Store a new object, which then belongs to the tuple; -1 where it could not be made."""
+    """Store a new object, which then belongs to the tuple; -1 if it could not be made."""
     Set(parent, index, value)
     return -1 if value == NULL else 0
 
@@ -841,7 +983,7 @@ cdef inline int give_bytes(PyObject* parent, Py_ssize_t index, const uint8_t* da
 
 
 cdef PyObject* headers_of(Parsed* r) noexcept:
-    """Return the headers, whose bytes ``check_headers`` has approved, as a new tuple of pairs; NULL where memory is short."""
+    """Return the headers, whose bytes ``check_headers`` has approved, as a new tuple of pairs; NULL if memory is short."""
     cdef PyObject* headers = NewTuple(r.header_count)
     cdef PyObject* pair
     cdef const uint8_t* p = r.headers

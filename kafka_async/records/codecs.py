@@ -5,7 +5,8 @@ codec library out, and never decompress into a buffer that grows by itself.
 
 The output size comes from the format where it declares one, or from a walk over its blocks, each of which has a largest size; then
 the library writes into a buffer of that size. Formats: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame format 1.6.3, snappy's
-``format_description.txt`` and the chunked framing of snappy-java. KIP-57 for the broken LZ4 header checksum of magic 0.
+``format_description.txt`` and the chunked framing of snappy-java. The wrong
+checksum that LZ4 headers had in format 0 (KIP-57) is not read: such a batch is corrupt.
 """
 
 import zlib
@@ -44,7 +45,7 @@ _LZ4_RATIO: Final = 255
 def decompress(codec: int, data: memoryview, limit: int, magic: int = 2) -> Bytes:
     """Return the decompressed bytes of ``data``; at most ``limit`` bytes are ever allocated for them.
 
-    Raises ``CorruptRecordException`` where the data is broken or would be larger, and ``UnsupportedCodecError`` for a codec that
+    Raises ``CorruptRecordException`` if the data is broken or would be larger, and ``UnsupportedCodecError`` for a codec that
     the format ``magic`` does not have.
     """
     if codec not in (GZIP, SNAPPY, LZ4, ZSTD) or (codec == ZSTD and magic < 2):
@@ -55,7 +56,7 @@ def decompress(codec: int, data: memoryview, limit: int, magic: int = 2) -> Byte
         if codec == SNAPPY:
             return _unsnappy(data, limit)
         if codec == LZ4:
-            return _unlz4(data, limit, magic)
+            return _unlz4(data, limit)
         return _into(cramjam.zstd.decompress_into, data, _zstd_bound(data), limit)
     except (IndexError, zlib.error, cramjam.DecompressionError) as error:
         name = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}[codec]
@@ -95,7 +96,8 @@ def _into(function: Callable[[Bytes, bytearray], int], data: Bytes, bound: int, 
             text = f"the batch decompresses to more than max_decompressed_bytes={limit}, or is broken: {error}"
             raise CorruptRecordException(text) from error
         raise
-    return memoryview(output)[:size]
+    del output[size:]  # the bound may be many times the size, and views (Arrow's) keep the whole output
+    return output
 
 
 def _gunzip(data: memoryview, limit: int) -> Bytes:
@@ -109,7 +111,7 @@ def _gunzip(data: memoryview, limit: int) -> Bytes:
             if cramjam.gzip.decompress_into(data, output) == declared:
                 return output
         except cramjam.DecompressionError:
-            pass  # several members, or broken: the slower way below tells
+            pass  # several members, or broken: the slower way below finds out
     return _gunzip_members(data, limit)
 
 
@@ -174,18 +176,8 @@ def _snappy_size(chunk: memoryview) -> int:
     return size
 
 
-def _unlz4(data: memoryview, limit: int, magic: int) -> Bytes:
-    frames = _mended(data) if magic == 0 else data
-    bound = min(_lz4_bound(data), len(data) * _LZ4_RATIO)
-    return _into(cramjam.lz4.decompress_into, frames, bound, limit)
-
-
-def _mended(data: memoryview) -> bytes:
-    """Return the frame with the right header checksum: producers of magic 0 computed it over the wrong bytes (KAFKA-3160)."""
-    place = _lz4_descriptor_end(data, 0)
-    frame = bytearray(data)
-    frame[place] = _xxh32(bytes(data[4:place])) >> 8 & 0xFF
-    return bytes(frame)
+def _unlz4(data: memoryview, limit: int) -> Bytes:
+    return _into(cramjam.lz4.decompress_into, data, min(_lz4_bound(data), len(data) * _LZ4_RATIO), limit)
 
 
 def _lz4_descriptor_end(data: memoryview, start: int) -> int:
@@ -253,20 +245,3 @@ def _little(data: memoryview, place: int, size: int) -> int:
     if place + size > len(data):
         raise IndexError("it ends inside a frame")
     return int.from_bytes(data[place : place + size], "little")
-
-
-def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of less than 16 bytes, which is all that an LZ4 frame descriptor has."""
-    prime1, prime2, prime3, prime4, prime5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
-    mask = 0xFFFFFFFF
-    value = prime5 + len(data)
-    whole = len(data) & ~3
-    for place in range(0, whole, 4):
-        value = (value + int.from_bytes(data[place : place + 4], "little") * prime3) & mask
-        value = (value << 17 | value >> 15) * prime4 & mask
-    for byte in data[whole:]:
-        value = (value + byte * prime5) & mask
-        value = (value << 11 | value >> 21) * prime1 & mask
-    value = (value ^ value >> 15) * prime2 & mask
-    value = (value ^ value >> 13) * prime3 & mask
-    return value ^ value >> 16

@@ -5,19 +5,19 @@ data and the batch that is being read. Must never decide anything that ``_decode
 contract, given in the docstrings here, and the same tests.
 
 A failure moves nothing: the next call meets it again. Records before it were handed out by the call that met it first, which
-therefore does not raise. Sources: ``CompletedFetch``, ``DefaultRecordBatch``, ``DefaultRecord``; KIP-98 for read_committed.
+therefore does not raise. Any other exception leaves the reader where it was before the call, and hands nothing out. Sources:
+``CompletedFetch``, ``DefaultRecordBatch``, ``DefaultRecord``; KIP-98 for read_committed.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
 
-from crc32c import crc32c
-
 from ..errors import CorruptRecordException, UnsupportedCodecError
 from ..model import ConsumerRecord
+from .checksum import crc32c
 from .codecs import decompress
-from .columns import ColumnBuilder, Row
+from .columns import At, Bytes, ColumnBuilder, Row
 from .header import (
     APPEND_TIME,
     CODEC_MASK,
@@ -40,33 +40,31 @@ from .transactions import AbortedTransactions
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+Placed = tuple[Row, int, int]
+"""A record, and where its key and its value end in the records of its batch."""
+
+Ended = tuple[bytes | None, int]
+"""A key or a value, and where it ends."""
+
 _ABORT: Final = 0
 _SMALLEST_HEADER: Final = 2
 
 
 def measure(data: bytes, fetch_offset: int) -> Span:
-    """Walk the batch headers in ``data``, without checksums and decompression, and say what is there."""
-    place = batches = 0
+    """Walk the batch headers in ``data``, without checksums and decompression, and return what is there."""
+    place = 0
     next_offset = fetch_offset
     epoch = -1
-    bad = False
+    corrupt = False
     try:
         while (header := read_header(data, place)) is not None:
             place = header.end
-            batches += 1
             if header.last_offset >= next_offset:
                 next_offset = header.last_offset + 1
                 epoch = header.leader_epoch
     except CorruptRecordException:
-        bad = True
-    return Span(
-        next_offset=next_offset,
-        leader_epoch=epoch if epoch >= 0 else None,
-        size=place,
-        batches=batches,
-        needs_more=not bad and place < len(data) and next_offset == fetch_offset,
-        corrupt=bad,
-    )
+        corrupt = True
+    return Span(next_offset=next_offset, leader_epoch=epoch if epoch >= 0 else None, size=place, corrupt=corrupt)
 
 
 class Decoder:
@@ -87,7 +85,7 @@ class Decoder:
         self.next_offset = fetch_offset
         """Never goes back. Past records that were handed out and past whatever needs no handing out."""
         self.epoch = -1
-        """Epoch of the last batch handed out or passed; -1 where unknown."""
+        """Epoch of the last batch handed out or passed; -1 if unknown."""
         self.exhausted = False
         """Nothing is left to hand out; set as soon as the walk meets the end. The data is released then."""
         self._data = data if isinstance(data, bytes) else bytes(data)
@@ -96,19 +94,24 @@ class Decoder:
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
         self._batch: Header | None = None
-        self._rows: Iterator[Row] = iter(())
+        self._rows: Iterator[Placed] = iter(())
+        self._source: Bytes | None = None
+        """What the records of the batch lie in and views may point to; ``None`` if they were put together (formats 0 and 1)."""
+        self._shift = 0
+        """Where in the source the records begin."""
         self._left = 0
         """Rows of the batch that have not been looked at; the batch is passed the moment there are none."""
 
     def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """Return the next records, at most ``max_records``; none where nothing is left.
+        """Return the next records, at most ``max_records``; none if nothing is left.
 
-        Raises ``CorruptRecordException`` or ``UnsupportedCodecError`` where the very next record cannot be read.
+        Raises ``CorruptRecordException`` or ``UnsupportedCodecError`` if the very next record cannot be read.
         """
         records: list[ConsumerRecord[bytes | None, bytes | None]] = []
         topic, partition = self.topic, self.partition
 
-        def take(row: Row) -> bool:
+        def take(placed: Placed) -> bool:
+            row = placed[0]
             offset, timestamp, kind, key, value, headers, checksum, epoch = row
             key_size = -1 if key is None else len(key)
             value_size = -1 if value is None else len(value)
@@ -125,36 +128,49 @@ class Decoder:
     def read_columns(self, max_records: int, into: ColumnBuilder) -> int:
         """Append the next records to ``into`` and return how many; otherwise as ``read``.
 
-        Fewer than ``max_records`` also where ``into`` is full; then ``exhausted`` is not set.
+        Fewer than ``max_records`` also if ``into`` is full; then ``exhausted`` is not set.
         """
         before = into.rows
 
-        def take(row: Row) -> bool:
-            if not into.fits(row):
+        def take(placed: Placed) -> bool:
+            row, at = placed[0], self._at(placed)
+            if not into.fits(row, at):
                 return False
-            into.append(row)
+            rows = into.rows
+            try:
+                into.append(row, at)
+            except BaseException:
+                into.truncate(rows)
+                raise
             return True
 
         try:
             self._read(max_records, take)
-        finally:
-            into.end_run(self.topic, self.partition, into.rows - before)
+        except (CorruptRecordException, UnsupportedCodecError, MemoryError):
+            raise
+        except BaseException:
+            into.truncate(before)
+            raise
+        into.end_run(self.topic, self.partition, into.rows - before)
         return into.rows - before
 
-    def skip_to(self, offset: int) -> None:
-        """Drop everything before ``offset``. An offset before the position changes nothing."""
-        self.next_offset = max(self.next_offset, offset)
-        if self._left and self._batch is not None and self._batch.last_offset < self.next_offset:
-            self._pass(self._batch)
+    def _at(self, placed: Placed) -> At | None:
+        row, key_end, value_end = placed
+        if self._source is None:
+            return None
+        return self._source, self._shift + key_end - len(row[3] or b""), self._shift + value_end - len(row[4] or b"")
 
-    def _read(self, max_records: int, take: Callable[[Row], bool]) -> None:
+    def _read(self, max_records: int, take: Callable[[Placed], bool]) -> None:
         taken = 0
+        before = self.next_offset, self.epoch, self.exhausted, self._place, self._data
+        aborted = self._aborted.copy() if self._aborted is not None else None
         try:
             while taken < max_records and (self._left or self._open()):
-                row = next(self._rows)
+                placed = next(self._rows)
+                row = placed[0]
                 if row[0] >= self.next_offset:
-                    if not take(row):
-                        self._rows = chain((row,), self._rows)
+                    if not take(placed):
+                        self._rows = chain((placed,), self._rows)
                         return
                     taken += 1
                     self.next_offset = row[0] + 1
@@ -168,18 +184,27 @@ class Decoder:
             self._left = 0
             if not taken:
                 raise
+        except BaseException:  # whatever else it is, such as an interrupt: what was taken is not handed out
+            self.next_offset, self.epoch, self.exhausted, self._place, self._data = before
+            self._aborted = aborted
+            self._left = 0
+            raise
 
     def _open(self) -> bool:
-        """Make the next batch that has records the current one; ``False`` where there is none."""
+        """Make the next batch that has records the current one; ``False`` if there is none."""
         header = self._next_with_records()
         if header is None:
             return False
         if header.magic < 2:
             rows = read_rows(self._data, header.start, header.end, self._check_crcs, self._limit)
-            self._rows, self._left = iter(rows), len(rows)
+            self._rows, self._left = ((row, 0, 0) for row in rows), len(rows)
+            self._source = None
         else:
             self._check_crc(header)
-            self._rows, self._left = _rows(header, self._body(header), self._limit), header.record_count
+            body = self._body(header)
+            self._rows, self._left = _rows(header, body, self._limit), header.record_count
+            compressed = header.attributes & CODEC_MASK
+            self._source, self._shift = (body, 0) if compressed else (self._data, header.start + V2_SIZE)
         self._batch = header
         return True
 
@@ -190,6 +215,7 @@ class Decoder:
             if header is None:
                 self.exhausted = True
                 self._data = b""
+                self._source = None
                 self._place = 0
                 return None
             if not self._has_nothing(header):
@@ -244,14 +270,14 @@ class Decoder:
 
 
 def _marker_type(header: Header, body: bytes, limit: int) -> int:
-    key = next(_rows(header, body, limit))[3]
+    key = next(_rows(header, body, limit))[0][3]
     if key is None or len(key) < 4:
         raise corrupt(Flaw.CONTROL)
     return int.from_bytes(key[2:4], "big", signed=True)
 
 
-def _rows(header: Header, body: bytes, limit: int) -> Iterator[Row]:
-    """Yield the records of a batch. The last one comes only if nothing is left behind it.
+def _rows(header: Header, body: bytes, limit: int) -> Iterator[Placed]:
+    """Yield the records of a batch. The last one comes only if no bytes are left after it.
 
     Headers count for more than their bytes: two bytes become an object, so a batch of 250 KB could otherwise take 10 GB.
     """
@@ -264,7 +290,7 @@ def _rows(header: Header, body: bytes, limit: int) -> Iterator[Row]:
     for left in range(header.record_count - 1, -1, -1):
         start, end = _record_bounds(body, place)
         place = end
-        timestamp_delta, delta, key, value, headers = _record(body[start:end], room, limit)
+        timestamp_delta, delta, (key, key_end), (value, value_end), headers = _record(body[start:end], room, limit)
         room -= len(headers)
         if not previous < delta <= highest:
             raise corrupt(Flaw.OFFSET_DELTA)
@@ -274,7 +300,8 @@ def _rows(header: Header, body: bytes, limit: int) -> Iterator[Row]:
             raise corrupt(Flaw.TIMESTAMP)
         if not left and place != len(body):
             raise corrupt(Flaw.COUNT_LOW)
-        yield header.base_offset + delta, timestamp, 1 if append_time else 0, key, value, headers, None, epoch
+        row = header.base_offset + delta, timestamp, 1 if append_time else 0, key, value, headers, None, epoch
+        yield row, start + key_end, start + value_end
 
 
 def _record_bounds(body: bytes, place: int) -> tuple[int, int]:
@@ -287,13 +314,13 @@ def _record_bounds(body: bytes, place: int) -> tuple[int, int]:
     return start, start + length
 
 
-def _record(data: bytes, room: int, limit: int) -> tuple[int, int, bytes | None, bytes | None, Headers]:
+def _record(data: bytes, room: int, limit: int) -> tuple[int, int, Ended, Ended, Headers]:
     try:
         timestamp_delta, place = _varint(data, 1, bits=64)  # byte 0: attributes, of which none is defined
         delta, place = _varint(data, place)
-        key, place = _sized(data, place)
-        value, place = _sized(data, place)
-        headers, place = _headers(data, place, room, limit)
+        key = _sized(data, place)
+        value = _sized(data, key[1])
+        headers, place = _headers(data, value[1], room, limit)
     except IndexError as error:
         raise corrupt(Flaw.RECORD_CUT) from error
     if place != len(data):
@@ -319,7 +346,7 @@ def _headers(data: bytes, place: int, room: int, limit: int) -> tuple[Headers, i
     return tuple(headers), place
 
 
-def _sized(data: bytes, place: int) -> tuple[bytes | None, int]:
+def _sized(data: bytes, place: int) -> Ended:
     size, place = _varint(data, place)
     if size < -1:
         raise corrupt(Flaw.SIZE)

@@ -1,7 +1,7 @@
 """The header of a record batch, and the words for everything that can be wrong with one.
 
 Decides: whether the bytes at a place begin a complete batch, an incomplete one, or nothing that Kafka could have written. Owns the
-layouts and the sentences of ``Flaw``, which both decoders use. Must never look behind the header.
+layouts and the sentences of ``Flaw``, which both decoders use. Must never look past the header.
 
 Sources: KIP-98 and ``DefaultRecordBatch`` (magic 2), KIP-32 and ``LegacyRecord`` (magic 0 and 1), ``ByteBufferLogInputStream`` for
 the order of the checks.
@@ -68,37 +68,33 @@ class Header(NamedTuple):
     base_offset: int
     last_offset: int
     leader_epoch: int
-    """-1 where unknown."""
+    """-1 if unknown."""
     crc: int
     attributes: int
     base_timestamp: int
     max_timestamp: int
     producer_id: int
-    """-1 where the producer is neither idempotent nor transactional."""
+    """-1 if the producer is neither idempotent nor transactional."""
     record_count: int
-    """Records as the header says; to be believed only after ``check_count``."""
+    """The header's number of records; to be trusted only after ``check_count``."""
 
 
 @frozen(kw_only=True)
 class Span:
-    """What the headers alone tell about fetched record data."""
+    """What the headers alone show about fetched record data."""
 
     next_offset: int
-    """Offset after the last complete batch; the fetch offset where no complete batch reaches it."""
+    """Offset after the last complete batch; the fetch offset if no complete batch reaches it."""
     leader_epoch: int | None
     """Epoch of the last complete batch at or after the fetch offset."""
     size: int
     """Bytes of all complete batches."""
-    batches: int
-    """Complete batches."""
-    needs_more: bool
-    """The data ends inside the first batch that matters: it cannot be read until more bytes are fetched."""
     corrupt: bool
     """The walk ended at a header that Kafka cannot have written; reading will raise there."""
 
 
 def corrupt(flaw: Flaw) -> CorruptRecordException:
-    """Return the error for ``flaw``; whoever knows the partition adds where."""
+    """Return the error for ``flaw``; the caller adds the partition."""
     return CorruptRecordException(flaw.value)
 
 
@@ -117,9 +113,9 @@ def unsupported_codec(codec: int) -> UnsupportedCodecError:
 
 
 def read_header(data: bytes, start: int) -> Header | None:
-    """Return the header at ``start``, or ``None`` where the data ends before its batch does.
+    """Return the header at ``start``, or ``None`` if the data ends before its batch does.
 
-    Raises ``CorruptRecordException`` where no batch can begin like this. The record count is not checked.
+    Raises ``CorruptRecordException`` if no batch can begin like this. The record count is not checked.
     """
     left = len(data) - start
     if left < UP_TO_LENGTH:

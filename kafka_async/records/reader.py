@@ -1,13 +1,13 @@
 """Reading one partition's share of a Fetch response.
 
-Decides: nothing that a decoder does not decide already; it says where a failure was. Owns the decoder. Must never keep records:
+Decides: nothing that a decoder does not decide already; it adds where a failure was. Owns the decoder. Must never keep records:
 what ``read`` returns is the caller's, and what it has not returned is still bytes.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ..errors import CorruptRecordException, UnsupportedCodecError
+from ..errors import CorruptRecordException, UnsupportedCodecError, detached
 from ..model import ConsumerRecord
 from .columns import ColumnBuilder
 from .decode import Decoder
@@ -46,7 +46,7 @@ class RecordReader:
 
     @property
     def leader_epoch(self) -> int | None:
-        """Epoch of the last batch that was handed out, if only in part, or passed; ``None`` where unknown."""
+        """Epoch of the last batch that was handed out, if only in part, or passed; ``None`` if unknown."""
         epoch = self._decoder.epoch
         return epoch if epoch >= 0 else None
 
@@ -59,33 +59,36 @@ class RecordReader:
         return self._decoder.exhausted
 
     def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """Return the next records in offset order, at most ``max_records``; none where the reader is exhausted.
+        """Return the next records in offset order, at most ``max_records``; none if the reader is exhausted.
 
         Raises ``CorruptRecordException`` (with topic, partition and ``offset == next_offset``) or ``UnsupportedCodecError`` where
-        the next record cannot be read, every time until ``skip_to`` moves past it. Records before it are returned first.
+        the next record cannot be read, every time. Records before it are returned first. After any other exception, such as an
+        interrupt, the reader stands where it stood before the call.
         """
         try:
             return self._decoder.read(max_records)
-        except (CorruptRecordException, UnsupportedCodecError) as error:
-            raise self._located(error) from error.__cause__
+        except (CorruptRecordException, UnsupportedCodecError) as found:
+            error = self._located(found)
+        raise error
 
     def read_columns(self, max_records: int, into: ColumnBuilder) -> int:
         """Append the next records to ``into``, at most ``max_records``, and return how many. Raises as ``read`` does.
 
-        Fewer rows, or none, are also appended where ``into`` is full; ``exhausted`` tells the difference.
+        Fewer rows, or none, are also appended if ``into`` is full; ``exhausted`` shows the difference.
         """
         try:
             return self._decoder.read_columns(max_records, into)
-        except (CorruptRecordException, UnsupportedCodecError) as error:
-            raise self._located(error) from error.__cause__
-
-    def skip_to(self, offset: int) -> None:
-        """Drop everything before ``offset``; going back is not possible and changes nothing."""
-        self._decoder.skip_to(offset)
+        except (CorruptRecordException, UnsupportedCodecError) as found:
+            error = self._located(found)
+        raise error
 
     def _located(self, error: CorruptRecordException | UnsupportedCodecError) -> CorruptRecordException | UnsupportedCodecError:
         topic, partition, offset = self._decoder.topic, self._decoder.partition, self._decoder.next_offset
         text = f"{topic}-{partition} at offset {offset}: {error.args[0]}"
+        located: CorruptRecordException | UnsupportedCodecError
         if isinstance(error, UnsupportedCodecError):
-            return UnsupportedCodecError(text)
-        return CorruptRecordException(text, topic=topic, partition=partition, offset=offset)
+            located = UnsupportedCodecError(text)
+        else:
+            located = CorruptRecordException(text, topic=topic, partition=partition, offset=offset)
+        located.__cause__ = detached(error).__cause__  # whose frames hold the data
+        return located

@@ -18,6 +18,13 @@ class AbortedTransactions:
         heapify(self._to_come)
         self._open: set[int] = set()
 
+    def copy(self) -> "AbortedTransactions":
+        """Return the state of this moment, to go back to."""
+        same = AbortedTransactions(())
+        same._to_come = list(self._to_come)
+        same._open = set(self._open)
+        return same
+
     def covers(self, producer_id: int, last_offset: int) -> bool:
         """Say whether the producer is inside an aborted transaction at a batch that ends at ``last_offset``."""
         while self._to_come and self._to_come[0][0] <= last_offset:

@@ -14,141 +14,25 @@ versions. Must never wait, read a clock, or remember anything about a broker or 
 
 from typing import TYPE_CHECKING
 
-from ..lazy import on_first_use
-from .codec import (
-    decode_assignment,
-    decode_response,
-    decode_subscription,
-    encode_assignment,
-    encode_request,
-    encode_subscription,
-    response_correlation_id,
-)
-from .versions import SUPPORTED, UNSUPPORTED_VERSION, BrokerVersions, VersionRange, next_api_versions
+from . import messages as messages
+from .codec import decode_assignment as decode_assignment
+from .codec import decode_response as decode_response
+from .codec import decode_subscription as decode_subscription
+from .codec import encode_assignment as encode_assignment
+from .codec import encode_request as encode_request
+from .codec import encode_subscription as encode_subscription
+from .codec import response_correlation_id as response_correlation_id
+from .messages import Api as Api
+from .messages import Request as Request
+from .messages import Response as Response
+from .messages import Struct as Struct
+from .versions import SUPPORTED as SUPPORTED
+from .versions import UNSUPPORTED_VERSION as UNSUPPORTED_VERSION
+from .versions import BrokerVersions as BrokerVersions
+from .versions import VersionRange as VersionRange
+from .versions import next_api_versions as next_api_versions
 
-if TYPE_CHECKING:
-    from . import messages
-    from .messages import (
-        Api,
-        ApiVersionsRequest,
-        ApiVersionsResponse,
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
-        ConsumerProtocolAssignment,
-        ConsumerProtocolSubscription,
-        DescribeClusterRequest,
-        DescribeClusterResponse,
-        DescribeConfigsRequest,
-        DescribeConfigsResponse,
-        FetchRequest,
-        FetchResponse,
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-        GetTelemetrySubscriptionsRequest,
-        GetTelemetrySubscriptionsResponse,
-        HeartbeatRequest,
-        HeartbeatResponse,
-        JoinGroupRequest,
-        JoinGroupResponse,
-        LeaveGroupRequest,
-        LeaveGroupResponse,
-        ListOffsetsRequest,
-        ListOffsetsResponse,
-        MetadataRequest,
-        MetadataResponse,
-        OffsetCommitRequest,
-        OffsetCommitResponse,
-        OffsetFetchRequest,
-        OffsetFetchResponse,
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderEpochResponse,
-        PushTelemetryRequest,
-        PushTelemetryResponse,
-        Request,
-        Response,
-        SaslAuthenticateRequest,
-        SaslAuthenticateResponse,
-        SaslHandshakeRequest,
-        SaslHandshakeResponse,
-        Struct,
-        SyncGroupRequest,
-        SyncGroupResponse,
-    )
+if TYPE_CHECKING:  # the messages as well, without saying their names again
+    from .messages import *  # noqa: F403
 else:
-    __getattr__ = on_first_use(
-        __name__,
-        {
-            ".messages": (
-                "Api ApiVersionsRequest ApiVersionsResponse ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse "
-                "ConsumerProtocolAssignment ConsumerProtocolSubscription DescribeClusterRequest DescribeClusterResponse "
-                "DescribeConfigsRequest DescribeConfigsResponse FetchRequest FetchResponse FindCoordinatorRequest "
-                "FindCoordinatorResponse GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse HeartbeatRequest "
-                "HeartbeatResponse JoinGroupRequest JoinGroupResponse LeaveGroupRequest LeaveGroupResponse ListOffsetsRequest "
-                "ListOffsetsResponse MetadataRequest MetadataResponse OffsetCommitRequest OffsetCommitResponse "
-                "OffsetFetchRequest OffsetFetchResponse OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse "
-                "PushTelemetryRequest PushTelemetryResponse Request Response SaslAuthenticateRequest SaslAuthenticateResponse "
-                "SaslHandshakeRequest SaslHandshakeResponse Struct SyncGroupRequest SyncGroupResponse"
-            ),
-        },
-        modules="messages",
-    )
-
-__all__ = [
-    "SUPPORTED",
-    "UNSUPPORTED_VERSION",
-    "Api",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "BrokerVersions",
-    "ConsumerGroupHeartbeatRequest",
-    "ConsumerGroupHeartbeatResponse",
-    "ConsumerProtocolAssignment",
-    "ConsumerProtocolSubscription",
-    "DescribeClusterRequest",
-    "DescribeClusterResponse",
-    "DescribeConfigsRequest",
-    "DescribeConfigsResponse",
-    "FetchRequest",
-    "FetchResponse",
-    "FindCoordinatorRequest",
-    "FindCoordinatorResponse",
-    "GetTelemetrySubscriptionsRequest",
-    "GetTelemetrySubscriptionsResponse",
-    "HeartbeatRequest",
-    "HeartbeatResponse",
-    "JoinGroupRequest",
-    "JoinGroupResponse",
-    "LeaveGroupRequest",
-    "LeaveGroupResponse",
-    "ListOffsetsRequest",
-    "ListOffsetsResponse",
-    "MetadataRequest",
-    "MetadataResponse",
-    "OffsetCommitRequest",
-    "OffsetCommitResponse",
-    "OffsetFetchRequest",
-    "OffsetFetchResponse",
-    "OffsetForLeaderEpochRequest",
-    "OffsetForLeaderEpochResponse",
-    "PushTelemetryRequest",
-    "PushTelemetryResponse",
-    "Request",
-    "Response",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
-    "Struct",
-    "SyncGroupRequest",
-    "SyncGroupResponse",
-    "VersionRange",
-    "decode_assignment",
-    "decode_response",
-    "decode_subscription",
-    "encode_assignment",
-    "encode_request",
-    "encode_subscription",
-    "messages",
-    "next_api_versions",
-    "response_correlation_id",
-]
+    __getattr__ = messages.__getattr__

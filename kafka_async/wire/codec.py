@@ -72,21 +72,34 @@ def writer(api: Api, cls: type[Struct], version: int) -> Writer:
     return lambda value, out: write(fold(value), out)
 
 
+@memo
+def _writing(api: Api, cls: type[Struct], version: int) -> tuple[Writer, bool]:
+    """Return the writer, and whether the header is flexible."""
+    return writer(api, cls, version), layout(api, cls, version).flexible
+
+
+@memo
+def _reading(api: Api, cls: type[Struct], version: int) -> "tuple[Reader, bool, OldShape | None]":
+    """Return the reader, whether the header is flexible, and the shape that has to be unfolded."""
+    return reader(api, cls, version), layout(api, cls, version).flexible, _old_shape(api, cls, version)
+
+
 def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> bytes:
     """Return a request as it goes on the wire, length prefix included.
 
-    Raises ``UnsupportedVersionError`` where the version cannot carry the request, ``IllegalArgumentError`` where a value does not
+    Raises ``UnsupportedVersionError`` if the version cannot carry the request, ``IllegalArgumentError`` if a value does not
     fit its field.
     """
     check(request, version)
     api = request.api
     try:
+        write, flexible = _writing(api, type(request), version)
         name = (client_id or "").encode()
         out = bytearray(_HEADER.pack(0, api, version, correlation_id, -1 if client_id is None else len(name)))
         out += name
-        if layout(api, type(request), version).flexible:
+        if flexible:
             out.append(0)
-        writer(api, type(request), version)(request, out)
+        write(request, out)
         _CORRELATION_ID.pack_into(out, 0, len(out) - 4)
     except _BAD_VALUES as error:
         raise IllegalArgumentError(f"{type(request).__name__} version {version} cannot be written: {error}") from error
@@ -113,11 +126,15 @@ def decode_response(request: Request[R] | type[Request[R]], version: int, frame:
     try:
         if request.api is Api.API_VERSIONS:
             return cast(R, _decode_api_versions(version, frame))
+        read, flexible, old = _reading(request.api, cls, version)
         offset = _CORRELATION_ID.size
-        if layout(request.api, cls, version).flexible:
-            offset = read_tags(frame, offset, {}, None)
-        exact = request.api not in _MAY_BE_LONGER
-        return cast(R, _read(request.api, cls, version, frame, offset, known, exact=exact))
+        if flexible:
+            offset = read_tags(frame, offset, {}, None) if frame[offset] else offset + 1
+        response: R
+        response, end = read(frame, offset)
+        if end != len(frame) and (end > len(frame) or request.api not in _MAY_BE_LONGER):
+            raise ValueError(f"{end} bytes were expected")
+        return response if old is None else cast(R, old.unfold(response, known))
     except _BAD_BYTES as error:
         raise MalformedResponseError(
             f"{cls.__name__} version {version} of {len(frame)} bytes cannot be read: {_reason(error)}"
@@ -126,16 +143,6 @@ def decode_response(request: Request[R] | type[Request[R]], version: int, frame:
 
 def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _read(
-    api: Api, cls: type[Struct], version: int, frame: Buffer, offset: int, request: Request[Any] | None, *, exact: bool
-) -> Struct:
-    value, end = reader(api, cls, version)(frame, offset)
-    if end > len(frame) or (exact and end != len(frame)):
-        raise ValueError(f"{end} bytes were expected")
-    old = _old_shape(api, cls, version)
-    return cast(Struct, value) if old is None else old.unfold(value, request)
 
 
 def _decode_api_versions(version: int, frame: Buffer) -> ApiVersionsResponse:
@@ -147,19 +154,25 @@ def _decode_api_versions(version: int, frame: Buffer) -> ApiVersionsResponse:
     start = _CORRELATION_ID.size
     error_code = _VERSION.unpack_from(frame, start)[0]
     if error_code != UNSUPPORTED_VERSION:
-        return cast(ApiVersionsResponse, _read(Api.API_VERSIONS, ApiVersionsResponse, version, frame, start, None, exact=False))
+        return _read_api_versions(version, frame, exact=False)
     for body_version in (0, version):
         try:
-            return cast(
-                ApiVersionsResponse, _read(Api.API_VERSIONS, ApiVersionsResponse, body_version, frame, start, None, exact=True)
-            )
+            return _read_api_versions(body_version, frame, exact=True)
         except _BAD_BYTES:
             continue
     return ApiVersionsResponse(error_code=error_code)
 
 
+def _read_api_versions(version: int, frame: Buffer, *, exact: bool) -> ApiVersionsResponse:
+    response: ApiVersionsResponse
+    response, end = reader(Api.API_VERSIONS, ApiVersionsResponse, version)(frame, _CORRELATION_ID.size)
+    if end > len(frame) or (exact and end != len(frame)):
+        raise ValueError(f"{end} bytes were expected")
+    return response
+
+
 def encode_subscription(subscription: "ConsumerProtocolSubscription", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
-    """Return what a classic member tells the leader, version included. Raises ``IllegalArgumentError``."""
+    """Return what a classic member sends to the leader, version included. Raises ``IllegalArgumentError``."""
     return _encode_data("consumer_protocol_subscription", subscription, version)
 
 
@@ -169,7 +182,7 @@ def encode_assignment(assignment: "ConsumerProtocolAssignment", version: int = _
 
 
 def decode_subscription(data: Buffer) -> "ConsumerProtocolSubscription":
-    """Return what a classic member told the leader; other clients wrote it. Raises ``MalformedResponseError``."""
+    """Return what a classic member wrote to the leader; other clients wrote it. Raises ``MalformedResponseError``."""
     from .messages.group import ConsumerProtocolSubscription
 
     return _decode_data("consumer_protocol_subscription", ConsumerProtocolSubscription, data)

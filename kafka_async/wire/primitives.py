@@ -26,19 +26,20 @@ Writer: TypeAlias = Callable[[Any, bytearray], None]
 INT8 = Struct(">b")
 INT16 = Struct(">h")
 INT32 = Struct(">i")
-_NO_UUID = bytes(16)
+NO_UUID = bytes(16)
+"""Stands for no id."""
 _ITEM_SIZES = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 
 @lru_cache(maxsize=8192)
 def to_uuid(data: bytes) -> UUID | None:
     """Return the id in 16 bytes; all zeros mean none. Cached: the same topic ids come back in every response."""
-    return None if data == _NO_UUID else UUID(bytes=data)
+    return None if data == NO_UUID else UUID(bytes=data)
 
 
 def from_uuid(value: UUID | None) -> bytes:
     """Return the 16 bytes of an id; none is all zeros."""
-    return _NO_UUID if value is None else value.bytes
+    return NO_UUID if value is None else value.bytes
 
 
 def read_varint(buffer: Buffer, offset: int) -> tuple[int, int]:
@@ -64,10 +65,13 @@ def write_varint(value: int, out: bytearray) -> None:
 def compact_length(buffer: Buffer, offset: int) -> tuple[int, int]:
     """Read a compact length: the varint minus one, so that -1 is null."""
     length = buffer[offset]
-    if length > 0x7F:
-        length, offset = read_varint(buffer, offset)
-        return length - 1, offset
-    return length - 1, offset + 1
+    if length < 0x80:
+        return length - 1, offset + 1
+    more = buffer[offset + 1]
+    if more < 0x80:  # a small batch of records
+        return (length & 0x7F | more << 7) - 1, offset + 2
+    length, offset = read_varint(buffer, offset)
+    return length - 1, offset
 
 
 def _int16_length(buffer: Buffer, offset: int) -> tuple[int, int]:
@@ -81,7 +85,10 @@ def _int32_length(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def _write_compact_length(length: int, out: bytearray) -> None:
-    write_varint(length + 1, out)
+    if length < 0x7F:
+        out.append(length + 1)  # nearly always
+    else:
+        write_varint(length + 1, out)
 
 
 def _write_int16_length(length: int, out: bytearray) -> None:

@@ -54,7 +54,7 @@ SKIPPED: dict[tuple[str, str], int] = {
     ("MetadataResponse", "cluster_authorized_operations"): -(2**31),
     ("ApiVersionsResponse", "zk_migration_ready"): 0,
 }
-"""Fields that no consumer needs -> what is written for them; tagged ones are not written at all.
+"""Fields that are not needed here -> what is written for them; tagged ones are not written at all.
 
 They are for replicas (-1 says "a consumer"), for the old controller, or were dropped by Kafka itself (KIP-211, KIP-700).
 """
@@ -65,7 +65,7 @@ class WireField:
     """A field in one version of a struct."""
 
     name: str
-    """Our name of it, or Kafka's where it is skipped."""
+    """Our name of it, or Kafka's if it is skipped."""
     kind: str
     """A ``struct`` code, ``"string"``, ``"bytes"`` or ``"struct"``."""
     array: bool
@@ -90,7 +90,7 @@ class WireStruct:
 def load(module: str, version: int, name: str, cls: type[Struct]) -> WireStruct:
     """Return the layout of ``cls`` as ``version`` of the struct ``name`` of a schema such as ``"fetch"``.
 
-    ``name`` is Kafka's name of a request, a response or a piece of data. Raises ``ModuleNotFoundError`` where Kafka has no such
+    ``name`` is Kafka's name of a request, a response or a piece of data. Raises ``ModuleNotFoundError`` if Kafka has no such
     version.
     """
     part = next((part for part in ("request", "response") if name.lower().endswith(part)), "data")

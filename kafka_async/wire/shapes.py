@@ -4,7 +4,7 @@ Decides: how the newest shape is folded into an old one and unfolded again. Owns
 
 Three APIs were batched later: what used to be the message became an item of a list in it. FindCoordinator before v4 (KIP-699) and
 OffsetFetch before v8 (KIP-709) carry one key or group, LeaveGroup before v3 (KIP-345) one member. ``versions.py`` has refused by
-then whatever does not fit. An old answer does not say what it is about, which is why unfolding takes the request.
+then whatever does not fit. An old answer does not name what it is about, which is why unfolding takes the request.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ class OldShape:
     fold: Callable[[Any], Struct]
     """Newest shape -> old shape."""
     unfold: Callable[[Any, Request[Any] | None], Struct]
-    """Old shape -> newest shape; takes the request that was answered, where it is known."""
+    """Old shape -> newest shape; takes the request that was answered, if it is known."""
 
 
 @frozen(kw_only=True)
@@ -160,6 +160,6 @@ OLD_SHAPES: Mapping[type[Struct], OldShape] = {
 
 
 def old_shape(cls: type[Struct], version: int) -> OldShape | None:
-    """Return the old shape of a message in ``version``, or ``None`` where the newest shape is used."""
+    """Return the old shape of a message in ``version``, or ``None`` if the newest shape is used."""
     shape = OLD_SHAPES.get(cls)
     return shape if shape is not None and version <= shape.until else None

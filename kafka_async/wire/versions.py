@@ -18,10 +18,8 @@ from ..errors import UnsupportedVersionError
 from .messages import (
     Api,
     ApiVersionsResponse,
-    DescribeClusterRequest,
     FetchRequest,
     FetchTopic,
-    FindCoordinatorRequest,
     ForgottenTopic,
     ListOffsetsRequest,
     MetadataRequest,
@@ -30,6 +28,8 @@ from .messages import (
 
 if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
     from .messages.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
+    from .messages.coordinator import FindCoordinatorRequest
+    from .messages.describing import DescribeClusterRequest
     from .messages.group import (
         ConsumerGroupHeartbeatRequest,
         HeartbeatRequest,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
         SyncGroupRequest,
     )
     from .messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+    from .messages.produce import ProduceRequest
+    from .messages.share import ShareAcknowledgeRequest, ShareFetchRequest
 
 UNSUPPORTED_VERSION = 35
 _ANY = 0x7FFF
@@ -54,6 +56,7 @@ class VersionRange(NamedTuple):
 
 
 SUPPORTED: Mapping[Api, VersionRange] = {
+    Api.PRODUCE: VersionRange(3, 13),
     Api.FETCH: VersionRange(4, 17),
     Api.LIST_OFFSETS: VersionRange(1, 11),
     Api.METADATA: VersionRange(4, 13),
@@ -70,19 +73,35 @@ SUPPORTED: Mapping[Api, VersionRange] = {
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(6, 6),
+    Api.DELETE_RECORDS: VersionRange(0, 2),
+    Api.INIT_PRODUCER_ID: VersionRange(0, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    Api.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),
+    Api.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),
+    Api.END_TXN: VersionRange(0, 4),
+    Api.TXN_OFFSET_COMMIT: VersionRange(0, 4),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
+    Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     Api.DESCRIBE_CLUSTER: VersionRange(0, 2),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
     Api.GET_TELEMETRY_SUBSCRIPTIONS: VersionRange(0, 0),
     Api.PUSH_TELEMETRY: VersionRange(0, 0),
+    Api.SHARE_GROUP_HEARTBEAT: VersionRange(1, 1),
+    Api.SHARE_GROUP_DESCRIBE: VersionRange(1, 1),
+    Api.SHARE_FETCH: VersionRange(1, 2),
+    Api.SHARE_ACKNOWLEDGE: VersionRange(1, 2),
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: VersionRange(0, 1),
+    Api.ALTER_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
+    Api.DELETE_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
 }
 """What this client speaks.
 
 Metadata starts where auto-creation can be declined, OffsetFetch where all positions can be asked for, JoinGroup where the rebalance
-timeout exists, SaslHandshake where SaslAuthenticate follows, DeleteTopics, which only tools use, where its shape is today's.
+timeout exists, SaslHandshake where SaslAuthenticate follows, DeleteTopics, which only tools use, where its shape is today's,
+Produce where records have format 2. Transactions end before the versions that only brokers and the newest kind of transaction use
+(KIP-890), share groups after the version that only their early access had.
 """
 
 
@@ -132,6 +151,13 @@ _LIST_OFFSETS_TIMESTAMPS = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp -> version that defines it (KIP-734, 405, 1005, 1023)."""
 
 
+def _produce(request: "ProduceRequest") -> Iterator[Need]:
+    if any(topic.topic_id is None for topic in request.topic_data):
+        yield Need(0, 12, "a topic without an id")
+    if not all(topic.name for topic in request.topic_data):
+        yield Need(13, _ANY, "a topic without a name")
+
+
 def _list_offsets(request: ListOffsetsRequest) -> Iterator[Need]:
     if request.isolation_level:
         yield Need(2, _ANY, "the isolation level")
@@ -165,7 +191,7 @@ def _offset_fetch(request: "OffsetFetchRequest") -> Iterator[Need]:
         yield Need(8, _ANY, f"{len(request.groups)} groups")
 
 
-def _find_coordinator(request: FindCoordinatorRequest) -> Iterator[Need]:
+def _find_coordinator(request: "FindCoordinatorRequest") -> Iterator[Need]:
     if len(request.coordinator_keys) != 1:
         yield Need(4, _ANY, f"{len(request.coordinator_keys)} keys")
     if request.key_type > 1:
@@ -206,7 +232,7 @@ def _create_topics(request: "CreateTopicsRequest") -> Iterator[Need]:
         yield Need(4, _ANY, "the broker's defaults")
 
 
-def _describe_cluster(request: DescribeClusterRequest) -> Iterator[Need]:
+def _describe_cluster(request: "DescribeClusterRequest") -> Iterator[Need]:
     if request.endpoint_type != 1:
         yield Need(1, _ANY, f"the endpoint type {request.endpoint_type}")
     if request.include_fenced_brokers:
@@ -218,7 +244,19 @@ def _consumer_group_heartbeat(request: "ConsumerGroupHeartbeatRequest") -> Itera
         yield Need(1, _ANY, "a subscription by pattern")
 
 
+def _share_fetch(request: "ShareFetchRequest") -> Iterator[Need]:
+    if request.share_acquire_mode:
+        yield Need(2, _ANY, "a strict limit of records")
+    yield from _renewal(request)
+
+
+def _renewal(request: "ShareFetchRequest | ShareAcknowledgeRequest") -> Iterator[Need]:
+    if request.is_renew_ack:
+        yield Need(2, _ANY, "the renewal of locks")
+
+
 _NEEDS: Mapping[Api, Callable[[Any], Iterable[Need]]] = {
+    Api.PRODUCE: _produce,
     Api.FETCH: _fetch,
     Api.LIST_OFFSETS: _list_offsets,
     Api.METADATA: _metadata,
@@ -234,6 +272,8 @@ _NEEDS: Mapping[Api, Callable[[Any], Iterable[Need]]] = {
     Api.CREATE_TOPICS: _create_topics,
     Api.DESCRIBE_CLUSTER: _describe_cluster,
     Api.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+    Api.SHARE_FETCH: _share_fetch,
+    Api.SHARE_ACKNOWLEDGE: _renewal,
 }
 
 
@@ -244,7 +284,7 @@ def needs(request: Request[Any]) -> list[Need]:
 
 
 def check(request: Request[Any], version: int) -> None:
-    """Raise ``UnsupportedVersionError`` where ``version`` cannot carry the request or is not spoken here."""
+    """Raise ``UnsupportedVersionError`` if ``version`` cannot carry the request or is not spoken here."""
     spoken = SUPPORTED[request.api]
     if not spoken.lowest <= version <= spoken.highest:
         raise UnsupportedVersionError(f"{request.api.name} version {version} is not spoken by this client, which speaks {spoken}.")
@@ -259,14 +299,12 @@ def _bounds(need: Need) -> str:
 
 @frozen(kw_only=True)
 class BrokerVersions:
-    """What one broker can do, as it said in its answer to ApiVersions."""
+    """What one broker can do, according to its answer to ApiVersions."""
 
     ranges: Mapping[int, VersionRange] = field(factory=dict)
     """API key -> versions that the broker accepts."""
-    features: Mapping[str, int] = field(factory=dict)
-    """Finalized feature of the cluster -> level; ``group.version`` 1 and up means the consumer protocol."""
     _common: Mapping[int, VersionRange] = field(init=False, repr=False, eq=False)
-    """API key -> versions that both sides speak, where there are any."""
+    """API key -> versions that both sides speak, if there are any."""
 
     @_common.default
     def _find_common(self) -> Mapping[int, VersionRange]:
@@ -287,8 +325,7 @@ class BrokerVersions:
             for key, last in _LAST_BEFORE_2_4.items():
                 if key in ranges:
                     ranges[key] = VersionRange(ranges[key].lowest, min(ranges[key].highest, last))
-        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
-        return cls(ranges=ranges, features=features)
+        return cls(ranges=ranges)
 
     def range(self, api: Api) -> VersionRange | None:
         """Return the versions that both sides speak, or ``None``."""
@@ -308,7 +345,7 @@ class BrokerVersions:
         """Return the highest version that both sides speak and that can carry ``request``.
 
         ``lowest`` and ``highest`` are bounds of the caller's own, such as 9 for a commit under the consumer protocol, or 12 for an
-        incremental fetch in a session that was opened by topic name. Raises ``UnsupportedVersionError`` where there is none.
+        incremental fetch in a session that was opened by topic name. Raises ``UnsupportedVersionError`` if there is none.
         """
         demands = needs(request)
         common = self._common.get(request.api)
@@ -329,11 +366,11 @@ class BrokerVersions:
 
 
 def next_api_versions(tried: int, response: ApiVersionsResponse) -> int | None:
-    """Return the version of ApiVersions to try next, or ``None`` where the negotiation is over.
+    """Return the version of ApiVersions to try next, or ``None`` if the negotiation is over.
 
     A broker that does not know the version tried answers with error 35 and, if it is recent, the versions it does know (KIP-511);
     otherwise version 0 is tried. Every step goes down, so there is an end. Any error but 35 is the caller's to handle. Raises
-    ``UnsupportedVersionError`` where version 0 was refused.
+    ``UnsupportedVersionError`` if version 0 was refused.
     """
     if response.error_code != UNSUPPORTED_VERSION:
         return None

@@ -1,14 +1,20 @@
 """``kafka_async.adapters.otel``: what OpenTelemetry's own SDK collects."""
 
+import asyncio
 import gc
 from typing import Any
 
+import anyio
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
 
+from kafka_async import ConsumerRecord, ShareConsumer
 from kafka_async.adapters.otel import FRESH, ConsumerInstruments
+from kafka_async.application.metrics import points
+from kafka_async.application.processing.statistics import NOTHING
+from kafka_async.testing import Cluster, virtual_loop
+from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import consumer_on, read_values, virtual
-from tests.fake import FakeCluster
 
 FAMILY = "org.apache.kafka.consumer"
 CONSUMED = f"{FAMILY}.fetch.manager.records.consumed.total"
@@ -58,9 +64,32 @@ async def test_the_numbers_of_a_consumer_are_collected_with_their_labels() -> No
         found = program.collect()
     me = ("client_id", "billing-1")
     assert found[CONSUMED][frozenset([me])] == 30
-    assert found[CONSUMED][frozenset([me, ("topic", "orders"), ("partition", "0")])] == 30
+    assert found[CONSUMED].keys() == {frozenset([me])}, "what is summed must not be there for the partitions too"
+    of_partition = f"{FAMILY}.fetch.manager.partition.records.consumed.total"
+    assert found[of_partition][frozenset([me, ("topic", "orders"), ("partition", "0")])] == 30
     assert found[f"{FAMILY}.coordinator.assigned.partitions"] == {frozenset([me]): 1}
     assert frozenset([me, ("node_id", "0")]) in found[f"{FAMILY}.node.request.total"]
+
+
+def test_every_number_of_a_share_consumer_is_collected() -> None:
+    async def main() -> None:
+        cluster, program = Cluster(), Program()
+        cluster.topic("jobs")
+        cluster.group("workers", share_auto_offset_reset="earliest")
+        cluster.produce("jobs", value="a")
+        async with ShareConsumer("jobs", group_id="workers", **cluster.options()) as consumer:
+            program.instruments.observe(consumer, client_id="worker-1")
+            (await consumer.getone()).accept()
+            await consumer.flush()
+            found = program.collect()
+            expected = {point.name for point in points(consumer.metrics())}
+        assert found.keys() == expected
+        me = frozenset([("client_id", "worker-1")])
+        assert found[f"{FAMILY}.share.fetch.manager.acknowledgements.send.total"] == {me: 1}
+        assert found[f"{FAMILY}.share.fetch.manager.records.consumed.total"] == {me: 1}
+
+    with asyncio.Runner(loop_factory=virtual_loop) as runner:
+        runner.run(main())
 
 
 def test_a_collection_looks_at_a_consumer_once() -> None:
@@ -79,3 +108,27 @@ def test_a_consumer_that_is_gone_is_not_observed() -> None:
     del gone
     gc.collect()
     assert not program.collect()
+
+
+@virtual
+async def test_what_processing_shows_is_collected() -> None:
+    cluster, program = FakeCluster(), Program()
+    (partition,) = cluster.create_topic("orders")
+    cluster.fill(partition, 30)
+    handled: list[int] = []
+
+    async def handle(record: ConsumerRecord[Any, Any]) -> None:
+        handled.append(record.offset)
+        if record.offset == 7:
+            raise ValueError
+
+    async with consumer_on(cluster, "orders") as consumer:
+        program.instruments.observe(consumer)
+        async with consumer.processing(handle, on_failure="skip"):
+            while len(handled) < 30:  # noqa: ASYNC110 - time is virtual
+                await anyio.sleep(0.05)
+            found = program.collect()
+    processing = {name.removeprefix(f"{FAMILY}.processing."): values for name, values in found.items() if ".processing." in name}
+    assert len(processing) == len(NOTHING.metrics())
+    assert processing["attempt.total"][frozenset()] == 30
+    assert processing["skipped.total"][frozenset()] == 1

@@ -11,7 +11,7 @@ from attrs import Factory, define
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
 from kafka_async.application.runtime import TaskRuntime
 from kafka_async.network.waiting import LoopSignal
-from tests.fake import FakeCluster
+from kafka_async.testing.simulation import FakeCluster
 from tests.virtual import run_virtual
 
 P = ParamSpec("P")
@@ -23,6 +23,15 @@ Consumer = KafkaConsumer[Any, Any]
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
+def filled(count: int = 20, partitions: int = 1, **options: Any) -> tuple[FakeCluster, list[TopicPartition]]:
+    """Return a cluster with a topic ``t`` of ``count`` records in each partition."""
+    cluster = FakeCluster(**options)
+    tps = cluster.create_topic("t", partitions)
+    for tp in tps:
+        cluster.fill(tp, count)
+    return cluster, tps
+
+
 def consumer_on(cluster: FakeCluster, *topics: str, **options: Any) -> Consumer:
     """Return a consumer of ``cluster`` that reads from the beginning unless told otherwise."""
     options = {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest", **options}
@@ -30,7 +39,7 @@ def consumer_on(cluster: FakeCluster, *topics: str, **options: Any) -> Consumer:
 
 
 async def read_values(consumer: Consumer, count: int, *only: TopicPartition, seconds: float = 60.0) -> list[bytes]:
-    """Read until ``count`` records have come, and return their values; fewer where the time is over."""
+    """Read until ``count`` records have come, and return their values; fewer if the time is over."""
     values: list[bytes] = []
     with anyio.move_on_after(seconds):
         while len(values) < count:

@@ -1,7 +1,7 @@
 """What callers may pass, and how they are told that they may not."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,13 +25,24 @@ from kafka_async.application.arguments import (
 TP = TopicPartition("t", 0)
 
 
+def test_any_equal_tuple_is_a_partition() -> None:
+    class Other(NamedTuple):
+        topic: str
+        partition: int
+
+    (found,) = partition_set([Other("t", 0), TP])  # type: ignore[list-item] # aiokafka's partition
+    assert type(found) is TopicPartition
+    assert one_partition(Other("t", 0)) == "t-0"
+    assert commit_offsets({Other("t", 0): 5}) == {TP: OffsetAndMetadata(5)}  # type: ignore[dict-item] # aiokafka's partition
+
+
 def test_partitions_keep_their_order_and_lose_repetitions() -> None:
     other = TopicPartition("t", 1)
     assert partition_set([other, TP, other]) == (other, TP)
     assert partition_set(iter(())) == ()
 
 
-@pytest.mark.parametrize("bad", ["t", TP, [("t", 0)], ["t-0"], [None]])
+@pytest.mark.parametrize("bad", ["t", TP, ("t", 0), ["t-0"], [None], [("t", "0")], [["t", 0]], [("t", True)]])
 def test_what_is_no_collection_of_partitions_is_named(bad: Any) -> None:
     with pytest.raises(TypeError, match="TopicPartition"):
         partition_set(bad)
@@ -115,7 +126,7 @@ def test_what_is_no_timeout_is_named(bad: Any) -> None:
 
 @pytest.mark.parametrize("bad", [-1, 2**31, 1.5, True, "0"])
 def test_leader_epochs_are_integers_from_0_on_or_none(bad: Any) -> None:
-    with pytest.raises(ValueError, match=r"leader_epoch=.*None where it is not known"):
+    with pytest.raises(ValueError, match=r"leader_epoch=.*None if it is not known"):
         seek_target(OffsetAndMetadata(1, "", bad))
     with pytest.raises(ValueError, match=r"t-0: leader_epoch="):
         commit_offsets({TP: OffsetAndMetadata(1, "", bad)})

@@ -3,13 +3,16 @@ import datetime
 import importlib
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from kafka_async.application.arrow import ALL_COLUMNS, SCHEMA, record_batch  # noqa: E402  # after the skip where pyarrow is missing
+from kafka_async.application.arrow import ALL_COLUMNS, SCHEMA, array_of, record_batch, scalar_of  # noqa: E402  # after the skip where pyarrow is missing
 from kafka_async.records import ColumnBuilder  # noqa: E402  # as above
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -129,5 +132,66 @@ def without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_missing_pyarrow_is_named_with_the_command_that_installs_it(without_pyarrow: None) -> None:
-    with pytest.raises(ImportError, match=r"pip install 'kafka-async\[arrow\]'"):
+    with pytest.raises(ImportError, match=r"need pyarrow.* extra 'arrow'.* pip install '\.\[arrow\]'"):
         importlib.import_module("kafka_async.application.arrow")
+
+
+VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (pa.bool_(), st.booleans()),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.float32(), st.floats(width=32)),
+    (pa.float64(), st.floats()),
+    (pa.string(), st.text(st.characters(codec="utf-8"))),
+    (pa.binary(), st.binary()),
+    (pa.date32(), st.integers(-719_162, 2_932_896)),  # what dates of Python reach: pyarrow cannot show others
+    (pa.timestamp("us", tz="UTC"), st.integers(-(2**55), 2**55)),
+    (pa.decimal128(20, 4), st.decimals(-(10**16) + 1, 10**16 - 1, places=4)),
+    (pa.decimal128(38, 0), st.decimals(-(10**38) + 1, 10**38 - 1, places=0, allow_nan=False)),
+]
+
+
+def nested(inner: tuple[Any, st.SearchStrategy[Any]]) -> st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]]:
+    kind, values = inner
+    some = st.none() | values
+    pairs = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=3), some), max_size=3)
+    return st.sampled_from(
+        [
+            (kind, values),
+            (pa.list_(pa.field("element", kind)), st.lists(some, max_size=4)),
+            (pa.struct([("x", kind), ("y", pa.int32())]), st.fixed_dictionaries({}, optional={"x": some, "y": st.just(7)})),
+            (pa.map_(pa.string(), kind), pairs),
+        ]
+    )
+
+
+@given(st.data())
+def test_an_array_of_pythons_values_is_that_of_pyarrow(data: st.DataObject) -> None:
+    kind, values = data.draw(st.sampled_from(VALUES).flatmap(nested).flatmap(nested))
+    drawn = data.draw(st.lists(st.none() | values, max_size=20))
+    found = array_of(kind, drawn)
+    found.validate(full=True)
+    assert found.type == kind
+    assert repr(found.to_pylist()) == repr(pa.array(drawn, kind).to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.int8(), 128),
+        (pa.int64(), 2**63),
+        (pa.date32(), 2**31),
+        (pa.decimal128(4, 2), Decimal(100)),
+        (pa.decimal128(4, 2), Decimal("0.001")),
+    ],
+)
+def test_a_number_that_a_type_cannot_hold_is_an_error(kind: Any, value: Any) -> None:
+    with pytest.raises(OverflowError):
+        array_of(kind, [None, value])
+
+
+def test_what_utf8_cannot_hold_is_a_question_mark() -> None:
+    assert array_of(pa.string(), ["a\ud800"]).to_pylist() == ["a?"]
+    assert scalar_of(pa.binary(), b"x").as_py() == b"x"

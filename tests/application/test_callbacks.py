@@ -7,10 +7,10 @@ import anyio
 import pytest
 from attrs import Factory, define, field
 
-from kafka_async import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka_async.application.callbacks import Deserializers
+from kafka_async import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async.application.callbacks import Deserialized, Deserializers
 from kafka_async.errors import DeserializationError
-from tests.fake import FakeCluster
+from kafka_async.testing.simulation import FakeCluster
 
 from .support import Records, cancelled_at, consumer_on, numbers, offsets, read_values, virtual
 
@@ -55,7 +55,7 @@ def two_topics() -> tuple[FakeCluster, TopicPartition, TopicPartition]:
 
 
 @virtual
-async def test_a_listener_is_told_inside_the_read_calls() -> None:
+async def test_a_listener_is_called_inside_the_read_calls() -> None:
     cluster, one, two = two_topics()
     listener = Listener()
     async with consumer_on(cluster) as consumer:
@@ -334,6 +334,14 @@ async def test_keys_have_a_deserializer_of_their_own() -> None:
         with pytest.raises(DeserializationError) as caught:
             await consumer.getone()
         assert (caught.value.field, caught.value.record.key) == ("key", b"x")
+
+
+@pytest.mark.parametrize("deserializer", [int, later, Methods(), lambda topic, headers, data: data.decode()])
+async def test_a_key_that_is_missing_and_a_tombstone_stay_none_and_no_deserializer_sees_them(deserializer: Any) -> None:
+    tombstone: ConsumerRecord[Any, Any] = ConsumerRecord("t", 0, 5, 0, 0, None, None, (), None, -1, -1, None)
+    deserializers = Deserializers.of(deserializer, deserializer)
+    assert deserializers is not None
+    assert await deserializers.apply([tombstone]) == Deserialized(records=[tombstone], done=1)
 
 
 def test_without_deserializers_there_is_nothing_to_call() -> None:

@@ -1,17 +1,15 @@
 """Which offsets are committed and when, as a cluster in memory sees it; who is told."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.lowlevel
 from attrs import Factory, define
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.application.committing import position_before
-from kafka_async.model import ConsumerRecord
+from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire import Api
-from tests.fake import FakeCluster
 
 from .support import Records, consumer_on, read_values, virtual
 
@@ -27,7 +25,7 @@ def two_partitions() -> tuple[FakeCluster, TopicPartition, TopicPartition]:
 
 
 @define(eq=False)
-class Told:
+class CommitRecorder:
     """An interceptor that remembers what was committed."""
 
     offsets: list[dict[TopicPartition, int]] = Factory(list)
@@ -43,7 +41,7 @@ class Told:
 @virtual
 async def test_what_was_read_is_committed_by_the_next_reads_when_the_interval_is_over() -> None:
     cluster, one, _ = two_partitions()
-    told = Told()
+    told = CommitRecorder()
     async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, interceptors=(told,)) as consumer:
         consumer.assign([one])
         assert len(await read_values(consumer, 10)) == 10
@@ -72,7 +70,7 @@ async def test_partitions_that_an_assignment_drops_are_committed() -> None:
 @virtual
 async def test_without_auto_commit_only_the_caller_commits() -> None:
     cluster, one, two = two_partitions()
-    told = Told()
+    told = CommitRecorder()
     async with consumer_on(cluster, **GROUP, enable_auto_commit=False, interceptors=(told,)) as consumer:
         consumer.assign([one, two])
         assert len(await read_values(consumer, 20)) == 20
@@ -84,12 +82,15 @@ async def test_without_auto_commit_only_the_caller_commits() -> None:
     assert told.offsets == [{two: 3}]
 
 
-def test_the_position_before_a_record_is_that_of_its_partition_alone() -> None:
-    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
-    consumed = {one: OffsetAndMetadata(5, "", 2)}
-    assert position_before(consumed, _record(one, 4)) == {one: OffsetAndMetadata(4, "", 2)}
-    assert position_before(consumed, _record(two, 4)) == {}
-
-
-def _record(partition: TopicPartition, offset: int) -> ConsumerRecord[Any, Any]:
-    return ConsumerRecord(*partition, offset, 0, 0, None, b"", (), None, -1, 0, None)
+@virtual
+async def test_interceptors_are_called_at_the_end_of_a_commit_whose_answer_nobody_has_looked_at() -> None:
+    cluster, one, _ = two_partitions()
+    told = CommitRecorder()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, interceptors=(told,)) as consumer:
+        consumer.assign([one])
+        assert len(await read_values(consumer, 6)) == 6
+        await anyio.sleep(2)
+        assert len(await read_values(consumer, 4)) == 4
+        await anyio.sleep(1)
+    assert cluster.committed == {("g", one): 10}
+    assert told.offsets == [{one: 6}, {one: 10}]

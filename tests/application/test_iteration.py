@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 
 from kafka_async.application import iteration
 
-PAIRS: dict[str, tuple[Any, Any]] = {
-    "python": (iteration.HandOut, iteration.RecordIterator),
-    "chosen": (iteration.HANDOUT, iteration.ITERATOR),
+KINDS: dict[str, tuple[Any, Any, Any]] = {
+    "python": (iteration.HandOut, iteration.RecordIterator, iteration.Portion),
+    "chosen": (iteration.HANDOUT, iteration.ITERATOR, iteration.PORTION),
 }
+ENDLESS = float("inf")
 
 
 class Source:
@@ -31,12 +33,18 @@ class Source:
         return item
 
 
-@pytest.fixture(params=PAIRS)
+@pytest.fixture(params=KINDS)
 def made(request: pytest.FixtureRequest) -> SimpleNamespace:
-    hand_out, iterator = PAIRS[request.param]
-    source = Source()
-    handout: iteration.HandOut[Any] = hand_out()
-    return SimpleNamespace(handout=handout, source=source, iterator=lambda: iterator(handout, source))
+    hand_out, iterator, portion = KINDS[request.param]
+    source, clock = Source(), SimpleNamespace(now=0.0)
+    handout: iteration.HandOut[Any] = hand_out(lambda: clock.now)
+
+    def load(records: list[Any], look_at: float = ENDLESS) -> Any:
+        loaded = portion(records, records, (0, None), (len(records), None))
+        handout.load(loaded, handout.looked(), look_at)
+        return loaded
+
+    return SimpleNamespace(handout=handout, source=source, clock=clock, load=load, iterator=lambda: iterator(handout, source, "me"))
 
 
 async def some(awaitable: Awaitable[Any]) -> Any:
@@ -45,7 +53,7 @@ async def some(awaitable: Awaitable[Any]) -> Any:
 
 
 async def test_records_come_in_order_and_then_from_refills(made: SimpleNamespace) -> None:
-    made.handout.load([(1,), (2,)])
+    made.load([(1,), (2,)])
     for item in ((3,), None, StopAsyncIteration()):
         made.source.queue.put_nowait(item)
     assert [record async for record in made.iterator()] == [(1,), (2,), (3,), None]
@@ -53,35 +61,93 @@ async def test_records_come_in_order_and_then_from_refills(made: SimpleNamespace
 
 
 async def test_a_new_list_goes_on_in_the_same_iteration(made: SimpleNamespace) -> None:
-    made.handout.load([1])
+    made.load([1])
     records = made.iterator()
     assert await anext(records) == 1
-    made.handout.load([2, 3])
+    made.load([2, 3])
     assert [await anext(records), await anext(records)] == [2, 3]
 
 
-async def test_what_is_drained_is_not_handed_out(made: SimpleNamespace) -> None:
-    made.handout.load([1, 2, 3])
+async def test_what_is_discarded_is_not_handed_out(made: SimpleNamespace) -> None:
+    portion = made.load([1, 2, 3])
     records = made.iterator()
     assert await anext(records) == 1
-    assert (made.handout.left, made.handout.last) == (2, 1)
-    assert made.handout.drain() == [2, 3]
-    assert (made.handout.left, made.handout.last) == (0, None)
+    assert (made.handout.left, made.handout.last, portion.place) == (2, 1, 1)
+    portion.discard()
+    assert made.handout.left == 0
     made.source.queue.put_nowait(9)
     assert await anext(records) == 9
 
 
-async def test_taking_one_and_iterating_share_the_list(made: SimpleNamespace) -> None:
-    made.handout.load([1, 2, 3, 4])
+async def test_a_portion_that_others_take_from_goes_on_behind_that(made: SimpleNamespace) -> None:
+    portion = made.load([1, 2, 3, 4])
     records = made.iterator()
-    assert made.handout.take() == 1
+    portion.place += 1
     assert await anext(records) == 2
-    assert list(made.handout) == [3, 4]
-    assert made.handout.left == 0
+    portion.place += 1
+    assert await anext(records) == 4
+
+
+async def test_a_step_goes_the_long_way_once_something_has_happened(made: SimpleNamespace) -> None:
+    portion = made.load([1, 2])
+    records = made.iterator()
+    assert await anext(records) == 1
+    assert made.handout.calm
+    made.handout.attend()
+    assert not made.handout.calm
+    made.source.queue.put_nowait("looked")
+    assert await anext(records) == "looked"
+    made.handout.load(portion, made.handout.looked(), ENDLESS)
+    assert await anext(records) == 2
+
+
+async def test_a_step_goes_the_long_way_in_another_thread(made: SimpleNamespace) -> None:
+    made.load([1, 2])
+    made.source.queue.put_nowait("waited for")
+    records = made.iterator()
+    assert await anext(records) == 1
+    assert await asyncio.to_thread(lambda: asyncio.run(some(anext(records)))) == "waited for"
+    assert await anext(records) == 2
+
+
+async def test_what_happens_during_a_look_asks_for_another_one(made: SimpleNamespace) -> None:
+    portion = made.load([1])
+    looked = made.handout.looked()
+    made.handout.attend()
+    made.handout.load(portion, looked, ENDLESS)
+    assert not made.handout.calm
+
+
+async def test_a_step_goes_the_long_way_when_its_time_has_come(made: SimpleNamespace) -> None:
+    made.load([1, 2], look_at=5.0)
+    records = made.iterator()
+    assert await anext(records) == 1
+    made.clock.now = 5.0
+    made.source.queue.put_nowait("looked")
+    assert await anext(records) == "looked"
+
+
+async def test_the_systems_clock_is_read_as_the_given_one(made: SimpleNamespace) -> None:
+    made.handout.set_clock(time.monotonic, monotonic=True)
+    made.load([1], look_at=time.monotonic() + 1000)
+    assert made.handout.calm
+    made.load([1], look_at=time.monotonic() - 1)
+    assert not made.handout.calm
+
+
+async def test_an_iteration_knows_what_it_handed_out_last_and_to_whom(made: SimpleNamespace) -> None:
+    made.load([1, 2])
+    first, second = made.iterator(), made.iterator()
+    assert [await anext(first), await anext(second)] == [1, 2]
+    assert (first.last, second.last, made.handout.last, made.handout.holder) == (1, 2, 2, "me")
+    made.source.queue.put_nowait(3)
+    made.handout.holder = "somebody"
+    assert await anext(first) == 3
+    assert (first.last, first.holder) == (3, "somebody")
 
 
 async def test_a_step_that_nobody_awaits_takes_nothing(made: SimpleNamespace) -> None:
-    made.handout.load([1])
+    made.load([1])
     records = made.iterator()
     with contextlib.closing(records.__anext__()):
         pass
@@ -107,7 +173,7 @@ async def test_an_error_of_a_refill_does_not_end_the_iterator(made: SimpleNamesp
 
 
 async def test_an_iteration_that_was_left_can_be_begun_again(made: SimpleNamespace) -> None:
-    made.handout.load([1, 2])
+    made.load([1, 2])
     async with contextlib.aclosing(made.iterator()) as records:
         async for _ in records:
             break
@@ -116,7 +182,7 @@ async def test_an_iteration_that_was_left_can_be_begun_again(made: SimpleNamespa
 
 async def test_a_step_can_be_driven_by_hand(made: SimpleNamespace) -> None:
     """Python 3.12 and later, and whatever traces, ask with ``next`` or ``send``; the answer is the value of the exception."""
-    made.handout.load([("a", "tuple")])
+    made.load([("a", "tuple")])
     drive: Callable[[Any], Any] = made.iterator().__anext__().__await__().send
     with pytest.raises(StopIteration) as answer:
         drive(None)

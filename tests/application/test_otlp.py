@@ -12,12 +12,14 @@ from attrs import define, field
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
 
 from kafka_async.application.otlp import OtlpSource, messages
-from kafka_async.background.telemetry import FAREWELL, Wanted
+from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async.background.telemetry import LAST_PUSH_TIMEOUT, Wanted
 from kafka_async.errors import IllegalStateError, UnsupportedVersionError
+from kafka_async.testing.simulation import HANG, WITH_TELEMETRY, FakeCluster, LoggedRequest
+from kafka_async.testing.simulation.settings import group_settings
 from kafka_async.trace import StateChanged, TraceEvent
 from kafka_async.wire import Api
 from kafka_async.wire.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
-from tests.fake import HANG, WITH_TELEMETRY, FakeCluster, LoggedRequest
 
 from .support import consumer_on, read_values, settle, virtual
 
@@ -222,6 +224,42 @@ async def test_telemetry_wakes_an_idle_consumer_once_in_an_interval() -> None:
 
 
 @virtual
+async def test_share_consumers_push_under_the_names_of_javas() -> None:
+    cluster = interested()
+    cluster.groups.own.setdefault("workers", {}).update(group_settings({"share_auto_offset_reset": "earliest"}))
+    consumer: ShareConsumer[Any, Any] = ShareConsumer(
+        "orders", bootstrap_servers=cluster.bootstrap_servers, group_id="workers", transport_factory=cluster.network
+    )
+    async with consumer:
+        assert await consumer.client_instance_id() == ME
+        with anyio.fail_after(60):
+            for record in [await consumer.getone() for _ in range(30)]:
+                record.accept()
+        await consumer.flush()
+        await anyio.sleep(36)
+    pushes = cluster.asked(Api.PUSH_TELEMETRY)
+    assert [entry.request.terminating for entry in pushes] == [False] * (len(pushes) - 1) + [True]
+    fetching = "org.apache.kafka.consumer.share.fetch.manager"
+    for name in ("records.consumed.total", "acknowledgements.send.total"):
+        assert sum(told(entry)[f"{fetching}.{name}"] for entry in pushes) == 30, "deltas"
+    last = told(pushes[-1])
+    assert last["org.apache.kafka.consumer.share.coordinator.heartbeat.total"] >= 1
+    assert {f"{fetching}.fetch.latency.avg", "org.apache.kafka.consumer.share.last.poll.seconds.ago"} <= last.keys()
+    assert not [name for name in last if ".commit." in name]
+
+
+@virtual
+async def test_the_telemetry_of_a_share_consumer_can_be_turned_off() -> None:
+    cluster = interested()
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "transport_factory": cluster.network}
+    async with ShareConsumer("orders", group_id="workers", enable_metrics_push=False, **options) as consumer:
+        with pytest.raises(IllegalStateError, match="enable_metrics_push"):
+            await consumer.client_instance_id()
+        await anyio.sleep(100)
+    assert not cluster.asked(Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY)
+
+
+@virtual
 async def test_a_broker_that_is_silent_on_the_last_push_costs_a_second_and_no_more() -> None:
     cluster = interested()
     consumer = consumer_on(cluster, "orders")
@@ -230,7 +268,7 @@ async def test_a_broker_that_is_silent_on_the_last_push_costs_a_second_and_no_mo
     cluster.control(Api.PUSH_TELEMETRY, lambda broker, request: HANG, keep=True)
     began = anyio.current_time()
     await consumer.stop()
-    assert anyio.current_time() - began <= FAREWELL + 0.1
+    assert anyio.current_time() - began <= LAST_PUSH_TIMEOUT + 0.1
     await settle(cluster)
 
 

@@ -16,8 +16,8 @@ from kafka_async.errors import (
     OffsetOutOfRangeError,
 )
 from kafka_async.records import Columns
+from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire import Api
-from tests.fake import FakeCluster
 
 from .support import Consumer, consumer_on, virtual
 
@@ -91,7 +91,7 @@ async def test_columns_keep_to_their_bytes_whatever_the_rows_before_were_like() 
 
 
 @virtual
-async def test_nothing_is_fetched_behind_the_end_of_a_range() -> None:
+async def test_nothing_is_fetched_past_the_end_of_a_range() -> None:
     cluster = FakeCluster()
     (partition,) = cluster.create_topic("t")
     cluster.fill(partition, 1000)
@@ -165,7 +165,7 @@ async def test_offsets_that_retention_took_are_an_error_whatever_the_policy() ->
 
 
 @virtual
-async def test_a_log_that_ends_inside_a_range_is_told_soon() -> None:
+async def test_a_log_that_ends_inside_a_range_is_reported_soon() -> None:
     cluster = FakeCluster()
     (partition,) = cluster.create_topic("t")
     cluster.fill(partition, 10)
@@ -223,7 +223,7 @@ async def test_a_topic_that_was_made_anew_is_an_error() -> None:
 
 
 @virtual
-async def test_a_corrupt_batch_names_topic_partition_and_offset_behind_the_good_records() -> None:
+async def test_a_corrupt_batch_names_topic_partition_and_offset_after_the_good_records() -> None:
     cluster = FakeCluster()
     (partition,) = cluster.create_topic("t")
     cluster.fill(partition, 30)

@@ -13,12 +13,16 @@ from attrs import Factory, define
 from kafka_async import ConsumerRebalanceListener, TopicPartition
 from kafka_async.application.committing import PATIENCE
 from kafka_async.errors import ConsumerStoppedError
+from kafka_async.testing.simulation import HANG, FakeBroker, FakeCluster
+from kafka_async.testing.simulation.groups import Groups
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
-from kafka_async.wire.messages import OffsetCommitRequest, OffsetCommitResponse
-from tests.fake import HANG, FakeBroker, FakeCluster
-from tests.fake.handlers import offset_commit
-from tests.faults.coordinator import FakeCoordinator, install
+from kafka_async.wire.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
 from .support import Consumer, cancelled_at, consumer_on, virtual
 
@@ -72,7 +76,7 @@ class World:
     """A group of one topic under load. ``commit_takes``: seconds until the coordinator has stored offsets; ``None``: for ever."""
 
     cluster: FakeCluster
-    coordinator: FakeCoordinator
+    coordinator: Groups
     partitions: list[TopicPartition]
     protocol: str
     commit_takes: float | None = 0.0
@@ -100,7 +104,21 @@ class World:
         offsets = {part.partition_index: part.committed_offset for topic in request.topics for part in topic.partitions}
         self.commits.append((anyio.current_time(), offsets))
         await (anyio.sleep_forever() if self.commit_takes is None else anyio.sleep(self.commit_takes))
-        return offset_commit(broker, request, version, error)
+        for index, offset in offsets.items():  # whoever it comes from: what is asked here is what was sent
+            self.cluster.committed["g", TopicPartition("t", index)] = offset
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=tuple(
+                        OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=error)
+                        for part in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            )
+        )
 
     def faults(self) -> list[str]:
         """Return the texts of the faults that members traced."""
@@ -109,7 +127,7 @@ class World:
 
 def world(protocol: str) -> World:
     cluster = FakeCluster()
-    made = World(cluster, install(cluster), cluster.create_topic("t", PARTITIONS), protocol)
+    made = World(cluster, cluster.groups, cluster.create_topic("t", PARTITIONS), protocol)
     cluster.handlers[Api.OFFSET_COMMIT] = made.store
     return made
 
@@ -177,7 +195,7 @@ async def test_a_commit_that_is_quick_is_waited_for(protocol: str) -> None:
         w.commit_takes = PATIENCE / 2
         await until_moved(stays, comes)
         ((at, offsets),) = w.commits
-        (gone,) = [event.now for event in w.seen if isinstance(event, Notice) and event.text == "gave up 2 partitions"]
+        (gone,) = [event.now for event in w.seen if isinstance(event, Notice) and event.text == "revoked 2 partitions"]
         assert gone - at < PATIENCE
         assert all(not at < time < gone for times in stays.times.values() for time in times), "a batch was handed out first"
         assert len(offsets) == 2
@@ -234,7 +252,7 @@ async def test_the_interval_leaves_partitions_out_that_have_a_last_commit(protoc
 @pytest.mark.parametrize("leave", ["stop", "unsubscribe"])
 @both
 @virtual
-async def test_whoever_leaves_while_the_commit_is_under_way_leaves_in_order(protocol: str, leave: str) -> None:
+async def test_a_member_that_leaves_while_the_commit_is_under_way_leaves_in_order(protocol: str, leave: str) -> None:
     w = world(protocol)
     async with two_members(w) as (stays, comes, came):
         await until(lambda: any(at > came for at, _ in w.commits))
@@ -310,8 +328,7 @@ async def test_a_start_that_is_cancelled_at_any_await_leaves_no_ghost_in_the_gro
         if started is not None:
             await consumer.stop()
         await anyio.sleep(1)
-        group = w.coordinator.groups.get("g")
-        assert group is None or not group.seats, place
+        assert not w.coordinator.members("g"), place
         if started is not None:
             return
     pytest.fail("it was cancelled each time")
@@ -331,11 +348,11 @@ async def test_a_start_in_which_the_listener_raises_leaves_the_group(protocol: s
     with pytest.raises(ZeroDivisionError):
         await consumer.start()
     await anyio.sleep(0.1)
-    assert not w.coordinator.groups["g"].seats
+    assert not w.coordinator.members("g")
 
 
 @virtual
-async def test_a_start_that_fails_where_nobody_answers_takes_a_second_more_at_most() -> None:
+async def test_a_start_that_fails_since_nobody_answers_takes_a_second_more_at_most() -> None:
     w = world("classic")
     for api in (Api.JOIN_GROUP, Api.LEAVE_GROUP):
         w.cluster.control(api, lambda broker, request: HANG, keep=True)
@@ -359,9 +376,45 @@ async def test_a_stop_at_any_moment_of_a_start_leaves_no_ghost_in_the_group(prot
                 await consumer.stop()
                 assert anyio.current_time() - began < 0.1, milliseconds
             await anyio.sleep(0.1)
-            assert len(w.coordinator.groups["g"].seats) == 1, milliseconds
+            assert len(w.coordinator.members("g")) == 1, milliseconds
 
 
 async def _start(consumer: Consumer) -> None:
     with suppress(ConsumerStoppedError):
         await consumer.start()
+
+
+@define(eq=False)
+class Commits(ConsumerRebalanceListener):
+    """Commits what was read while it is told that partitions leave, as applications without auto-commit do."""
+
+    consumer: Consumer
+    errors: list[Exception] = Factory(list)
+    committed: list[frozenset[TopicPartition]] = Factory(list)
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        try:
+            await self.consumer.commit(dict.fromkeys(revoked, 1))
+            self.committed.append(frozenset(revoked))
+        except Exception as error:
+            self.errors.append(error)
+
+
+@both
+@virtual
+async def test_a_listener_can_commit_partitions_that_are_about_to_leave(protocol: str) -> None:
+    w = world(protocol)
+    async with anyio.create_task_group() as tasks:
+        options = OPTIONS[protocol] | {"group_id": "g", "fetch_max_wait_ms": 50, "enable_auto_commit": False}
+        consumer = consumer_on(w.cluster, **options)
+        listener = Commits(consumer)
+        consumer.subscribe(["t"], listener=listener)
+        async with consumer:
+            tasks.start_soon(Member(consumer).read)
+            await anyio.sleep(1)
+            async with w.member() as comes:
+                tasks.start_soon(comes.read)
+                await until(lambda: len(comes.consumer.assignment()) == 2)
+                assert listener.errors == []
+                assert len(listener.committed[0]) == 2
+        tasks.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_async.application.runtime import TaskRuntime, ThreadRuntime
 from kafka_async.errors import BackgroundLoopError
-from tests.fake import FakeCluster
+from kafka_async.testing.simulation import FakeCluster
 
 from .support import consumer_on, numbers, read_values, virtual
 

@@ -1,15 +1,23 @@
 """What the application has not read yet, without a loop and without a network."""
 
+import sys
+from collections.abc import Callable
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.application.unread import PartitionUnread, Unread
-from kafka_async.background.fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Repositioned
+from kafka_async.application.cursor import Cursor, Custody, Raw, Refusal
+from kafka_async.application.iteration import HANDOUT, PORTION
+from kafka_async.application.outbox import Outbox
+from kafka_async.application.unread import Unread
+from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Repositioned
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import CorruptRecordException, DeserializationError, KafkaError, OffsetOutOfRangeError
-from tests.fake import PartitionLog
+from kafka_async.events import HaltPartition, PausePartitions, ResumePartitions, Seek
+from kafka_async.testing.simulation import PartitionLog
 
 from .support import offsets
 
@@ -17,27 +25,30 @@ A, B, C = (TopicPartition("t", index) for index in range(3))
 
 
 class World:
-    """An ``Unread`` and what it asked for."""
+    """An ``Unread`` and what it sent."""
 
     def __init__(self, *partitions: TopicPartition, **options: Any) -> None:
         config = ConsumerConfig.from_options(options)
         self.buffer = FetchBuffer(config.fetch_buffer_bytes, lambda: None, lambda: None)
-        self.refetched: list[tuple[TopicPartition, int | None]] = []
-        self.halted: list[TopicPartition] = []
-        self.parked: list[tuple[set[TopicPartition], bool]] = []
-        self.unread = Unread(config, self.buffer, self._refetch, self._halt, self._park)
+        self.handler = EventHandler(lambda: None, lambda: None)
+        self.unread = Unread(config, self.buffer, Outbox(self.handler), HANDOUT())
         self.unread.assign(partitions)
 
-    def _refetch(self, entry: PartitionUnread) -> None:
-        self.refetched.append((entry.partition, entry.position))
+    @property
+    def refetched(self) -> list[tuple[TopicPartition, int]]:
+        return [(event.partition, event.offset) for event in self.handler.application_events if isinstance(event, Seek)]
 
-    def _halt(self, entry: PartitionUnread) -> None:
-        self.halted.append(entry.partition)
+    @property
+    def halted(self) -> list[TopicPartition]:
+        return [event.partition for event in self.handler.application_events if isinstance(event, HaltPartition)]
 
-    def _park(self, partitions: Any, parked: bool) -> None:
-        self.parked.append((set(partitions), parked))
+    @property
+    def parked(self) -> list[tuple[set[TopicPartition], bool]]:
+        events = self.handler.application_events
+        kinds = (PausePartitions, ResumePartitions)
+        return [(set(event.partitions), isinstance(event, PausePartitions)) for event in events if isinstance(event, kinds)]
 
-    def entry(self, partition: TopicPartition) -> PartitionUnread:
+    def entry(self, partition: TopicPartition) -> Cursor:
         return self.unread.partitions[partition]
 
     def fetched(
@@ -55,7 +66,12 @@ class World:
         self.buffer.put(PartitionFailed(partition=partition, stamp=self.entry(partition).stamp, error=error))
 
     def take(self, count: int = 100, *only: TopicPartition) -> dict[TopicPartition, list[int]]:
-        return offsets(self.unread.take(count, only))
+        batch = self.unread.take(count, only)
+        self.unread.taken = None
+        return offsets(batch)
+
+    def staged(self, count: int) -> dict[TopicPartition, Raw]:
+        return {cursor.partition: raw for cursor, raw in self.unread.stage(count).items()}
 
 
 def test_records_come_in_order_and_bytes_are_given_back_when_they_are_used_up() -> None:
@@ -113,7 +129,7 @@ def test_a_move_drops_what_was_fetched_for_the_old_position_and_what_is_on_its_w
     old = world.entry(A).stamp
     world.fetched(A, 0, 5)
     assert world.take(2) == {A: [0, 1]}
-    world.unread.move(world.entry(A), 20)
+    world.unread.move(world.entry(A), (20, None))
     world.fetched(A, 5, 5, stamp=old)
     assert world.take() == {}
     assert world.buffer.total.unread == 0
@@ -172,41 +188,110 @@ def test_a_read_that_could_return_nothing_else_meets_the_failure_again() -> None
     world.take()
     assert [world.unread.failure((A,)) for _ in range(3)] == [error, error, error]
     assert world.unread.failure() is None
-    world.unread.move(world.entry(A), 3)
+    world.unread.move(world.entry(A), (3, None))
     assert world.unread.failure((A,)) is None
 
 
-def test_records_that_were_not_delivered_come_first_again() -> None:
-    world = World(A)
+def test_a_take_that_did_not_reach_the_caller_is_undone() -> None:
+    world = World(A, B)
     world.fetched(A, 0, 6)
-    taken = world.unread.take(4)
-    world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
-    assert world.entry(A).position == 1
-    assert world.take(2) == {A: [1, 2]}
-    assert world.entry(A).position == 3
-    assert world.take() == {A: [3, 4, 5]}
+    assert world.take(2) == {A: [0, 1]}
+    world.fetched(B, 0, 2)
+    assert offsets(world.unread.take(5)) == {A: [2, 3, 4, 5], B: [0]}
     assert world.entry(A).position == 6
+    world.unread.settle()  # an exception came before the caller had them
+    assert (world.entry(A).position, world.entry(B).position) == (2, 0)
+    assert world.unread.consumed_records == 2
+    assert world.refetched == [(A, 2), (B, 0)]
+    assert world.take() == {}
+    world.fetched(A, 2, 4)
+    assert world.take() == {A: [2, 3, 4, 5]}
 
 
-def test_a_position_stays_before_records_that_are_held_until_they_are_delivered() -> None:
+def test_a_seek_after_a_take_that_did_not_reach_the_caller_wins() -> None:
     world = World(A)
     world.fetched(A, 0, 6)
-    holds = world.unread.hold(world.unread.take(4))
+    world.unread.take(4)
+    world.unread.move(world.entry(A), (100, None))
+    world.unread.settle()
+    assert world.entry(A).position == 100
+
+
+def test_records_that_call_backs_are_working_on_keep_the_position_before_them() -> None:
+    world = World(A)
+    world.fetched(A, 0, 6)
+    raw = world.staged(4)[A]
+    assert [record.offset for record in raw.records] == [0, 1, 2, 3]
     assert world.entry(A).position == 0
-    assert world.unread.deliver(holds) == {A}
+    assert world.take() == {}
+    assert world.staged(4) == {A: raw}
+    world.unread.replace(world.entry(A), raw, [PORTION(raw.records, raw.records, raw.start, raw.end)])
+    assert world.entry(A).position == 0
+    assert world.take(4) == {A: [0, 1, 2, 3]}
     assert world.entry(A).position == 4
 
 
-def test_records_that_come_back_too_late_are_forgotten() -> None:
+def test_what_call_backs_made_of_records_that_were_left_meanwhile_is_forgotten() -> None:
     world = World(A)
     world.fetched(A, 0, 6)
-    taken = world.unread.take(4)
-    holds = world.unread.hold(taken)
-    assert world.entry(A).position == 0
-    world.unread.move(world.entry(A), 100)
-    assert world.unread.deliver(holds) == set()
-    world.unread.put_back(taken, holds)
+    raw = world.staged(4)[A]
+    world.unread.move(world.entry(A), (100, None))
+    world.unread.replace(world.entry(A), raw, [PORTION(raw.records, raw.records, raw.start, raw.end)])
     assert (world.take(), world.entry(A).position) == ({}, 100)
+
+
+def test_a_portion_knows_how_far_it_was_handed_out() -> None:
+    world = World(A)
+    world.fetched(A, 0, 6)
+    portion = world.unread.portion(4)
+    assert portion is not None
+    assert world.entry(A).position == 0
+    portion.place += 3
+    assert (world.entry(A).position, world.unread.consumed_records) == (3, 3)
+    assert world.unread.portion(4) is portion
+    assert world.take(2) == {A: [3, 4]}
+    assert world.take() == {A: [5]}
+    assert (world.entry(A).position, world.unread.consumed_records) == (6, 6)
+
+
+def test_a_portion_of_a_position_that_was_left_hands_out_nothing() -> None:
+    world = World(A)
+    world.fetched(A, 0, 6)
+    portion = world.unread.portion(4)
+    assert portion is not None
+    portion.place += 1
+    world.unread.move(world.entry(A), (100, None))
+    assert portion.records == []
+    assert world.entry(A).position == 100
+
+
+def test_what_was_set_aside_goes_on_where_it_was() -> None:
+    world = World(A, B)
+    world.fetched(A, 0, 6)
+    assert world.take(2) == {A: [0, 1]}
+    world.unread.pause([A], paused=True)
+    stamp = world.entry(A).stamp
+    world.unread.put_aside([A, B])
+    assert (world.unread.partitions, world.take()) == ({}, {})
+    world.buffer.put(Repositioned(partition=A, stamp=stamp, offset=50))
+    stamps = world.unread.assign([A, C], arriving=True)
+    assert stamps[A] == stamp
+    assert world.entry(A).paused
+    assert world.unread.set_aside == {}
+    world.unread.pause([A], paused=False)
+    assert world.take() == {}
+    world.unread.give([A, C], Custody.OURS)
+    assert world.take() == {A: [2, 3, 4, 5]}
+
+
+def test_what_is_not_ours_yet_or_any_more_is_kept_and_not_handed_out() -> None:
+    world = World(A)
+    world.fetched(A, 0, 2)
+    for custody in (Custody.ARRIVING, Custody.UNSUBSCRIBED, Custody.LEAVING):
+        world.unread.give([A], custody)
+        assert (world.take(), world.unread.portion(1)) == ({}, None)
+    world.unread.give([A], Custody.OURS)
+    assert world.take() == {A: [0, 1]}
 
 
 def test_corrupt_data_is_fetched_once_more_and_then_stops_the_partition() -> None:
@@ -237,32 +322,36 @@ def test_corrupt_data_that_is_well_the_second_time_goes_on() -> None:
     assert world.refetched == [(A, 0), (A, 2)]
 
 
-def test_a_refused_record_is_reported_before_anything_behind_it() -> None:
+def refuse_the_first(world: World, error: DeserializationError) -> None:
+    """Have the first of three records refused, as call-backs do."""
+    raw = world.staged(3)[A]
+    rest = Raw(raw.records[1:], (1, None), raw.end)
+    world.unread.replace(world.entry(A), raw, [Refusal(error, raw.start), rest])
+
+
+def test_a_refused_record_is_reported_before_anything_after_it() -> None:
     world = World(A)
     world.fetched(A, 0, 3)
-    taken = world.unread.take(3)
     error = DeserializationError("poison")
-    world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
-    world.unread.refuse(A, 0, error)
+    refuse_the_first(world, error)
     assert world.take() == {}
-    assert world.unread.partitions[A].position == 0  # a commit must not cover a record that nobody has heard of
+    assert world.entry(A).position == 0  # a commit must not cover a record that nobody was told of
     assert world.unread.failure() is error
     assert world.unread.failure() is None
-    assert world.unread.partitions[A].position == 1
-    assert world.take() == {A: [1, 2]}
+    assert world.entry(A).position == 1
+    assert [record.offset for record in world.staged(3)[A].records] == [1, 2]
 
 
 def test_giving_room_to_others_forgets_no_refused_record() -> None:
     world = World(A, B, fetch_buffer_bytes=1000)
     world.fetched(A, 0, 3)
     world.fetched(A, 3, 3)
-    taken = world.unread.take(3)
     error = DeserializationError("poison")
-    world.unread.put_back({A: taken[A][1:]}, world.unread.holds(taken))
-    world.unread.refuse(A, 0, error)
+    refuse_the_first(world, error)
     world.unread.drop_others([B])
-    assert world.refetched == [(A, 1)]
+    assert world.refetched == [(A, 3)]
     assert world.unread.failure() is error
+    assert [record.offset for record in world.staged(9)[A].records] == [1, 2]
 
 
 def test_room_is_given_back_by_what_is_not_asked_for() -> None:
@@ -282,8 +371,8 @@ def test_room_is_given_back_by_what_is_not_asked_for() -> None:
 def test_a_thousand_idle_partitions_cost_a_read_nothing() -> None:
     looked = 0
 
-    class Watched(dict[TopicPartition, PartitionUnread]):
-        def __getitem__(self, key: TopicPartition) -> PartitionUnread:
+    class Watched(dict[TopicPartition, Cursor]):
+        def __getitem__(self, key: TopicPartition) -> Cursor:
             nonlocal looked
             looked += 1
             return super().__getitem__(key)
@@ -311,3 +400,61 @@ def test_any_limit_gives_every_record_once(limit: int) -> None:
         for partition, found in world.take(limit).items():
             seen[partition] += found
     assert seen == {A: list(range(12)), B: list(range(12))}
+
+
+class OfASignalHandlerError(Exception):
+    """What a signal handler raises, between any two steps."""
+
+
+def interrupted(step: int, work: Callable[[], object]) -> bool:
+    """Do ``work``, and have an exception come before the line of the package with this number; ``False``: it has fewer."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if "kafka_async" not in frame.f_globals.get("__name__", ""):
+            return None
+        if event == "line":
+            lines += 1
+            if lines == step:
+                sys.settrace(None)
+                raise OfASignalHandlerError
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    except OfASignalHandlerError:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@pytest.mark.parametrize("way", ["batch", "portion", "position"])
+def test_an_exception_between_any_two_steps_of_a_read_skips_and_repeats_nothing(way: str) -> None:
+    for step in count(1):
+        world = World(A, B)
+        world.buffer.put(Repositioned(partition=A, stamp=world.entry(A).stamp, offset=0))
+        world.fetched(A, 0, 5)
+        world.fetched(B, 0, 10)
+        world.fetched(A, 5, 5)
+        entry = world.entry(A)
+        calls: dict[str, Callable[[], object]] = {
+            "batch": lambda world=world: world.unread.take(15),  # type: ignore[misc]  # the world of this turn
+            "portion": lambda world=world: world.unread.portion(3),  # type: ignore[misc]  # likewise
+            "position": lambda world=world, entry=entry: world.unread.locate(entry),  # type: ignore[misc]  # likewise
+        }
+        hit = interrupted(step, calls[way])
+        found: dict[TopicPartition, list[int]] = {A: [], B: []}
+        for _ in range(5):
+            for partition, some in world.take().items():
+                found[partition] += some
+            back = dict(world.refetched)
+            world.handler.application_events.clear()
+            for partition, offset in back.items():
+                world.fetched(partition, offset, 10 - offset)
+        assert found == {A: list(range(10)), B: list(range(10))}, f"the exception came before line {step}"
+        if not hit:
+            break
+    assert step > 10

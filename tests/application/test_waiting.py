@@ -1,6 +1,10 @@
 """Signals lose no wake-up and leave nobody behind."""
 
+import contextlib
+import signal
 import threading
+import time
+from collections.abc import Callable, Iterator
 
 import anyio
 import anyio.lowlevel
@@ -72,6 +76,42 @@ def test_a_thread_that_looked_too_early_does_not_wait() -> None:
     signal.wake()
     with pytest.raises(StopIteration):
         signal.wait(ticket, 60).send(None)
+
+
+class Interrupted(Exception):
+    """Raised by the handler of a signal."""
+
+
+@pytest.fixture
+def unnoticed_signal() -> Iterator[Callable[[], None]]:
+    """Let a signal arrive that does not interrupt the main thread, as if it came just before a wait. Its handler raises."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    arrive = threading.Event()
+
+    def take() -> None:
+        assert arrive.wait(60)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    yield arrive.set
+    arrive.set()
+    with contextlib.suppress(Interrupted):
+        thread.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_thread_that_waits_handles_a_signal_that_did_not_interrupt_it(unnoticed_signal: Callable[[], None]) -> None:
+    waits = ThreadSignal()
+    began = time.monotonic()
+    with pytest.raises(Interrupted):  # noqa: PT012 - the signal may come at once
+        unnoticed_signal()
+        waits.wait(waits.ticket(), 60).send(None)
+    assert time.monotonic() - began < 30
 
 
 async def test_a_function_is_called_on_its_event_loop_from_any_thread() -> None:

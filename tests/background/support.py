@@ -5,16 +5,18 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka_async import TopicPartition
-from kafka_async.background.dispatch import Background
-from kafka_async.background.event_handler import EventHandler
-from kafka_async.background.fetch_buffer import FetchBuffer, FetchedData, Parcel
+from kafka_async.background.assembly import assemble
+from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, Parcel
+from kafka_async.background.environment import Environment
 from kafka_async.background.request_manager import Poll
 from kafka_async.background.telemetry import MetricsSource
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.events import ApplicationEvent, AssignFromUser, BackgroundEvent, ErrorEvent, Seek
-from kafka_async.network import UnsentRequest
+from kafka_async.network import ConnectionStatistics, Reachability, UnsentRequest
+from kafka_async.testing.simulation import PartitionLog
 from kafka_async.trace import TraceEvent
+from kafka_async.wire import Api, BrokerVersions, VersionRange
 from kafka_async.wire.messages import (
     FetchableTopicResponse,
     FetchRequest,
@@ -27,11 +29,12 @@ from kafka_async.wire.messages import (
     PartitionData,
     Request,
 )
-from tests.fake import PartitionLog
 
 R = TypeVar("R", bound=Request[Any])
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
+TELEMETRY = BrokerVersions(ranges={key: VersionRange(0, 0) for key in (Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY)})
+"""What brokers that offer telemetry say."""
 MIDDLE = 0.5
 """The random number that makes a jitter of 20 % none at all."""
 
@@ -88,6 +91,41 @@ def asked(request: Request[Any]) -> dict[int, int]:
     return {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
 
 
+class FakeNetwork:
+    """The network as the background sees it; a test says what it answers."""
+
+    changes = 0
+
+    def __init__(self) -> None:
+        self.usable = True
+        self.error: KafkaError | None = None
+        self.reach = Reachability()
+        self.offered: BrokerVersions | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        super().__setattr__("changes", self.changes + 1)
+
+    def has_usable_node(self, now: float) -> bool:
+        return self.usable
+
+    def problem(self) -> KafkaError | None:
+        return self.error
+
+    @property
+    def unreachable_since(self) -> float | None:
+        return self.reach.unreachable_since
+
+    def reachability(self) -> Reachability:
+        return self.reach
+
+    def versions(self) -> BrokerVersions | None:
+        return self.offered
+
+    def connection_states(self) -> tuple[ConnectionStatistics, ...]:
+        return ()
+
+
 class World:
     """A ``Background`` with its surroundings."""
 
@@ -95,27 +133,23 @@ class World:
         self.config = ConsumerConfig.from_options({"auto_offset_reset": "earliest", **options})
         self.handler = EventHandler(lambda: None, lambda: None)
         self.buffer = FetchBuffer(self.config.fetch_buffer_bytes, lambda: None, lambda: None)
-        self.usable = True
-        self.offers_telemetry: bool | None = None
-        self.connection_error: KafkaError | None = None
+        self.network = FakeNetwork()
         self.seen: list[TraceEvent] = []
         self.unsent: list[UnsentRequest] = []
         self.stamps: dict[TopicPartition, int] = {}
         self.wake_at = 0.0
-        self.background = Background(
-            config=self.config,
-            handler=self.handler,
-            buffer=self.buffer,
-            random=lambda: MIDDLE,
-            wall_ms=lambda now: 1_000_000 + int(now * 1000),
-            trace=self.seen.append,
-            has_usable_node=lambda now: self.usable,
-            connection_error=lambda: self.connection_error,
-            connections=lambda: (0, 0),
-            offers_consumer_protocol=lambda: None,
-            new_member_id=lambda: "me",
-            offers_telemetry=lambda: self.offers_telemetry,
-            metrics_source=metrics_source,
+        self.background = assemble(
+            self.config,
+            self.handler,
+            self.buffer,
+            Environment(
+                network=self.network,
+                random=lambda: MIDDLE,
+                wall_ms=lambda now: 1_000_000 + int(now * 1000),
+                new_member_id=lambda: "me",
+                trace=self.seen.append,
+                metrics_source=metrics_source,
+            ),
         )
 
     # What the application does.

@@ -5,32 +5,59 @@ from uuid import UUID
 
 import pytest
 
+from kafka_async.background.boundary import FetchedData
 from kafka_async.background.subscription import FetchState
 from kafka_async.background.telemetry import Wanted
-from kafka_async.errors import ConsumerStoppedError, IllegalStateError, KafkaConnectionError, KafkaTimeoutError
+from kafka_async.errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_async.events import (
     ApplicationEvent,
+    AssignFromUser,
+    AssignmentApplied,
     BackgroundSnapshot,
     Call,
     ClusterDescription,
+    ClusterReachability,
+    CommitOffsets,
+    ErrorEvent,
     FindClientInstanceId,
     FindPositions,
     HaltPartition,
     ListOffsets,
     MetadataUpdated,
     PausePartitions,
+    Refusals,
     ResetOffset,
     ResumePartitions,
     Seek,
     Stop,
+    SubscribeTopics,
     TakeSnapshot,
     TopicMetadata,
     Unsubscribe,
 )
+from kafka_async.model import OffsetAndMetadata
+from kafka_async.network import Reachability
 from kafka_async.trace import Fault
-from kafka_async.wire.messages import FetchRequest, GetTelemetrySubscriptionsRequest, MetadataRequest
+from kafka_async.wire.messages import (
+    Coordinator,
+    FetchRequest,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    GetTelemetrySubscriptionsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
-from .support import A, B, World, cluster, described
+from .support import TELEMETRY, A, B, World, asked, cluster, data, described, fetched, records
 
 
 def test_events_are_carried_out_in_their_order() -> None:
@@ -86,6 +113,36 @@ def test_a_halted_partition_waits_for_a_seek() -> None:
     assert world.background.subscription.partitions[A].state is FetchState.FETCHING
 
 
+def test_what_is_set_aside_is_not_fetched_and_what_was_on_its_way_is_taken_and_goes_on_when_it_comes_back() -> None:
+    world = World()
+    world.fetching({A: 5, B: 7})
+    stamps = dict(world.stamps)
+    world.send(AssignmentApplied(stamps={}, set_aside=frozenset((A, B))))
+    world.poll(1.0)
+    assert world.background.snapshot().partitions == {}
+    world.answer(FetchRequest, fetched(data(A, records(5, 3)), data(B)), 1.0)
+    world.poll(1.1)
+    assert not world.waiting(FetchRequest)
+    world.send(AssignmentApplied(stamps={A: stamps[A]}))
+    world.poll(1.2)
+    (parcel,) = world.read_all()
+    assert isinstance(parcel, FetchedData)
+    assert (parcel.partition, parcel.stamp, parcel.fetch_offset) == (A, stamps[A], 5)
+    (request,) = world.waiting(FetchRequest)
+    assert asked(request) == {0: 8}
+    assert set(world.background.subscription.partitions) == {A}
+
+
+@pytest.mark.parametrize("event", [Unsubscribe(), AssignFromUser(stamps={})])
+def test_what_is_set_aside_is_dropped_by_whatever_the_application_wants_next(event: ApplicationEvent) -> None:
+    world = World()
+    world.fetching({A: 5})
+    world.send(AssignmentApplied(stamps={}, set_aside=frozenset((A,))))
+    world.send(event)
+    world.poll(1.0)
+    assert world.background.subscription.partitions == {}
+
+
 def test_unsubscribe_drops_everything() -> None:
     world = World()
     world.fetching({A: 5})
@@ -96,17 +153,60 @@ def test_unsubscribe_drops_everything() -> None:
     assert call.done
 
 
+def test_what_is_said_of_the_group_carries_the_number_of_the_subscription_that_it_is_about() -> None:
+    world = World()
+    world.handler.publish_error(KafkaTimeoutError("before"))
+    world.send(AssignFromUser(stamps={}, subscription=1))
+    world.poll(0.0)
+    world.handler.publish_error(KafkaTimeoutError("assigned"))
+    world.send(SubscribeTopics(topics=frozenset("t"), subscription=2))
+    world.poll(0.0)
+    world.handler.publish_error(KafkaTimeoutError("subscribed"), final=True)
+    world.send(Unsubscribe(subscription=3))
+    world.poll(0.0)
+    world.handler.publish_error(KafkaTimeoutError("unsubscribed"))
+    events = [event for event in world.events() if isinstance(event, ErrorEvent)]
+    assert [event.subscription for event in events] == [0, 1, 2, 3]
+    assert [event.final for event in events] == [False, False, True, False]
+
+
+def test_an_error_of_the_next_subscription_is_said_though_it_reads_like_the_last_one() -> None:
+    world = World()
+    for number in (1, 1, 2):
+        world.handler.subscription = number
+        world.handler.publish_error(KafkaTimeoutError("late"))
+    assert len(world.errors()) == 2
+
+
+def test_a_commit_that_is_refused_in_part_until_its_deadline_names_what_was_refused() -> None:
+    world = World(group_id="g")
+    world.learn(described("t", (1, 1)))
+    call: Call[Refusals] = Call(5.0)
+    world.send(CommitOffsets(call=call, offsets={A: OffsetAndMetadata(7)}))
+    world.poll(0.1)
+    found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
+    world.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), 0.2)
+    world.poll(0.2)
+    refused = OffsetCommitResponsePartition(partition_index=A.partition, error_code=UnknownTopicOrPartitionError.errno)
+    topics = (OffsetCommitResponseTopic(name=A.topic, partitions=(refused,)),)
+    world.find(OffsetCommitRequest).on_done(OffsetCommitResponse(topics=topics), 0.3)
+    world.poll(4.9)
+    assert not call.done
+    world.poll(5.0)
+    assert {tp: type(error) for tp, error in call.result().items()} == {A: UnknownTopicOrPartitionError}
+
+
 def test_a_deadline_is_when_the_loop_wakes_and_the_call_fails() -> None:
     world = World()
     call: Call[ClusterDescription] = Call(3.0)
     world.send(TopicMetadata(call=call, topics=frozenset("t")))
     world.poll(0.0)
     assert world.wake_at == 3.0
-    world.connection_error = KafkaConnectionError("refused")
+    world.network.error = KafkaConnectionError("refused")
     world.poll(3.0)
     with pytest.raises(KafkaTimeoutError, match="refused") as caught:
         call.result()
-    assert caught.value.__cause__ is world.connection_error
+    assert caught.value.__cause__ is world.network.error
     assert world.wake_at == inf
 
 
@@ -120,7 +220,7 @@ def test_a_call_that_was_withdrawn_wakes_nobody() -> None:
     assert world.wake_at == inf
 
 
-def test_news_of_the_cluster_are_told_once() -> None:
+def test_news_of_the_cluster_are_reported_once() -> None:
     world = World()
     world.fetching({A: 0})
     news = [event for event in world.events() if isinstance(event, MetadataUpdated)]
@@ -188,7 +288,7 @@ def test_with_every_broker_down_the_loop_sleeps_between_its_attempts(backoff: in
     world.seek(A, 3, leader_epoch=0)
     world.send(ListOffsets(call=Call(1e9), timestamps={B: -1}))
     world.send(FindPositions(call=Call(1e9), partitions=frozenset((A,))))
-    world.usable = usable
+    world.network.usable = usable
     now = 1.0
     turns = 0
     while now < 3.0:
@@ -202,7 +302,7 @@ def test_with_every_broker_down_the_loop_sleeps_between_its_attempts(backoff: in
             assert poll.wake_at > now
             now = poll.wake_at
     world.background.metadata.request_update(now)
-    world.usable = True
+    world.network.usable = True
     while not world.waiting(MetadataRequest):
         world.poll(now)
         now = max(now, world.wake_at) if world.wake_at < inf else now + 1
@@ -221,16 +321,16 @@ class Silence:
 
 def test_telemetry_is_polled_with_the_managers_and_can_be_off() -> None:
     world = World(metrics_source=Silence())
-    world.offers_telemetry = True
+    world.network.offered = TELEMETRY
     world.poll(0.0)
     assert world.waiting(GetTelemetrySubscriptionsRequest)
     off = World()
-    off.offers_telemetry = True
+    off.network.offered = TELEMETRY
     off.poll(0.0)
     assert not off.waiting(GetTelemetrySubscriptionsRequest)
 
 
-def test_a_question_for_the_client_instance_id_is_refused_where_telemetry_is_off() -> None:
+def test_a_question_for_the_client_instance_id_is_refused_if_telemetry_is_off() -> None:
     world = World()
     call: Call[UUID] = Call(10.0)
     world.send(FindClientInstanceId(call=call))
@@ -241,7 +341,7 @@ def test_a_question_for_the_client_instance_id_is_refused_where_telemetry_is_off
 
 def test_a_question_for_the_client_instance_id_that_is_not_answered_says_why() -> None:
     world = World(metrics_source=Silence())
-    world.offers_telemetry = True
+    world.network.offered = TELEMETRY
     call: Call[UUID] = Call(10.0)
     world.send(FindClientInstanceId(call=call))
     world.poll(0.0)
@@ -249,3 +349,21 @@ def test_a_question_for_the_client_instance_id_that_is_not_answered_says_why() -
     world.poll(10.0)
     with pytest.raises(KafkaTimeoutError, match="the line is dead"):
         call.result()
+
+
+def test_whether_any_broker_can_be_reached_is_reported_when_it_changes() -> None:
+    world = World()
+    world.poll(0.0)
+    world.network.reach = Reachability(5.0, 3.0)
+    world.poll(6.0)
+    world.poll(7.0)
+    world.network.reach = Reachability(None, 8.0)
+    world.poll(8.0)
+    world.network.reach = Reachability(None, 9.0)
+    world.poll(9.0)
+    assert [event for event in world.events() if isinstance(event, ClusterReachability)] == [
+        ClusterReachability(unreachable_since=5.0, last_answer_at=3.0),
+        ClusterReachability(unreachable_since=None, last_answer_at=8.0),
+    ]
+    snapshot = world.background.snapshot()
+    assert (snapshot.unreachable_since, snapshot.last_answer_at) == (None, 9.0)

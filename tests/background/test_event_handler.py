@@ -1,6 +1,6 @@
 """The two queues."""
 
-from kafka_async.background.event_handler import EventHandler
+from kafka_async.background.boundary import EventHandler
 from kafka_async.errors import OffsetOutOfRangeError, TopicAuthorizationFailedError
 from kafka_async.events import ErrorEvent, PausePartitions, ResumePartitions
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.background.fetch_buffer import FetchedData, PartitionFailed
+from kafka_async.background.boundary import FetchedData, PartitionFailed
 from kafka_async.errors import (
     AuthenticationFailedError,
     CorruptRecordException,
@@ -210,6 +210,14 @@ def test_no_access_is_reported_and_asked_again_now_and_then() -> None:
     assert until(world, lambda: bool(world.waiting(FetchRequest)), 1.0) == pytest.approx(2.0)
 
 
+def test_a_topic_that_is_denied_is_reported_once_and_not_for_each_partition() -> None:
+    world = World()
+    world.fetching({A: 3, B: 3, C: 3})
+    world.answer(FetchRequest, fetched(*(data(partition, error_code=29) for partition in (A, B, C))), 1.0)
+    (error,) = world.errors()
+    assert str(error).endswith("topics 't': Not authorized to access the topic.")
+
+
 def test_a_corruption_that_the_broker_reports_twice_stops_the_partition() -> None:
     world = World()
     world.fetching({A: 3})
@@ -285,6 +293,16 @@ def test_after_a_change_of_leader_the_position_is_checked_first() -> None:
 
 
 # KIP-392.
+
+
+def test_a_leader_that_turns_out_to_be_stale_while_it_answers_is_not_asked_again() -> None:
+    world = World()
+    world.fetching({A: 0, B: 0}, epoch=4)
+    world.background.metadata.see_epoch(A, 5, 0.1)
+    world.answer(FetchRequest, fetched(data(A, records(0, 5)), data(B, records(0, 5))), 0.2)
+    (request,) = (request for request in world.poll(0.2) if isinstance(request, FetchRequest))
+    assert asked(request) == {1: 5}
+    assert [gone.partitions for gone in request.forgotten_topics_data] == [(0,)]
 
 
 def test_a_preferred_replica_is_read_until_its_lease_ends() -> None:
@@ -387,9 +405,9 @@ def test_brokers_that_were_forgotten_are_asked_as_soon_as_they_are_known_again()
     world = World(retry_backoff_ms=100, retry_backoff_max_ms=100)
     world.fetching({A: 3})
     world.answer(FetchRequest, KafkaConnectionError("cut"), 1.0)
-    world.usable = False
+    world.network.usable = False
     world.poll(1.0)
-    world.usable = True
+    world.network.usable = True
     world.poll(1.11)
     assert not world.waiting(FetchRequest)
     world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), 1.12)
@@ -551,7 +569,7 @@ def test_sessions_in_no_use_are_closed_at_the_end() -> None:
     world.poll(0.5)
     (last,) = world.background.poll_on_close(1.0).requests
     assert isinstance(last.message, FetchRequest)
-    assert (last.node_id, last.last_word) == (1, True)
+    assert (last.node_id, last.final) == (1, True)
     assert (last.message.session_id, last.message.session_epoch, last.message.topics) == (8, -1, ())
 
 
@@ -588,10 +606,10 @@ def lost(*partitions: TopicPartition) -> World:
     world = World()
     world.fetching(dict.fromkeys(partitions, 0), leaders=(1,) * len(partitions))
     world.answer(FetchRequest, KafkaConnectionError("gone"), 1.0)
-    world.usable = False
+    world.network.usable = False
     world.background.metadata.request_update(1.0)
     until(world, lambda: not world.background.nodes, 1.0)
-    world.usable = True
+    world.network.usable = True
     until(world, lambda: bool(world.waiting(MetadataRequest)), 2.0)
     return world
 

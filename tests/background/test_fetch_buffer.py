@@ -1,6 +1,6 @@
 """The ledger of what was fetched and not read."""
 
-from kafka_async.background.fetch_buffer import FetchBuffer, FetchedData, PartitionFailed, Repositioned, Watermarks
+from kafka_async.background.boundary import FetchBuffer, FetchedData, PartitionFailed, Repositioned, Watermarks
 from kafka_async.errors import OffsetOutOfRangeError
 
 from .support import A, B

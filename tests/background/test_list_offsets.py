@@ -16,6 +16,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, ListOffsets
+from kafka_async.trace import Fault
 from kafka_async.wire.messages import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -97,6 +98,16 @@ def test_one_partition_asked_for_twice_goes_in_two_requests() -> None:
         timestamp = request.message.topics[0].partitions[0].timestamp
         request.on_done(answer(part(A, {-2: 5, -1: 50}[timestamp])), 1.1)
     assert (first.result(), last.result()) == ({A: OffsetAndTimestamp(5, -1)}, {A: OffsetAndTimestamp(50, -1)})
+
+
+def test_partitions_that_fail_in_one_answer_are_one_line_of_the_log() -> None:
+    """It was one line for each partition."""
+    world = known()
+    ask(world, {A: -1, C: -1})
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, error_code=6), part(C, error_code=6)), 1.0)
+    (fault,) = (event for event in world.seen if isinstance(event, Fault))
+    assert (fault.subject, fault.partitions) == ("fetch", frozenset({A, C}))
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 7, 9, 13, 14, 56, 74, 75, 78, 100])

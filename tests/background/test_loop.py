@@ -5,15 +5,14 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async.background.event_handler import EventHandler
-from kafka_async.background.fetch_buffer import FetchBuffer
+from kafka_async.background.boundary import EventHandler, FetchBuffer
 from kafka_async.background.loop import BackgroundLoop
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import BackgroundLoopError, ConsumerStoppedError
 from kafka_async.events import AssignFromUser, BackgroundSnapshot, Call, ClusterDescription, Stop, TakeSnapshot, TopicMetadata
+from kafka_async.testing.simulation import FakeCluster
 from kafka_async.trace import TraceEvent
 from tests.application.support import virtual
-from tests.fake import FakeCluster
 
 
 class World:
@@ -54,16 +53,16 @@ async def test_it_wakes_when_it_is_asked_and_not_before() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.loop.run)
         await anyio.sleep(10)
-        before = world.loop.background.wake_ups
+        before = world.loop.background.life.wake_ups
         await anyio.sleep(100)
-        assert world.loop.background.wake_ups == before
+        assert world.loop.background.life.wake_ups == before
         call: Call[BackgroundSnapshot] = Call(1e9)
         world.handler.add(TakeSnapshot(call=call))
         await anyio.sleep(0.001)
         assert call.done
-        assert world.loop.background.wake_ups <= before + 2
+        assert world.loop.background.life.wake_ups <= before + 2
         await world.stop()
-    assert (world.loop.ended, world.loop.failure, world.ends) == (True, None, 1)
+    assert (type(world.handler.ended), world.loop.failure, world.ends) == (ConsumerStoppedError, None, 1)
 
 
 @virtual
@@ -133,7 +132,7 @@ async def test_cancelling_its_task_ends_every_call_and_every_connection() -> Non
         tasks.cancel_scope.cancel()
     with pytest.raises(ConsumerStoppedError):
         waiting.result()
-    assert world.loop.ended
+    assert world.handler.ended is not None
     assert not cluster.network.live()
 
 

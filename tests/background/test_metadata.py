@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka_async import Node, TopicPartition
-from kafka_async.background.metadata import Leader
+from kafka_async.background.cluster import Leader
 from kafka_async.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
@@ -89,7 +89,7 @@ def test_failures_back_off() -> None:
     assert any(isinstance(event, Fault) for event in world.seen)
 
 
-def test_the_same_picture_is_told_once() -> None:
+def test_the_same_picture_is_reported_once() -> None:
     world = known()
     world.poll(0.2)
     world.events()
@@ -104,10 +104,14 @@ def test_the_same_picture_is_told_once() -> None:
 def test_brokers_topics_and_leaders_are_taken_over() -> None:
     world = known(epoch=3)
     metadata = world.background.metadata
-    assert metadata.nodes[2] == Node(2, "b2", 9092, "r2")
-    assert (metadata.cluster_id, metadata.leader(B), metadata.topic_id("t")) == ("c", Leader(2, 3), topic_id("t"))
-    assert metadata.names[topic_id("t")] == "t"
-    description = metadata.describe().topics["t"]
+    assert metadata.cluster.nodes[2] == Node(2, "b2", 9092, "r2")
+    assert (metadata.cluster.cluster_id, metadata.cluster.leader(B), metadata.cluster.topic_id("t")) == (
+        "c",
+        Leader(2, 3),
+        topic_id("t"),
+    )
+    assert metadata.cluster.names[topic_id("t")] == "t"
+    description = metadata.cluster.describe().topics["t"]
     assert [(part.partition, part.leader, part.leader_epoch) for part in description.partitions] == [(0, 1, 3), (1, 2, 3)]
 
 
@@ -115,7 +119,7 @@ def test_brokers_topics_and_leaders_are_taken_over() -> None:
 def test_a_leader_of_an_older_epoch_is_not_believed(epoch: int, believed: int) -> None:
     world = known(epoch=3)
     again(world, 10.0, described("t", (3, 2), epoch=epoch))
-    leader = world.background.metadata.leader(A)
+    leader = world.background.metadata.cluster.leader(A)
     assert leader is not None
     assert leader.node_id == believed
 
@@ -124,8 +128,8 @@ def test_a_leader_that_is_no_known_broker_is_none() -> None:
     world = World()
     world.send(SubscribeTopics(topics=frozenset("t")))
     world.learn(described("t", (9, -1)))
-    assert world.background.metadata.leader(A) is None
-    assert world.background.metadata.leader(B) is None
+    assert world.background.metadata.cluster.leader(A) is None
+    assert world.background.metadata.cluster.leader(B) is None
 
 
 def test_a_partition_without_a_leader_has_the_cluster_asked_again() -> None:
@@ -139,15 +143,15 @@ def test_an_older_epoch_is_believed_when_nobody_has_said_another_for_a_request_t
     world = known(epoch=32767, request_timeout_ms=30_000)
     for now in (10.0, 20.0, 39.0):
         again(world, now, described("t", (3, 2), epoch=4))
-        assert world.background.metadata.leaders[A] == Leader(1, 32767)
+        assert world.background.metadata.cluster.leaders[A] == Leader(1, 32767)
     again(world, 40.0, described("t", (3, 2), epoch=4))
-    assert world.background.metadata.leaders[A] == Leader(3, 4)
+    assert world.background.metadata.cluster.leaders[A] == Leader(3, 4)
 
 
 def test_a_topic_that_was_not_asked_about_is_not_learned() -> None:
     world = known()
     again(world, 10.0, described("t", (1, 2)), described("other", (1,)))
-    assert set(world.background.metadata.topics) == {"t"}
+    assert set(world.background.metadata.cluster.topics) == {"t"}
 
 
 def test_doubts_begin_anew_when_the_known_epoch_is_confirmed() -> None:
@@ -155,14 +159,14 @@ def test_doubts_begin_anew_when_the_known_epoch_is_confirmed() -> None:
     again(world, 10.0, described("t", (3, 2), epoch=7))
     again(world, 30.0, described("t", (1, 2), epoch=8))
     again(world, 50.0, described("t", (3, 2), epoch=7))
-    assert world.background.metadata.leaders[A] == Leader(1, 8)
+    assert world.background.metadata.cluster.leaders[A] == Leader(1, 8)
 
 
 def test_a_topic_with_another_id_is_another_topic_whatever_its_epochs() -> None:
     world = known(epoch=8)
     again(world, 10.0, described("t", (3, 3), epoch=0, generation=1))
-    assert world.background.metadata.leader(A) == Leader(3, 0)
-    assert world.background.metadata.topic_id("t") == topic_id("t", 1)
+    assert world.background.metadata.cluster.leader(A) == Leader(3, 0)
+    assert world.background.metadata.cluster.topic_id("t") == topic_id("t", 1)
     assert any(isinstance(event, Notice) and "created again" in event.text for event in world.seen)
 
 
@@ -176,7 +180,7 @@ def test_a_topic_with_another_id_is_noticed_although_it_was_away_in_between() ->
 def test_topics_that_lost_their_leader_keep_their_partitions() -> None:
     world = known()
     again(world, 10.0, MetadataResponseTopic(name="t", error_code=5))
-    assert len(world.background.metadata.describe().topics["t"].partitions) == 2
+    assert len(world.background.metadata.cluster.describe().topics["t"].partitions) == 2
 
 
 @pytest.mark.parametrize(("code", "error"), [(29, TopicAuthorizationFailedError), (17, InvalidTopicError)])
@@ -226,8 +230,48 @@ def test_a_look_up_of_all_topics_asks_for_all() -> None:
     assert set(call.result().topics) == {"t", "u"}
 
 
+def creates(world: World) -> dict[str, bool]:
+    """Return the topics that the request in flight names, and whether it may create them."""
+    (request,) = world.waiting(MetadataRequest)
+    return dict.fromkeys([topic.name or "" for topic in request.topics or ()], request.allow_auto_topic_creation)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_subscription_after_the_start_may_have_its_topics_created(allowed: bool) -> None:
+    world = known(allow_auto_create_topics=allowed)
+    world.send(SubscribeTopics(topics=frozenset(("t", "new"))))
+    world.poll(5.0)
+    assert creates(world) == {"t": allowed, "new": allowed}
+
+
+def test_what_was_deleted_stays_deleted_and_what_was_refused_is_not_offered_again_without_a_subscription() -> None:
+    world = known()
+    again(world, 10.0, MetadataResponseTopic(name="t", error_code=3))
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 10.0)
+    assert creates(world) == {"t": False}
+    world.answer(MetadataRequest, cluster(MetadataResponseTopic(name="t", error_code=3)), 11.0)
+    world.send(SubscribeTopics(topics=frozenset(("t", "new"))))
+    world.poll(12.0)
+    assert creates(world) == {"new": True}
+    world.answer(MetadataRequest, cluster(MetadataResponseTopic(name="new", error_code=3)), 12.0)
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 12.0)
+    assert creates(world) == {"t": False, "new": False}
+
+
+def test_a_request_that_may_create_names_nothing_that_somebody_only_asks_about() -> None:
+    world = known()
+    call = ask(world, frozenset("u"))
+    world.send(SubscribeTopics(topics=frozenset("n")))
+    world.poll(5.0)
+    assert creates(world) == {"n": True}
+    world.answer(MetadataRequest, cluster(described("n", (1,))), 5.0)
+    assert not call.done
+    world.poll(5.1)
+    assert creates(world) == {"n": False, "u": False}
+
+
 @pytest.mark.parametrize(("create", "allowed"), [(True, True), (True, False), (False, True)])
-def test_topics_are_created_only_where_everybody_agrees(create: bool, allowed: bool) -> None:
+def test_topics_are_created_only_if_everybody_agrees(create: bool, allowed: bool) -> None:
     world = World(allow_auto_create_topics=allowed)
     ask(world, frozenset("u"), create=create)
     (request,) = world.poll(0.0)
@@ -288,7 +332,7 @@ def test_a_withdrawn_look_up_is_not_asked() -> None:
 def test_it_bootstraps_again_when_no_broker_can_be_reached() -> None:
     world = known()
     world.background.metadata.request_update(5.0)
-    world.usable = False
+    world.network.usable = False
     world.poll(5.0)
     assert world.background.nodes == {}
 
@@ -316,7 +360,7 @@ def test_it_bootstraps_again_when_the_broker_says_so() -> None:
 def test_it_never_bootstraps_again_when_told_so(how: str) -> None:
     world = known(metadata_recovery_strategy="none")
     world.background.metadata.request_update(5.0)
-    world.usable = how != "usable"
+    world.network.usable = how != "usable"
     world.poll(5.0)
     if how == "asked":
         world.answer(MetadataRequest, MetadataResponse(error_code=129), 5.1)
@@ -329,20 +373,20 @@ def test_a_look_up_in_a_hurry_ends_when_every_server_was_tried() -> None:
     call = ask(world, frozenset("t"), fail_fast=True)
     world.poll(0.0)
     assert not call.done
-    world.usable = False
-    world.connection_error = KafkaConnectionError("refused")
+    world.network.usable = False
+    world.network.error = KafkaConnectionError("refused")
     world.poll(0.1)
     with pytest.raises(NoBrokersAvailable, match=r"one:1, two:2.*refused") as caught:
         call.result()
-    assert caught.value.__cause__ is world.connection_error
+    assert caught.value.__cause__ is world.network.error
 
 
-def test_a_look_up_in_a_hurry_ends_with_the_refusal_where_there_was_one() -> None:
+def test_a_look_up_in_a_hurry_ends_with_the_refusal_if_there_was_one() -> None:
     world = World(bootstrap_servers="one:1,two:2")
     call = ask(world, frozenset("t"), fail_fast=True)
     world.poll(0.0)
-    world.usable = False
-    world.connection_error = AuthenticationFailedError("one:1: who are you?")
+    world.network.usable = False
+    world.network.error = AuthenticationFailedError("one:1: who are you?")
     world.poll(0.1)
     with pytest.raises(AuthenticationFailedError, match="who are you"):
         call.result()
@@ -365,14 +409,14 @@ def test_a_cluster_that_is_denied_is_said_by_the_look_up_and_by_reads_and_asked_
 def test_a_hint_needs_a_newer_epoch_and_an_address() -> None:
     world = known(epoch=3)
     metadata = world.background.metadata
-    assert not metadata.hear_leader(A, Leader(2, 3), {}, 1.0)
-    assert not metadata.hear_leader(A, Leader(2, None), {}, 1.0)
-    assert not metadata.hear_leader(A, Leader(9, 4), {}, 1.0)
-    assert not metadata.hear_leader(TopicPartition("nobody", 0), Leader(2, 4), {}, 1.0)
-    assert metadata.leader(A) == Leader(1, 3)
-    assert metadata.hear_leader(A, Leader(2, 4), {}, 1.0)
-    assert metadata.hear_leader(A, Leader(9, 5), {9: Node(9, "b9", 9092), 8: Node(8, "b8", 9092)}, 1.0)
-    assert (metadata.leader(A), set(metadata.nodes)) == (Leader(9, 5), {1, 2, 3, 9})
+    assert not metadata.update_leader(A, Leader(2, 3), {}, 1.0)
+    assert not metadata.update_leader(A, Leader(2, None), {}, 1.0)
+    assert not metadata.update_leader(A, Leader(9, 4), {}, 1.0)
+    assert not metadata.update_leader(TopicPartition("nobody", 0), Leader(2, 4), {}, 1.0)
+    assert metadata.cluster.leader(A) == Leader(1, 3)
+    assert metadata.update_leader(A, Leader(2, 4), {}, 1.0)
+    assert metadata.update_leader(A, Leader(9, 5), {9: Node(9, "b9", 9092), 8: Node(8, "b8", 9092)}, 1.0)
+    assert (metadata.cluster.leader(A), set(metadata.cluster.nodes)) == (Leader(9, 5), {1, 2, 3, 9})
 
 
 def test_topics_of_pending_look_ups_of_offsets_are_asked_for() -> None:

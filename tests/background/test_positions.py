@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.background.fetch_buffer import FetchedData, PartitionFailed, Repositioned
+from kafka_async.background.boundary import FetchedData, PartitionFailed, Repositioned
 from kafka_async.background.subscription import FetchState
 from kafka_async.errors import (
     KafkaConnectionError,
@@ -153,7 +153,9 @@ def test_the_last_of_two_resets_counts() -> None:
 def test_a_reset_that_is_refused_is_reported_and_tried_again_later() -> None:
     world, now = looking_up()
     world.answer(ListOffsetsRequest, found(A, -1, error_code=29), now)
-    assert [type(error) for error in world.errors()] == [TopicAuthorizationFailedError]
+    (error,) = world.errors()
+    assert isinstance(error, TopicAuthorizationFailedError)
+    assert str(error).endswith("topics 't': Not authorized to access the topic.")
     assert until(world, lambda: bool(world.waiting(ListOffsetsRequest)), now) == pytest.approx(now + 1.0)
 
 
@@ -322,6 +324,55 @@ def test_a_leader_without_epochs_needs_no_check() -> None:
 
 
 # Topics that are not the same any more.
+
+
+# An epoch that is newer than the metadata (Java: ``Metadata.updateLastSeenEpochIfNewer`` and ``currentLeader``).
+
+
+def test_a_position_of_a_newer_epoch_than_the_metadata_is_checked_only_when_they_have_caught_up() -> None:
+    world = World()
+    world.fetching({A: 0}, epoch=5)
+    world.seek(A, 30, leader_epoch=7)
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 0.2)
+    assert not world.waiting(OffsetForLeaderEpochRequest), "the stale leader does not know epoch 7 and would have us reset"
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=6)), 1.0)
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
+    assert not world.waiting(OffsetForLeaderEpochRequest)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=7)), 2.0)
+    until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 2.0)
+    request = world.find(OffsetForLeaderEpochRequest)
+    assert isinstance(request.message, OffsetForLeaderEpochRequest)
+    part = request.message.topics[0].partitions[0]
+    assert (request.node_id, part.current_leader_epoch, part.leader_epoch) == (2, 7, 7)
+    request.on_done(epoch_end(A, 7, 30), 2.5)
+    assert state(world) is FetchState.FETCHING
+
+
+def test_a_listed_offset_of_a_newer_epoch_is_not_fetched_from_the_stale_leader() -> None:
+    world = World()
+    world.assign(A)
+    world.learn(described("t", (1,), epoch=5))
+    until(world, lambda: bool(world.waiting(ListOffsetsRequest)), 0.0)
+    world.answer(ListOffsetsRequest, found(A, 40, leader_epoch=7), 0.5)
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 0.5)
+    assert not world.waiting(FetchRequest)
+    world.answer(MetadataRequest, cluster(described("t", (2,), epoch=7)), 1.0)
+    until(world, lambda: bool(world.waiting(FetchRequest)), 1.0)
+    request = world.find(FetchRequest)
+    assert (request.node_id, asked(request.message)) == (2, {0: 40})
+
+
+def test_an_epoch_that_nobody_else_knows_is_given_up_after_a_request_timeout() -> None:
+    world = World(request_timeout_ms=30_000)
+    world.fetching({A: 0}, epoch=5)
+    world.seek(A, 30, leader_epoch=700)
+    now, told = 0.2, False
+    while not told and now < 100.0:
+        now = until(world, lambda: bool(world.waiting(MetadataRequest) or world.waiting(OffsetForLeaderEpochRequest)), now)
+        told = bool(world.waiting(OffsetForLeaderEpochRequest))
+        if not told:
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=5)), now)
+    assert 30.0 <= now < 35.0
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])

@@ -11,7 +11,7 @@ from attrs import define, field
 from kafka_async.background.request_manager import Poll
 from kafka_async.background.telemetry import (
     DEFAULT_INTERVAL,
-    FAREWELL,
+    LAST_PUSH_TIMEOUT,
     LEAST_INTERVAL,
     TRANSITIONS,
     TelemetryInput,
@@ -32,6 +32,7 @@ from kafka_async.events import Call
 from kafka_async.network import Lane, UnsentRequest
 from kafka_async.records.codecs import GZIP, LZ4, SNAPPY, ZSTD, decompress
 from kafka_async.trace import Fault, StateChanged, TraceEvent
+from kafka_async.wire import BrokerVersions
 from kafka_async.wire.messages import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -39,10 +40,12 @@ from kafka_async.wire.messages import (
     PushTelemetryResponse,
 )
 
+from .support import TELEMETRY, FakeNetwork
+
 S, I = TelemetryState, TelemetryInput  # noqa: E741 - one letter each, as in the table
 
 NEVER_HAPPENS = set(product(S, I)) - {
-    (S.SUBSCRIPTION_NEEDED, I.ASKED),
+    (S.SUBSCRIPTION_NEEDED, I.REQUESTED),
     (S.SUBSCRIPTION_NEEDED, I.STOP),
     (S.SUBSCRIPTION_IN_PROGRESS, I.SUBSCRIBED),
     (S.SUBSCRIPTION_IN_PROGRESS, I.UNSUBSCRIBED),
@@ -101,17 +104,19 @@ class Source:
 class World:
     """A manager with brokers that offer telemetry; ``random`` is 0.5, which makes the first push wait one interval."""
 
-    offers: bool | None = True
+    offered: BrokerVersions | None = TELEMETRY
+    network: FakeNetwork = field(factory=FakeNetwork, init=False)
     chance: float = 0.5
     source: Source = field(factory=Source)
     seen: list[TraceEvent] = field(factory=list)
     manager: TelemetryManager = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.network.offered = self.offered
         self.manager = TelemetryManager(
             config=ConsumerConfig.from_options({}),
             source=self.source,
-            offered=lambda: self.offers,
+            network=self.network,
             random=lambda: self.chance,
             trace=self.seen.append,
         )
@@ -161,19 +166,19 @@ def test_every_pair_is_in_the_table_or_a_bug() -> None:
 # --- which metrics are wanted ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offers", [None, False])
-def test_brokers_that_do_not_offer_it_are_never_asked_and_nobody_is_woken(offers: bool | None) -> None:
-    world = World(offers)
+@pytest.mark.parametrize("offered", [None, BrokerVersions()])
+def test_brokers_that_do_not_offer_it_are_never_asked_and_nobody_is_woken(offered: BrokerVersions | None) -> None:
+    world = World(offered)
     assert world.manager.poll(0.0) == Poll(wake_at=inf)
     assert world.manager.poll(10_000.0) == Poll(wake_at=inf)
-    world.offers = True
+    world.network.offered = TELEMETRY
     assert len(world.manager.poll(10_001.0).requests) == 1
 
 
 def test_the_first_question_goes_to_any_broker_and_has_no_id(world: World) -> None:
     request = world.send(3.0)
     assert request.message == GetTelemetrySubscriptionsRequest(client_instance_id=None)
-    assert (request.node_id, request.lane, request.expires_at, request.last_word) == (None, Lane.MAIN, 33.0, False)
+    assert (request.node_id, request.lane, request.expires_at, request.final) == (None, Lane.MAIN, 33.0, False)
 
 
 @pytest.mark.parametrize(("chance", "after"), [(0.0, 5.0), (0.5, 10.0), (1.0, 15.0)])
@@ -252,7 +257,7 @@ def test_metrics_are_compressed_as_the_broker_prefers(world: World, accepted: tu
 
 
 @pytest.mark.parametrize("accepted", [(), (0,), (77,)])
-def test_metrics_are_not_compressed_where_the_broker_names_nothing_that_we_know(world: World, accepted: tuple[int, ...]) -> None:
+def test_metrics_are_not_compressed_if_the_broker_names_nothing_that_we_know(world: World, accepted: tuple[int, ...]) -> None:
     world.subscribe(0.0, accepted_compression_types=accepted)
     message = world.push(10.0)
     assert (message.compression_type, message.metrics) == (0, DATA)
@@ -314,9 +319,9 @@ def test_a_push_that_is_refused_for_good_ends_telemetry(world: World, outcome: o
 
 def test_nothing_is_pushed_while_no_connection_offers_it(world: World) -> None:
     world.subscribe(0.0)
-    world.offers = None
+    world.network.offered = None
     assert world.manager.poll(10.0) == Poll()
-    world.offers = True
+    world.network.offered = TELEMETRY
     world.push(500.0)
     assert world.wake_at == 510.0
 
@@ -329,7 +334,7 @@ def test_the_last_push_says_that_it_is_the_last_and_is_not_waited_for_long(world
     (request,) = world.manager.poll_on_close(3.0).requests
     message = cast("PushTelemetryRequest", request.message)
     assert (message.terminating, message.subscription_id, message.compression_type) == (True, 5, ZSTD)
-    assert (request.last_word, request.expires_at) == (True, 3.0 + FAREWELL)
+    assert (request.final, request.expires_at) == (True, 3.0 + LAST_PUSH_TIMEOUT)
     assert world.state() is S.TERMINATING
     request.on_done(PushTelemetryResponse(), 3.1)
     assert world.state() is S.TERMINATED
@@ -356,7 +361,7 @@ def test_without_a_subscription_there_is_no_last_push(world: World) -> None:
 
 def test_without_a_connection_there_is_no_last_push(world: World) -> None:
     world.subscribe(0.0)
-    world.offers = None
+    world.network.offered = None
     assert world.manager.poll_on_close(1.0) == Poll()
     assert world.state() is S.TERMINATED
 
@@ -364,7 +369,7 @@ def test_without_a_connection_there_is_no_last_push(world: World) -> None:
 # --- the id ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_id_is_told_when_it_is_known_and_kept(world: World) -> None:
+def test_calls_for_the_id_are_answered_once_it_is_known_and_it_is_kept(world: World) -> None:
     early, withdrawn = world.call(), world.call()
     withdrawn.withdraw()
     assert not early.done
@@ -374,19 +379,19 @@ def test_the_id_is_told_when_it_is_known_and_kept(world: World) -> None:
     assert world.call().result() == ME
 
 
-def test_whoever_asks_for_the_id_hears_that_telemetry_is_not_offered() -> None:
-    world = World(offers=None)
+def test_a_call_for_the_id_fails_if_telemetry_is_not_offered() -> None:
+    world = World(None)
     early = world.call()
     world.manager.poll(0.0)
     assert not early.done
-    world.offers = False
+    world.network.offered = BrokerVersions()
     world.manager.poll(1.0)
     for call in (early, world.call()):
         with pytest.raises(UnsupportedVersionError, match="KIP-714"):
             call.result()
 
 
-def test_whoever_asks_for_the_id_hears_why_telemetry_ended(world: World) -> None:
+def test_a_call_for_the_id_says_why_telemetry_ended(world: World) -> None:
     call = world.call()
     world.send(0.0).on_done(GetTelemetrySubscriptionsResponse(error_code=INVALID_REQUEST), 0.0)
     with pytest.raises(InvalidRequestError):

@@ -20,9 +20,9 @@ from attrs import Factory, define, frozen
 from kafka_async import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.errors import KafkaConnectionError
 from kafka_async.network import Transport
+from kafka_async.testing.server import ReceivedRequest, decode_request
 from kafka_async.wire import Api
 from tests.brokers import CURRENT, OLDER, KafkaCluster
-from tests.wire.server import ReceivedRequest, decode_request
 
 CAPTURES: Final = Path(__file__).with_name("captures.json")
 _OF_EACH: Final = 4

@@ -1,7 +1,7 @@
 """Chaos: groups of three in both protocols under load, while brokers, members and the network fail at random.
 
 ``python -m tests.faults.chaos --minutes 10`` starts three brokers behind proxies, lets things happen, and then checks the log of
-everything that was delivered: nothing is lost, the order is kept, a record comes twice only where the kill of a member explains it,
+everything that was delivered: nothing is lost, the order is kept, a record comes twice only if the kill of a member explains it,
 and no record waited longer than the session timeout and ten seconds. A new coordinator gives every member a whole session again,
 the dead ones too (Kafka's ``GroupMetadataManager`` starts all timers anew when it loads a group), so where the coordinator moved
 before a dead member's session was over, the wait may be longer by just that; who coordinates is looked up all the time. The seed
@@ -394,7 +394,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run it on a cluster of its own; print the outcome as JSON; return 1 where something is wrong."""
+    """Run it on a cluster of its own; print the outcome as JSON; return 1 if something is wrong."""
     options = _parser().parse_args()
     events = [event for event in EVENTS if event.__name__ in options.events]
     arguments: dict[str, Any] = {"brokers": 3, "heap_mb": 256, "listeners": {PROXIED: "PLAINTEXT"}, "proxied": [PROXIED]}

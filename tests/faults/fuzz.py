@@ -37,6 +37,7 @@ from kafka_async.network.request import UnsentRequest
 from kafka_async.network.sasl.conversation import SaslConversation
 from kafka_async.network.sasl.scram import Scram
 from kafka_async.records import RecordReader
+from kafka_async.testing.server import encode_response
 from kafka_async.wire import (
     SUPPORTED,
     Request,
@@ -51,7 +52,6 @@ from tests.records.implementations import READERS, read_all
 from tests.records.test_decode import CORPUS, MANY
 from tests.strategies import CODECS, BatchSpec, encode_batch, encode_record
 from tests.virtual import run_virtual
-from tests.wire.server import encode_response
 
 from .capture import load
 from .handlers import converse
@@ -185,10 +185,10 @@ async def _underived(salt: bytes, iterations: int) -> bytes:
 
 
 def scram(random: Random) -> str:
-    """What a broker says in SCRAM."""
+    """A broker's message in SCRAM."""
     mechanism = Scram("SCRAM-SHA-256", "user", "pencil", nonce="rOprNGfw", derive=_underived)
     talk = SaslConversation(mechanism, "b:9092")
-    talk.start()
+    talk.start(offered=False)
     talk.receive(SaslHandshakeResponse())
     demands = b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     verdict = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
@@ -235,7 +235,7 @@ TARGETS: Final[dict[str, tuple[Target, float]]] = {
 
 @contextmanager
 def _no_endless_case() -> Iterator[None]:
-    """Interrupt a case that computes for too long; only in the main thread, and only where the system has such a timer."""
+    """Interrupt a case that computes for too long; only in the main thread, and only if the system has such a timer."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise AssertionError(f"no end after {CPU_SECONDS:.0f} s of computing")
@@ -271,7 +271,7 @@ def campaign(target: str, first: int, count: int, *, show: bool) -> tuple[Counte
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; return 1 where a case failed."""
+    """Run from the command line; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.fuzz", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")

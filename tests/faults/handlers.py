@@ -1,4 +1,4 @@
-"""The background of a consumer whose requests are answered with what a broker said to others (or would), some of it twisted.
+"""The background of a consumer whose requests are answered with what a broker sent to others (or would send), some of it mutated.
 
 Decides: which answers it gets, in which order, and what the application does meanwhile, from a seeded source of randomness. Owns:
 that application. Must never hand out what no broker could have written: every answer has gone through the bytes of its version.
@@ -17,7 +17,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.background.fetch_buffer import FetchedData
+from kafka_async.background.boundary import FetchedData
 from kafka_async.background.telemetry import Wanted
 from kafka_async.errors import (
     KafkaConnectionError,
@@ -43,8 +43,8 @@ from kafka_async.events import (
     SubscribeTopics,
     TopicMetadata,
 )
-from kafka_async.wire import Api, Response, decode_response
-from tests.background.support import World
+from kafka_async.wire import Api, BrokerVersions, Response, decode_response
+from tests.background.support import TELEMETRY, World
 
 from .capture import Capture, load
 from .made import made
@@ -72,7 +72,7 @@ def _read(capture: Capture) -> Response:
 
 @cache
 def _said(topic: str) -> Mapping[Api, list[tuple[Capture, Response]]]:
-    """Return what brokers said by API, but for what is about another topic."""
+    """Return what brokers sent, by API, except what is about another topic."""
     captures = [(capture, _read(capture)) for capture in load()]
     ids = {
         described.topic_id: described.name
@@ -103,7 +103,7 @@ class _Metrics:
 
 @define(eq=False)
 class Conversation:
-    """A background, an application that does what it is told and a little more, and a broker that lies."""
+    """A background, an application that does what it should and a little more, and a broker that lies."""
 
     random: Random
     protocol: str | None
@@ -111,7 +111,7 @@ class Conversation:
     """Share of the answers that are twisted."""
     world: World = field(init=False)
     twisted: int = 0
-    """Answers that were not what a broker said."""
+    """Answers that differ from what a broker sent."""
     asked: set[Api] = field(factory=set)
     """What was asked for, and answered or refused."""
     owned: frozenset[TopicPartition] = frozenset()
@@ -122,7 +122,7 @@ class Conversation:
     def __attrs_post_init__(self) -> None:
         options: dict[str, Any] = {"group_id": f"{self.protocol}-group", "group_protocol": self.protocol} if self.protocol else {}
         self.world = World(metrics_source=_Metrics(self.random), **options)
-        self.world.offers_telemetry = self.random.choice((None, False, True, True))
+        self.world.network.offered = self.random.choice((None, BrokerVersions(), TELEMETRY, TELEMETRY))
 
     @property
     def topic(self) -> str:
@@ -163,7 +163,7 @@ class Conversation:
             return self.random.choice((KafkaConnectionError("cut"), KafkaTimeoutError("late"), MalformedResponseError("?")))
         said = _said(self.topic)[api]
         if not said:
-            return UnsupportedVersionError(f"nobody ever asked for {api.name}")
+            return UnsupportedVersionError(f"no request was made of {api.name}")
         capture, response = self.random.choice(said)
         return self._twisted(capture, response) if chance < self.likely else response
 

@@ -13,11 +13,11 @@ from typing import Final
 import anyio
 
 from kafka_async.adapters.admin import Admin
-from kafka_async.adapters.groups import description, description_json, progress
+from kafka_async.adapters.cli.groups import description, description_json, progress
+from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire import Api, Response, decode_response
 from kafka_async.wire.messages import OffsetFetchResponsePartitions
-from tests.adapters.test_admin import NOT_FOUND, answer, asking, modern, stored
-from tests.fake import FakeCluster
+from tests.adapters.admin.test_admin import NOT_FOUND, answer, asking, modern, stored
 
 from .hostile_cluster import Spoiler, hostile, tolerate
 from .made import made

@@ -13,12 +13,13 @@ from attrs import Factory, define, frozen
 
 from kafka_async import ConsumerState, TopicPartition
 from kafka_async.errors import BackgroundLoopError, CorruptRecordException, KafkaError
+from kafka_async.testing.server import ReceivedRequest, decode_request
+from kafka_async.testing.simulation import KAFKA_2_8, KAFKA_4_3, FakeBroker, FakeCluster
+from kafka_async.testing.simulation.groups import Groups
+from kafka_async.testing.simulation.waking import Answering
 from kafka_async.wire import Api, decode_response
 from tests.application.support import Consumer, consumer_on
-from tests.fake import KAFKA_2_8, KAFKA_4_3, FakeBroker, FakeCluster
-from tests.wire.server import ReceivedRequest, decode_request
 
-from .coordinator import FakeCoordinator, install
 from .mutation import spoil, twisted_frame
 
 Tamper = Callable[[ReceivedRequest, bytes], bytes | None]
@@ -56,13 +57,13 @@ class HostileBroker(FakeBroker):
 
     tamper: Tamper
 
-    def arrived(self, frame: bytes) -> Callable[[], Awaitable[bytes | None]]:
+    def arrived(self, frame: bytes, line: object = None) -> Callable[[], Answering[bytes | None]]:
         asked = decode_request(frame)
-        honest = super().arrived(frame)
+        honest = super().arrived(frame, line)
         assert len(self.cluster.requests) < MOST_REQUESTS, "the client asks without end"
 
-        async def answer() -> bytes | None:
-            response = await honest()
+        def answer() -> Answering[bytes | None]:
+            response = yield from honest()
             return None if response is None else self.tamper(asked, response)
 
         return answer
@@ -135,7 +136,7 @@ async def live_through(random: Random) -> str:
     cluster = FakeCluster(size=2, max_versions=plan.release)
     for tp in cluster.create_topic(TOPIC, PARTITIONS):
         cluster.fill(tp, RECORDS, per_batch=3)
-    coordinator = install(cluster)
+    coordinator = cluster.groups
     spoiler = Spoiler(random, plan.api, plan.twists, plan.likely)
     hostile(cluster, spoiler)
     options: dict[str, Any] = {"group_id": "g", "group_protocol": plan.protocol} if plan.protocol else {}
@@ -153,7 +154,7 @@ async def live_through(random: Random) -> str:
     return verdict
 
 
-def _end_lies(cluster: FakeCluster, coordinator: FakeCoordinator, plan: Plan) -> None:
+def _end_lies(cluster: FakeCluster, coordinator: Groups, plan: Plan) -> None:
     """Take back what a client has to believe: versions as long as a connection lasts, members and plan as long as a generation."""
     for node_id in cluster.brokers:
         cluster.disconnect(node_id)

@@ -1,7 +1,7 @@
 """Logins with a broker that lies in its answers to SaslHandshake and SaslAuthenticate, and tokens from an endpoint that does.
 
-Decides: what is said honestly, and which part of it is spoiled, from a seeded source of randomness. Owns: a server on loopback, for
-the time of one token. Must never let a secret through in an error, whoever repeats it.
+Decides: what an honest server sends, and which part of it is spoiled, from a seeded source of randomness. Owns: a server on
+loopback, for the time of one token. Must never let a secret through in an error, whoever repeats it.
 """
 
 import json
@@ -25,6 +25,7 @@ from kafka_async.network.sasl.oidc import OidcTokenProvider
 from kafka_async.network.sasl.plain import Plain
 from kafka_async.network.sasl.scram import Scram
 from kafka_async.network.sasl.tokens import Token
+from kafka_async.testing.server import encode_response
 from kafka_async.wire import (
     SUPPORTED,
     Request,
@@ -36,7 +37,6 @@ from kafka_async.wire import (
     decode_response,
 )
 from tests.network.sasl.test_gssapi import Context
-from tests.wire.server import encode_response
 
 from .mutation import spoil, twisted_frame
 
@@ -66,7 +66,7 @@ _SAID: Final[Mapping[str, tuple[bytes, ...]]] = {
     "OAUTHBEARER": (json.dumps({"status": f"invalid_token {SECRET}", "scope": "x"}).encode(), b"{}"),
     "GSSAPI": (b"theirs", b"theirs again", b"w\x07\x00\xff\xff", b""),
 }
-"""What a broker says in turn; one that takes a password or a token says nothing."""
+"""A broker's messages in turn; one that takes a password or a token sends none."""
 
 
 def _result(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -85,7 +85,7 @@ def log_in(random: Random) -> str:
     said = list(_SAID[name]) if random.random() < 0.8 else [b""]
     likely = random.choice((0.1, 0.5, 1.0))
     try:
-        step = talk.start()
+        step = talk.start(offered=False)
         for _ in range(3 * MOST_TURNS):
             if isinstance(step, Authenticated):
                 assert name != "SCRAM-SHA-256", "a broker without the password was believed"

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from kafka_async.background.group_settings import GROUP
+from kafka_async.background.group.consumer.settings import GROUP
+from kafka_async.testing.server import encode_response
 from kafka_async.wire import (
     SUPPORTED,
     ConsumerProtocolAssignment,
@@ -34,10 +35,11 @@ from kafka_async.wire.messages import (
     PushTelemetryRequest,
     PushTelemetryResponse,
     admin,
+    produce,
+    share,
 )
-from kafka_async.wire.messages.cluster import DescribeClusterBroker
+from kafka_async.wire.messages.describing import DescribeClusterBroker
 from kafka_async.wire.messages.group import ConsumerProtocolTopicPartition
-from tests.wire.server import encode_response
 
 from .capture import Capture
 
@@ -77,6 +79,89 @@ def _dialogues() -> Iterator[tuple[Request[Any], Response]]:
     yield DescribeClusterRequest(), DescribeClusterResponse(cluster_id="c", controller_id=1, brokers=brokers)
     yield from _about_groups()
     yield from _about_topics()
+    yield from _about_writing()
+    yield from _about_shares()
+    yield from _about_tools_of_shares()
+
+
+def _about_shares() -> Iterator[tuple[Request[Any], Response]]:
+    has = share.ShareAssignment(topic_partitions=(share.ShareTopicPartitions(topic_id=_ID, partitions=(0, 1)),))
+    beat = share.ShareGroupHeartbeatResponse(member_id="m", member_epoch=1, heartbeat_interval_ms=5000, assignment=has)
+    yield share.ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0), beat
+    data = share.SharePartitionData(
+        partition_index=0,
+        records=b"batch",
+        acquired_records=(share.AcquiredRecords(first_offset=0, last_offset=4, delivery_count=1),),
+    )
+    fetched = share.ShareFetchResponse(
+        acquisition_lock_timeout_ms=30_000, responses=(share.ShareFetchableTopicResponse(topic_id=_ID, partitions=(data,)),)
+    )
+    yield share.ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=0, max_wait_ms=500), fetched
+    part = share.ShareAcknowledgePartitionResponse(partition_index=0)
+    taken = share.ShareAcknowledgeResponse(responses=(share.ShareAcknowledgeTopicResponse(topic_id=_ID, partitions=(part,)),))
+    yield share.ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=1), taken
+
+
+def _about_tools_of_shares() -> Iterator[tuple[Request[Any], Response]]:
+    member = admin.ShareGroupMember(member_id="m", client_id="c", client_host="/h", assignment=_ASSIGNED)
+    group = admin.DescribedShareGroup(group_id="g", group_state="Stable", assignor_name="simple", members=(member,))
+    yield admin.ShareGroupDescribeRequest(group_ids=("g",)), admin.ShareGroupDescribeResponse(groups=(group,))
+    where = admin.SharePartitionOffset(partition_index=0, start_offset=5, leader_epoch=1, lag=3)
+    topic = admin.ShareTopicOffsets(topic_name="t", topic_id=_ID, partitions=(where,))
+    yield (
+        admin.DescribeShareGroupOffsetsRequest(groups=(admin.ShareGroupChoice(group_id="g"),)),
+        admin.DescribeShareGroupOffsetsResponse(groups=(admin.ShareGroupOffsets(group_id="g", topics=(topic,)),)),
+    )
+    moved = admin.AlteredTopic(topic_name="t", topic_id=_ID, partitions=(admin.AlteredPartition(partition_index=0),))
+    there = admin.TopicToAlter(topic_name="t", partitions=(admin.PartitionToAlter(partition_index=0, start_offset=5),))
+    yield (
+        admin.AlterShareGroupOffsetsRequest(group_id="g", topics=(there,)),
+        admin.AlterShareGroupOffsetsResponse(responses=(moved,)),
+    )
+    yield (
+        admin.DeleteShareGroupOffsetsRequest(group_id="g", topics=(admin.TopicToForget(topic_name="t"),)),
+        admin.DeleteShareGroupOffsetsResponse(responses=(admin.DeletedOffsets(topic_name="t", topic_id=_ID),)),
+    )
+    setting = admin.AlterableConfig(name="share.auto.offset.reset", value="earliest")
+    yield (
+        admin.IncrementalAlterConfigsRequest(
+            resources=(admin.ConfiguredResource(resource_type=GROUP, resource_name="g", configs=(setting,)),)
+        ),
+        admin.IncrementalAlterConfigsResponse(responses=(admin.AlteredResource(resource_type=GROUP, resource_name="g"),)),
+    )
+
+
+def _about_writing() -> Iterator[tuple[Request[Any], Response]]:
+    told = produce.TopicProduceResponse(
+        topic_id=_ID, partition_responses=(produce.PartitionProduceResponse(index=0, base_offset=5, log_start_offset=0),)
+    )
+    sent = produce.TopicProduceData(topic_id=_ID, partition_data=(produce.PartitionProduceData(index=0, records=b"batch"),))
+    yield produce.ProduceRequest(topic_data=(sent,)), produce.ProduceResponse(responses=(told,))
+    who: dict[str, Any] = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
+    yield produce.InitProducerIdRequest(transactional_id="x"), produce.InitProducerIdResponse(producer_id=1)
+    added = produce.AddPartitionsToTxnPartitionResult(partition_index=0)
+    yield (
+        produce.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=1,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=(produce.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
+        ),
+        produce.AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=(produce.AddPartitionsToTxnTopicResult(name="t", results_by_partition=(added,)),)
+        ),
+    )
+    yield produce.AddOffsetsToTxnRequest(group_id="g", **who), produce.AddOffsetsToTxnResponse()
+    stored = produce.TxnOffsetCommitResponseTopic(
+        name="t", partitions=(produce.TxnOffsetCommitResponsePartition(partition_index=0),)
+    )
+    yield produce.TxnOffsetCommitRequest(group_id="g", **who), produce.TxnOffsetCommitResponse(topics=(stored,))
+    yield produce.EndTxnRequest(committed=True, **who), produce.EndTxnResponse()
+    low = produce.DeleteRecordsPartitionResult(partition_index=0, low_watermark=3)
+    yield (
+        produce.DeleteRecordsRequest(topics=()),
+        produce.DeleteRecordsResponse(topics=(produce.DeleteRecordsTopicResult(name="t", partitions=(low,)),)),
+    )
 
 
 def _about_groups() -> Iterator[tuple[Request[Any], Response]]:

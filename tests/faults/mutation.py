@@ -3,8 +3,8 @@
 Decides: what a mutation may be. Owns nothing. Must never use any randomness but the one it is given, so that a seed is a case.
 
 ``spoil`` knows nothing of what the bytes mean. ``twist`` keeps a message well-formed and changes what it says: a count that does
-not fit, a partition that nobody asked for, an error code out of the blue. The first tests decoders, the second whoever acts on
-what was decoded.
+not fit, a partition that was not requested, an error code out of the blue. The first tests decoders, the second the code that acts
+on what was decoded.
 """
 
 import struct
@@ -15,8 +15,8 @@ from uuid import UUID
 
 import attrs
 
+from kafka_async.testing.server import encode_response
 from kafka_async.wire import Api, Response
-from tests.wire.server import encode_response
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 

@@ -1,7 +1,7 @@
 """A proxy between a client and the brokers of a cluster that does to connections what networks and dying brokers do.
 
 Decides: which bytes pass, when, and in which pieces. Owns: the ports that the cluster advertises for its ``proxied`` listener, and
-the connections through them. Must never change what passes but where a ``Trap`` says so.
+the connections through them. Must never change what passes unless a ``Trap`` demands it.
 
 Every connection is followed frame by frame (4 bytes of length; a request begins with API key, version, correlation id and client
 id, a response with the correlation id), so that a fault can strike the very request of a phase, and one client and not another.
@@ -240,6 +240,11 @@ class Proxy:
     def line(self, client_id: str) -> Line:
         """Return the line of one client, made when it is first asked for."""
         return self.lines[client_id]
+
+    @property
+    def connected(self) -> int:
+        """Number of open connections."""
+        return len(self._connections)
 
     def cut(self, client_id: str | None = None) -> int:
         """Reset the connections of one client, or all; return how many there were."""

@@ -31,7 +31,7 @@ def test_a_good_log_has_no_faults() -> None:
     assert outcome.longest_wait == {"classic": PATIENCE - 1}
 
 
-def test_what_happened_during_the_longest_wait_is_told() -> None:
+def test_what_happened_during_the_longest_wait_is_reported() -> None:
     log = turmoil(5.0)
     log.happened += [(90.0, "cut"), (99.0, "kill_broker"), (103.0, "bad_line"), (110.0, "black_hole")]
     assert log.outcome(1).longest_wait_during == {"classic": ("kill_broker -1.0", "bad_line +3.0")}

@@ -16,9 +16,10 @@ from attrs import Factory, define
 
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.errors import KafkaError
+from kafka_async.testing.server import decode_request
+from kafka_async.testing.simulation import FakeBroker, FakeCluster
+from kafka_async.testing.simulation.waking import finished
 from kafka_async.wire import Api
-from tests.fake import FakeBroker, FakeCluster
-from tests.wire.server import decode_request
 
 LIMIT: Final = 1 << 20
 MEMORY: Final = 4 * LIMIT
@@ -111,7 +112,7 @@ class Server:
             writer.close()
 
     async def _answer(self, frame: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answer = await self.broker.arrived(frame)()
+        answer = await finished(self.broker.arrived(frame)(), self.broker.cluster.changes)
         if answer is None:
             raise ConnectionError("a request that the broker does not take")
         if self.talked or decode_request(frame).api is not self.api:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from kafka_async.errors import MalformedResponseError
+from kafka_async.testing.server import encode_response
 from kafka_async.wire import SUPPORTED, Api, decode_response
-from tests.wire.server import encode_response
 
 from .capture import Capture, load
 from .fuzz import TARGETS, campaign, known

@@ -15,12 +15,12 @@ from attrs import Factory, define, field
 
 from kafka_async import TopicPartition
 from kafka_async.errors import BackgroundLoopError, CommitFailedError, KafkaError, KafkaTimeoutError
+from kafka_async.testing.server import ReceivedRequest
+from kafka_async.testing.simulation import FakeCluster, LastBytes
+from kafka_async.testing.simulation.groups import Groups
 from kafka_async.wire import Api
 from tests.application.support import Consumer, consumer_on, virtual
-from tests.fake import FakeCluster, LastBytes
-from tests.wire.server import ReceivedRequest
 
-from .coordinator import FakeCoordinator, install
 from .hostile_cluster import hostile
 
 PARTITIONS, RECORDS, ROUNDS = 2, 4, 2
@@ -99,11 +99,11 @@ class World:
     protocol: str
     cluster: FakeCluster = Factory(lambda: FakeCluster(size=2))
     values: dict[TopicPartition, list[bytes]] = Factory(dict)
-    coordinator: FakeCoordinator = field(init=False)
+    coordinator: Groups = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.cluster.create_topic("t", PARTITIONS)
-        self.coordinator = install(self.cluster)
+        self.coordinator = self.cluster.groups
         hostile(self.cluster, self.breaker)
 
     def consumer(self) -> Consumer:

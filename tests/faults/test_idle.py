@@ -1,6 +1,6 @@
 """Promise 9 in the states that a fault or a group brings about: the loop wakes for deadlines and bytes, and for nothing else.
 
-What an undisturbed consumer does while it waits is in ``tests/application/test_consumer.py``.
+What an undisturbed consumer does while it waits is in ``tests/application/test_idle_consumer.py``.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,12 +13,11 @@ from attrs import define, frozen
 
 from kafka_async import TopicPartition
 from kafka_async.errors import KafkaError
+from kafka_async.testing.simulation import HANG, Drop, FakeCluster
+from kafka_async.testing.simulation.groups import Groups
 from kafka_async.wire import Api
 from kafka_async.wire.messages import FetchResponse, HeartbeatResponse
 from tests.application.support import Consumer, consumer_on, virtual
-from tests.fake import HANG, Drop, FakeCluster
-
-from .coordinator import FakeCoordinator, install
 
 WATCHED: Final = 40.0
 """Virtual seconds."""
@@ -31,7 +30,7 @@ class World:
     """A consumer that has read what there was, and its cluster of three brokers."""
 
     cluster: FakeCluster
-    coordinator: FakeCoordinator
+    coordinator: Groups
     consumer: Consumer
 
     def each_time(self, api: Api, outcome: Any) -> None:
@@ -90,7 +89,7 @@ async def coordinator_hangs_up(world: World) -> None:
 
 async def joining_without_end(world: World) -> None:
     world.each_time(Api.JOIN_GROUP, HANG)
-    world.coordinator.expel("g")
+    world.coordinator.kick("g")
 
 
 async def refused_membership(world: World) -> None:
@@ -109,7 +108,7 @@ async def rebalance_that_nobody_carries_out(world: World) -> None:
 
 async def offsets_not_to_be_had(world: World) -> None:
     world.each_time(Api.OFFSET_FETCH, 14)
-    world.coordinator.expel("g")
+    world.coordinator.kick("g")
 
 
 async def commits_refused(world: World) -> None:
@@ -202,7 +201,7 @@ async def test_no_state_makes_the_loop_spin(protocol: str, state: Callable[[Worl
     cluster = FakeCluster(size=3)
     for tp in cluster.create_topic("t", 3):
         cluster.fill(tp, 3)
-    coordinator = install(cluster)
+    coordinator = cluster.groups
     async with consumer_on(cluster, "t", group_id="g", group_protocol=protocol, default_api_timeout_ms=5000) as consumer:
         while sum(tp_state.position or 0 for tp_state in consumer.statistics().partitions.values()) < 9:
             await consumer.getmany(timeout_ms=1000)

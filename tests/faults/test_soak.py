@@ -10,16 +10,19 @@ from tests.virtual import run_virtual
 from .soak import PROTOCOLS, Measure, soak_in_memory
 
 ROUNDS = 40
+SEEDS = (0, 1)
+"""Each decides the trouble, and the times that answers take."""
 
 
 class _Kept:
     """Something that a program forgot to let go."""
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_nothing_grows_with_trouble(protocol: str | None) -> None:
-    with deterministic_PRNG(0):
-        grown, done = run_virtual(partial(soak_in_memory, protocol, ROUNDS))
+def test_nothing_grows_with_trouble(protocol: str | None, seed: int) -> None:
+    with deterministic_PRNG(seed):
+        grown, done = run_virtual(partial(soak_in_memory, protocol, ROUNDS, seed))
     assert not grown
     assert {"cancelled", "cut", "errors", "hang", "move", "refuse", "stop"} <= done.keys()
 

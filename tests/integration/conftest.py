@@ -1,24 +1,27 @@
 """Fixtures for tests against real Apache Kafka brokers.
 
 Decides: which clusters there are and how they are set up. Owns: the clusters, one of each per session, started when first asked
-for. Must never let a machine without Java pass for a success where CI demands the brokers.
+for; ``tests/clusters.py`` decides when they rest. Must never let a machine without Java pass for a success if CI demands brokers.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+from tests.clusters import SHARED
 from tests.faults.proxy import PROXIED
 
 from .identity import Identity, identity_broker
 from .secure import Secure, secure_broker
+from .share import share_properties
 
 _SINGLE = {
-    # Everybody may do everything, but where a test makes a rule.
+    # Everything is allowed, unless a test makes a rule.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "auto.create.topics.enable": "true",
@@ -31,7 +34,7 @@ _FEW_SESSIONS = {"max.incremental.fetch.session.cache.slots": "8", "min.incremen
 
 @pytest.fixture(scope="session")
 def real_brokers() -> None:
-    """Skip what needs a broker where none can run, with the reason; fail it where CI demands one."""
+    """Skip what needs a broker if none can run, with the reason; fail it if CI demands one."""
     reason = available()
     if reason is not None and required():
         pytest.fail(reason)
@@ -39,17 +42,34 @@ def real_brokers() -> None:
         pytest.skip(reason)
 
 
+@contextmanager
+def _shared(kind: str, cluster: KafkaCluster) -> Iterator[None]:
+    """``kind``: the name of the fixture that yields the cluster."""
+    SHARED.add(kind, cluster)
+    try:
+        yield
+    finally:
+        SHARED.remove(kind)
+
+
 @pytest.fixture(scope="session")
 def kafka43(real_brokers: None) -> Iterator[KafkaCluster]:
     """One broker of the newest Kafka. A test that breaks it brings it back."""
-    with KafkaCluster(CURRENT, properties=_SINGLE) as cluster:
+    with KafkaCluster(CURRENT, properties=_SINGLE) as cluster, _shared("kafka43", cluster):
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_share(real_brokers: None) -> Iterator[KafkaCluster]:
+    """One broker that serves share groups."""
+    with KafkaCluster(CURRENT, properties=share_properties()) as cluster, _shared("kafka_share", cluster):
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def kafka39(real_brokers: None) -> Iterator[KafkaCluster]:
     """One broker of the last 3.x line, which forgets fetch sessions (KIP-227) soon when there are more than a few."""
-    with KafkaCluster(OLDER, properties=_SINGLE | _FEW_SESSIONS) as cluster:
+    with KafkaCluster(OLDER, properties=_SINGLE | _FEW_SESSIONS) as cluster, _shared("kafka39", cluster):
         yield cluster
 
 
@@ -60,7 +80,8 @@ def _three_brokers(real_brokers: None) -> Iterator[KafkaCluster]:
         "broker.rack": "rack-{broker}",
     }
     listeners = {PROXIED: "PLAINTEXT"}
-    with KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256, listeners=listeners, proxied=[PROXIED]) as cluster:
+    cluster = KafkaCluster(CURRENT, brokers=3, properties=properties, heap_mb=256, listeners=listeners, proxied=[PROXIED])
+    with cluster, _shared("_three_brokers", cluster):
         yield cluster
 
 
@@ -74,21 +95,21 @@ def kafka_cluster3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def kafka_secure(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     """One broker with TLS, SASL and an authorizer."""
-    with secure_broker(tmp_path_factory.mktemp("certificates")) as secure:
+    with secure_broker(tmp_path_factory.mktemp("certificates")) as secure, _shared("kafka_secure", secure.cluster):
         yield secure
 
 
 @pytest.fixture(scope="session")
 def kafka_identity(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Identity]:
     """One broker that takes tokens and tickets, with the token endpoint and the KDC that give them."""
-    with identity_broker(tmp_path_factory.mktemp("kdc")) as identity:
+    with identity_broker(tmp_path_factory.mktemp("kdc")) as identity, _shared("kafka_identity", identity.cluster):
         yield identity
 
 
 @pytest.fixture(scope="session")
 def spark(real_brokers: None) -> Iterator[Any]:
     """Spark in this process, with our source and Spark's own connector."""
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
     from .spark import new_session
 
     session = new_session()

@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 from confluent_kafka import KafkaError, Producer
 
 from kafka_async import ConsumerRebalanceListener, TopicPartition
-from tests.brokers import CURRENT, KafkaCluster, jars
+from tests.brokers import CURRENT, KafkaCluster, class_archive, jars
 
 from .tools import PATIENCE, Consumer, Record, all_of, flat, make, offsets, spans, until
 
@@ -31,8 +31,8 @@ PROTOCOLS: Final = ("classic", "consumer")
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
 """Runs a test once in each group protocol."""
 
-SESSION_MS: Final = 6_000
-"""Session timeout of members, unless a test says otherwise."""
+SESSION_MS: Final = 10_000
+"""Session timeout of members, unless a test sets another."""
 HEARTBEAT_MS: Final = 300
 _OURS: Final = """import runpy, sys
 sys.modules["hypothesis"] = None  # kio would import it, and with it pytest and trio: half of a member's start
@@ -77,7 +77,7 @@ class Group:
     async def commits(self, topic: str, partitions: int = 1) -> dict[int, int]:
         """Return the committed offsets by partition, after the group's coordinator has moved.
 
-        librdkafka's admin client (2.x) crashes where a coordinator answers that it is none any more, so this asks with ours.
+        librdkafka's admin client (2.x) crashes if a coordinator answers that it is none any more, so this asks with ours.
         """
         async with self.outsider() as outsider:
             found = await outsider.committed_offsets(*all_of(topic, partitions))
@@ -111,7 +111,7 @@ def _place(name: str) -> int:
 
 @define(eq=False)
 class Journal(ConsumerRebalanceListener):
-    """Notes what a listener is told, in order: (what, partition numbers)."""
+    """Records the calls of a listener, in order: (what, partition numbers)."""
 
     entries: list[tuple[str, frozenset[int]]] = field(factory=list)
 
@@ -283,7 +283,7 @@ class Watch:
         return {partition: numbers for partition, numbers in found.items() if numbers}
 
     def unread(self, produced: Mapping[int, list[int]]) -> dict[int, str]:
-        """Return the offsets that nobody reported, by partition: none when every record was read, some perhaps again."""
+        """Return the offsets that no member reported, by partition: none when every record was read, some perhaps again."""
         left = {partition: sorted(set(numbers) - set(self.consumed[partition])) for partition, numbers in produced.items()}
         return {partition: f"{spans(numbers)} of {spans(produced[partition])}" for partition, numbers in left.items() if numbers}
 
@@ -312,6 +312,9 @@ class Process:
     owned: set[int] = field(factory=set)
     ousted: set[int] = field(factory=set)
     """Partitions that a newcomer of the same name has by now. Only the answer to its next request tells a member so."""
+    claimed: dict[int, tuple["Process", int]] = field(factory=dict)
+    """Partitions that another member reports as its own, since when (ms). Pipes are read in any order, so whether this one gave
+    them up in time is known when its own report is read."""
     left: set[int] = field(factory=set)
     """Partitions that it owned when it ended."""
     rebalances: int = 0
@@ -325,15 +328,17 @@ class Process:
             self._take(json.loads(line))
         for partition in [partition for partition, owner in self.watch.owner.items() if owner is self]:
             del self.watch.owner[partition]
+        for partition, (other, _) in self.claimed.items():
+            self.watch.breach(other, f"partition {partition} was assigned and {self.name} had it until its end")
         self.left, self.owned = self.owned, set()
         self.ended = True
 
     def _take(self, event: dict[str, Any]) -> None:
         match event["name"]:
             case "partitions_assigned":
-                self._assigned({entry["partition"] for entry in event["partitions"]})
+                self._assigned({entry["partition"] for entry in event["partitions"]}, event["timestamp"])
             case "partitions_revoked":
-                self._revoked({entry["partition"] for entry in event["partitions"]})
+                self._revoked({entry["partition"] for entry in event["partitions"]}, event["timestamp"])
             case "records_consumed":
                 for entry in event["partitions"]:
                     self._consumed(entry["partition"], entry["minOffset"], entry["maxOffset"], entry["count"])
@@ -343,7 +348,7 @@ class Process:
             case "offsets_committed":
                 self.watch.refused.append(f"{self.name}: {event['error']}")
 
-    def _assigned(self, partitions: set[int]) -> None:
+    def _assigned(self, partitions: set[int], at: int) -> None:
         self.rebalances += bool(partitions)
         self.owned |= partitions
         for partition in partitions:
@@ -352,15 +357,18 @@ class Process:
                 if self.ousts is not None and self.ousts == other.ousts:
                     other.ousted.add(partition)
                 else:
-                    self.watch.breach(self, f"partition {partition} is assigned and {other.name} has it")
+                    other.claimed[partition] = (self, at)
             self.watch.owner[partition] = self
             self.positions.pop(partition, None)
             self.starts.pop(partition, None)
 
-    def _revoked(self, partitions: set[int]) -> None:
+    def _revoked(self, partitions: set[int], at: int) -> None:
         self.rebalances += bool(partitions)
         self.owned -= partitions
         for partition in partitions:
+            other, since = self.claimed.pop(partition, (self, at))
+            if since < at:
+                self.watch.breach(other, f"partition {partition} was assigned {at - since} ms before {self.name} gave it up")
             if self.watch.owner.get(partition) is self:
                 del self.watch.owner[partition]
 
@@ -371,7 +379,8 @@ class Process:
             self.watch.breach(self, f"{count} records in {first}..{last} of partition {partition}")
         if self.positions.get(partition, first) != first:
             self.watch.breach(self, f"partition {partition} jumped from {self.positions[partition]} to {first}")
-        if partition not in self.ousted and first < self.watch.committed.get(partition, 0):
+        late = partition in self.ousted or partition in self.claimed
+        if not late and first < self.watch.committed.get(partition, 0):
             self.watch.breach(self, f"partition {partition} read from {first}, behind the commit {self.watch.committed[partition]}")
         self.starts.setdefault(partition, first)
         self.positions[partition] = last + 1
@@ -385,7 +394,9 @@ class Process:
             self.watch.breach(self, f"a commit of partition {partition}, which is not assigned")
         if offset > self.positions.get(partition, offset):
             self.watch.breach(self, f"partition {partition}: commit {offset} ahead of position {self.positions[partition]}")
-        if partition not in self.ousted:
+        if partition in self.claimed:
+            self.watch.committed[partition] = max(offset, self.watch.committed.get(partition, 0))
+        elif partition not in self.ousted:
             self.watch.committed[partition] = offset
         elif offset > (start := self.watch.owner[partition].starts.get(partition, offset)):
             # The report may be late, the commit may not: whoever came after began at the last one.
@@ -423,8 +434,8 @@ class Processes:
     watch: Watch = field(factory=Watch)
     members: list[Process] = field(factory=list)
 
-    async def start(self, *arguments: str, java: str | None = None) -> Process:
-        """Start one more member; ``java``: a class path, to start Kafka's own VerifiableConsumer instead of ours."""
+    async def start(self, *arguments: str, java: list[str] | None = None) -> Process:
+        """Start one more member; ``java``: ``java_tools()``, to start Kafka's own VerifiableConsumer instead of ours."""
         servers = self.bootstrap_servers or self.group.cluster.bootstrap_servers
         options = ["--bootstrap-server", servers, "--topic", self.topic]
         options += ["--group-id", self.group.name, "--group-protocol", self.group.protocol]
@@ -432,7 +443,7 @@ class Processes:
             options += ["--session-timeout", str(self.group.session_ms), "--command-config", str(self.settings)]
         program = [sys.executable, "-c", _OURS]
         if java is not None:
-            program = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", java, _JAVA]
+            program = [*java, _JAVA]
         process = await asyncio.create_subprocess_exec(
             *program, *options, *self.arguments, *arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if java else None
         )
@@ -478,12 +489,13 @@ class Processes:
                 member.kill()
 
 
-def java_tools() -> str:
-    """Return the class path of Kafka's tools; skip the test where the broker's jars come without them."""
+def java_tools() -> list[str]:
+    """Return the command that starts one of Kafka's tools, but for its class; skip the test if the broker's jars have none."""
     directory = jars(CURRENT)
     if not (directory / f"kafka-tools-{CURRENT}.jar").is_file():
         pytest.skip("Kafka's own consumer tools (org.apache.kafka:kafka-tools) are not among the broker's jars")
-    return f"{directory}/*"
+    archive = f"-XX:SharedArchiveFile={class_archive(CURRENT)}"
+    return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", archive, "-cp", f"{directory}/*"]
 
 
 @asynccontextmanager
@@ -505,6 +517,10 @@ async def processes(
 
 def _value_of(option: str, arguments: Sequence[str], otherwise: str) -> str:
     return arguments[arguments.index(option) + 1] if option in arguments else otherwise
+
+
+_BURSTS: Final = 5
+"""How often a second a load writes. Each time costs requests of the producer, the replicas and the consumers."""
 
 
 @define(eq=False)
@@ -530,8 +546,8 @@ class Load:
         settings = {"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         producer = Producer(settings | {"topic.metadata.refresh.interval.ms": 500})
         index = 0
-        while not self._enough.wait(0.02):
-            for _ in range(self.rate // 50):
+        while not self._enough.wait(1 / _BURSTS):
+            for _ in range(self.rate // _BURSTS):
                 producer.produce(self.topic, b"%d" % index, partition=index % self.partitions, on_delivery=self._delivered)
                 index += 1
             producer.poll(0)

@@ -28,7 +28,7 @@ _AN_HOUR_MS: Final = "3600000"
 
 @frozen(kw_only=True)
 class Identity:
-    """The broker and who vouches for its clients. ``kdc`` is ``None`` where Python cannot speak Kerberos."""
+    """The broker and who vouches for its clients. ``kdc`` is ``None`` if Python cannot speak Kerberos."""
 
     cluster: KafkaCluster
     endpoint: TokenEndpoint
@@ -45,7 +45,7 @@ class Identity:
 
 
 def unsigned(lifetime: float = 3600, **claims: Any) -> str:
-    """Return a JWT that nobody has signed."""
+    """Return a JWT without a signature."""
     now = time.time()
     content = {"sub": "reader", "iat": int(now), "exp": now + lifetime} | claims
     parts = ({"alg": "none"}, content)

@@ -3,7 +3,7 @@
 Decides: who may come in where. Owns: the certificates, made for the run. Must never hold a secret that opens anything else.
 
 The super user is whoever comes over the plain listener (ANONYMOUS): the tests' own admin. A resource without an ACL is open to all,
-so a test that wants a denial gives the resource an ACL for somebody else.
+so a test that wants a denial gives the resource an ACL for another user.
 """
 
 import datetime
@@ -79,7 +79,7 @@ class Secure:
         return (self.directory / name).read_text()
 
     def consumer(self, listener: str, *topics: str, **options: Any) -> Consumer:
-        """A consumer that comes in by ``listener``; with TLS it trusts the authority unless it is told otherwise."""
+        """A consumer that comes in by ``listener``; with TLS it trusts the authority unless options say otherwise."""
         protocol = _LISTENERS[listener]
         defaults: dict[str, Any] = {"security_protocol": protocol, "bootstrap_servers": self.cluster.listener(listener)}
         if protocol.endswith("SSL") and not options.keys() & {"ssl_context", "ssl_truststore_certificates"}:

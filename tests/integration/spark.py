@@ -1,6 +1,6 @@
 """Spark sessions for tests, with Spark's own Kafka connector beside ours.
 
-Decides: settings that suit tests. Owns nothing: whoever starts a session stops it. Must never listen beyond 127.0.0.1.
+Decides: settings that suit tests. Owns nothing: the code that starts a session stops it. Must never listen beyond 127.0.0.1.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The program that ``test_spark_cluster.py`` runs: a driver of a cluster with executors of their own.
 
-Its arguments are ``MASTER OPTIONS ARCHIVE FOLDER``. It reads the topic at once, and as a stream to files in the folder.
+Its arguments are ``MASTER OPTIONS ARCHIVE FOLDER SETTINGS``. It reads the topic at once, and as a stream to files in the folder.
 Prints one line of JSON: what was read, where the executors' package comes from, and whatever Spark shows of the job.
 """
 
@@ -18,13 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_async.spark import register
 
 
-def where(_: Iterable[Any]) -> Iterator[tuple[int, str]]:
-    """Say in which process a task runs, and which package it has."""
+def where(_: Iterable[Any]) -> Iterator[tuple[int, str, str]]:
+    """Say in which process a task runs, which package it has, and the command of the daemon that it was forked from."""
     import os
+    from pathlib import Path
 
     import kafka_async
 
-    yield os.getppid(), os.path.abspath(kafka_async.__file__)
+    yield os.getppid(), os.path.abspath(kafka_async.__file__), Path(f"/proc/{os.getppid()}/cmdline").read_text()
 
 
 def page(session: SparkSession, name: str) -> str:
@@ -64,7 +65,7 @@ def executors(session: SparkSession, queries: list[StreamingQuery]) -> list[str]
 
 
 def main() -> None:
-    master, options, archive, folder = sys.argv[1:]
+    master, options, archive, folder, more = sys.argv[1:]
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -74,6 +75,7 @@ def main() -> None:
         "spark.executor.memory": "512m",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
+        **json.loads(more),
     }
     session = SparkSession.builder.master(master).appName("cluster").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("INFO")

@@ -1,4 +1,4 @@
-"""The program that ``test_spark_cluster.py`` runs where the wheel is installed: nobody registers the source.
+"""The program that ``test_spark_cluster.py`` runs with the wheel installed: nothing registers the source.
 
 Its arguments are ``MASTER SERVERS TOPIC``. Prints one line of JSON: what was read, and where the executors' package comes from.
 """

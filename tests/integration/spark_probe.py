@@ -65,5 +65,5 @@ def _pass(gate: Path) -> None:
     deadline = time.monotonic() + _PATIENCE
     while not (gate / OPEN).exists():
         if time.monotonic() >= deadline:
-            raise TimeoutError(f"nobody opened the gate in {_PATIENCE:.0f} s")
+            raise TimeoutError(f"the gate was not opened in {_PATIENCE:.0f} s")
         time.sleep(0.02)  # nothing announces a file

@@ -1,6 +1,7 @@
 """What programs that come from aiokafka rely on, as far as no other test here shows it on a real broker.
 
-The list is that of aiokafka's own ``test_consumer.py`` and ``test_pep492.py``; what differs on purpose stands in the README.
+The list is that of aiokafka's own ``test_consumer.py`` and ``test_pep492.py``; what differs on purpose is in
+``kafka_async/application/MIGRATING.md``.
 """
 
 import asyncio
@@ -11,10 +12,10 @@ from kafka_async import TopicPartition
 from kafka_async.errors import InvalidSessionTimeoutError, NoOffsetForPartitionError
 from tests.brokers import KafkaCluster
 
-from .groups import Group, both, new_group
-from .tools import Record, all_of, make, new_topic, offsets, read
+from .groups import Group, both, exactly, new_group, reading, shared
+from .tools import Record, all_of, make, new_topic, offsets, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 
 def test_a_consumer_may_be_made_before_there_is_an_event_loop(kafka43: KafkaCluster) -> None:
@@ -38,6 +39,37 @@ async def test_a_seek_into_a_compressed_batch_returns_nothing_older(kafka43: Kaf
             assert (await consumer.getone()).offset == offset
 
 
+async def test_a_group_of_aiokafka_members_is_taken_over_one_by_one(kafka43: KafkaCluster) -> None:
+    """They offer roundrobin and nothing else; where a group of the classic protocol exists, ``auto`` speaks it too."""
+    aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is in the extra 'bench'")
+    topic = new_topic(kafka43, 4)
+    group = Group(cluster=kafka43, protocol="classic", name=f"g-{topic}", session_ms=6_000)
+    before = aiokafka.AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=kafka43.bootstrap_servers,
+        group_id=group.name,
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=300,
+    )
+    await before.start()
+    try:
+        await until(lambda: len(before.assignment()) == 4)
+        async with reading(group, topic) as after, reading(group, topic, group_protocol="auto") as last:
+            await until(
+                lambda: (
+                    [len(owner) for owner in (before.assignment(), after.owned | last.owned)] == [1, 3]
+                    or [len(owner) for owner in (before.assignment(), after.owned | last.owned)] == [2, 2]
+                )
+            )
+            await before.stop()
+            await shared([after, last], 4)
+            expected = kafka43.produce(topic, 40, partitions=4).offsets
+            await exactly([after, last], expected)
+            assert not after.errors + last.errors
+    finally:
+        await before.stop()
+
+
 @both
 async def test_a_commit_is_not_blocked_by_a_long_poll(kafka43: KafkaCluster, protocol: str) -> None:
     topic = new_topic(kafka43)
@@ -47,7 +79,7 @@ async def test_a_commit_is_not_blocked_by_a_long_poll(kafka43: KafkaCluster, pro
         await read(consumer, 5)
         waiting = asyncio.create_task(consumer.getmany(timeout_ms=10_000))
         await asyncio.sleep(0)  # it waits by now, and the broker holds a fetch
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(9):
             await consumer.commit()
             assert await consumer.committed(TopicPartition(topic, 0)) == 5
         waiting.cancel()

@@ -15,9 +15,9 @@ from kafka_async.errors import (
 )
 
 from .secure import Secure, acl, login
-from .tools import Consumer, all_of, eventually, new_topic, read
+from .tools import PATIENCE, Consumer, all_of, eventually, new_topic, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 PROTOCOLS = ["classic", "consumer"]
 
@@ -29,7 +29,7 @@ def bobs(secure: Secure, *topics: str, **options: Any) -> Consumer:
 
 async def denied(call: Callable[[], Awaitable[Any]], kind: type[KafkaError], name: str) -> None:
     """Repeat ``call`` until the denial reaches it, which must be soon, and name the resource."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(kind) as caught:
             await forever(call)
     assert name in str(caught.value)
@@ -61,7 +61,7 @@ async def test_a_denied_topic_fails_the_start_by_name_and_the_next_one_works(kaf
     topic = new_topic(kafka_secure.cluster)
     kafka_secure.cluster.produce(topic, 5)
     with kafka_secure.only("alice", "TOPIC", topic):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             consumer = bobs(kafka_secure, topic)
             with pytest.raises(TopicAuthorizationFailedError, match=topic):
                 await consumer.start()
@@ -88,6 +88,30 @@ async def test_a_topic_that_is_denied_later_is_said_by_reads_and_goes_on_without
 
             assert await healed(others, TopicAuthorizationFailedError) == [0, 1, 2], "the other topic goes on"
         assert await healed(lambda: offsets_read(consumer, 3), TopicAuthorizationFailedError) == [5, 6, 7]
+
+
+async def test_access_that_was_given_back_is_followed_by_one_error_at_most(kafka_secure: Secure) -> None:
+    """Every partition is denied, time and again, while nobody reads."""
+    topic = new_topic(kafka_secure.cluster, 6)
+    kafka_secure.cluster.produce(topic, 6, partitions=6)
+    async with bobs(kafka_secure, retry_backoff_ms=50, retry_backoff_max_ms=100) as consumer:
+        consumer.assign(all_of(topic, 6))
+        await read(consumer, 6)
+        with kafka_secure.only("alice", "TOPIC", topic):
+            await denied(lambda: consumer.getmany(timeout_ms=200), TopicAuthorizationFailedError, topic)
+            woken = consumer.statistics().wake_ups
+            await until(lambda: consumer.statistics().wake_ups > woken + 10)
+        kafka_secure.cluster.produce(topic, 6, partitions=6, start=6)
+        await until(lambda: consumer.statistics().buffered_bytes > 0)
+        errors, records = 0, 0
+        async with asyncio.timeout(PATIENCE):
+            while records < 6:
+                try:
+                    batch = await consumer.getmany(timeout_ms=200)
+                    records += sum(map(len, batch.values()))
+                except TopicAuthorizationFailedError:
+                    errors += 1
+        assert errors <= 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,10 @@ from tests.brokers import KafkaCluster
 
 from .tools import PATIENCE, Record, eventually, flat, make, new_topic, nothing_more, offsets, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 RANDOM_RECORDS = 12_000
-OPTIONS = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
+OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
 
 
 async def test_a_handler_that_blocks_for_seconds_does_not_stop_the_background_thread(kafka43: KafkaCluster) -> None:
@@ -62,6 +63,13 @@ def test_the_blocking_consumer_reads_in_every_way(kafka43: KafkaCluster) -> None
         assert consumer.end_offsets([TopicPartition(topic, 1)]) == {TopicPartition(topic, 1): 200}
         consumer.seek(TopicPartition(topic, 1), 198)
         assert consumer.getarrow(timeout_ms=10_000)["offset"].to_pylist() == [198, 199]
+        consumer.seek(TopicPartition(topic, 1), 198)
+        views = consumer.getarrow(timeout_ms=10_000, max_records=1, view=True)
+        assert (str(views["value"].type), views["offset"].to_pylist()) == ("binary_view", [198])
+        batches = consumer.arrow_batches(view=True)
+        views = next(batches)
+        batches.close()  # type: ignore[attr-defined]  # as above
+        assert (str(views["value"].type), views["offset"].to_pylist()) == ("binary_view", [199])
     with pytest.raises(ConsumerStoppedError):
         consumer.getone()
 
@@ -244,7 +252,7 @@ async def test_memory_is_bounded_while_a_slow_reader_falls_behind(kafka43: Kafka
     settings = {"batch.size": 65_536}
     await asyncio.to_thread(kafka43.produce, topic, 64_000, 1000, partitions=6, settings=settings)
     command = [sys.executable, "-c", _SLOW_READER, kafka43.bootstrap_servers, topic]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     held, grown_mib = map(int, done.stdout.split())
     assert 2 << 20 < held < 9 << 20  # prefetched, and never more than the buffer and one batch
@@ -272,7 +280,7 @@ async def test_stop_is_quick_with_and_without_a_fetch_in_flight(kafka43: KafkaCl
         await nothing_more(consumer) if not topics else await read(consumer, 10)
         began = clock()
         await consumer.stop()
-        assert clock() - began < 5
+        assert clock() - began < 9
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
@@ -286,9 +294,10 @@ async def test_stop_ends_pending_reads(kafka43: KafkaCluster, background: str) -
     ]
     await nothing_more(consumer)
     await consumer.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         results = await asyncio.gather(*reads, return_exceptions=True)
-    assert [type(result) for result in results] == [ConsumerStoppedError, ConsumerStoppedError]
+    assert isinstance(results[0], ConsumerStoppedError)
+    assert results[1] == [], "as in aiokafka, getmany has nothing to return"
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
@@ -299,7 +308,7 @@ async def test_a_stop_that_is_cancelled_or_called_twice_at_once_still_stops(kafk
         await consumer.start()
         stopping = [asyncio.create_task(consumer.stop()) for _ in range(2)]
         asyncio.get_running_loop().call_later(moment, stopping[0].cancel)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await asyncio.gather(*stopping, return_exceptions=True)
         assert consumer.state is ConsumerState.CLOSED
 

@@ -20,7 +20,7 @@ from tests.brokers import KafkaCluster
 
 from .tools import make, new_topic, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -79,14 +79,14 @@ def closed_port() -> str:
 
 @pytest.mark.parametrize("peer", [http, tls, hasty, echo])
 async def test_start_says_that_the_server_does_not_speak_kafka(peer: Peer) -> None:
-    async with serving(peer) as address, asyncio.timeout(15):
+    async with serving(peer) as address, asyncio.timeout(25):
         with pytest.raises((KafkaConnectionError, KafkaProtocolError, SslAuthenticationError)) as caught:
             await KafkaConsumer("topic", bootstrap_servers=address).start()
     assert address in f"{caught.value} {caught.value.__cause__}"
 
 
 async def test_start_ends_at_its_timeout_when_the_server_never_answers() -> None:
-    async with serving(silent) as address, asyncio.timeout(15):
+    async with serving(silent) as address, asyncio.timeout(25):
         consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer("topic", request_timeout_ms=700, bootstrap_servers=address)
         with pytest.raises((KafkaConnectionError, KafkaTimeoutError)) as caught:
             await consumer.start()
@@ -94,7 +94,7 @@ async def test_start_ends_at_its_timeout_when_the_server_never_answers() -> None
 
 
 async def test_start_fails_soon_where_nobody_listens(closed_port: str) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(25):
         with pytest.raises(KafkaConnectionError) as caught:
             await KafkaConsumer("topic", bootstrap_servers=closed_port).start()
     assert closed_port in f"{caught.value} {caught.value.__cause__}"
@@ -104,7 +104,7 @@ async def test_a_failed_consumer_is_stopped_and_can_be_stopped_again(closed_port
     consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer("topic", bootstrap_servers=closed_port)
     with pytest.raises(KafkaConnectionError):
         await consumer.start()
-    assert str(consumer.state) in ("closed", "fatal")
+    assert str(consumer.state) == "new"  # it may be started again
     await consumer.stop()
 
 
@@ -112,14 +112,14 @@ async def test_a_failed_consumer_is_stopped_and_can_be_stopped_again(closed_port
 async def test_one_good_bootstrap_server_is_enough(kafka43: KafkaCluster, closed_port: str, peer: Peer) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 3)
-    async with serving(peer) as bad, asyncio.timeout(20):
+    async with serving(peer) as bad, asyncio.timeout(40):
         servers = [bad, closed_port, kafka43.bootstrap_servers]
         async with make(kafka43, topic, bootstrap_servers=servers, request_timeout_ms=5000) as consumer:
             assert len(await read(consumer, 3)) == 3
 
 
 async def test_tls_to_a_broker_without_it_is_an_error(kafka43: KafkaCluster) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         with pytest.raises((KafkaConnectionError, AuthenticationFailedError)) as caught:
             await make(kafka43, security_protocol="SSL", request_timeout_ms=4000).start()
     assert kafka43.bootstrap_servers in f"{caught.value} {caught.value.__cause__}"
@@ -133,7 +133,7 @@ async def test_a_cancelled_start_leaves_nothing_behind() -> None:
 
 
 async def test_the_background_thread_reports_the_same_errors(closed_port: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         with pytest.raises(KafkaError) as caught:
             await KafkaConsumer("topic", bootstrap_servers=closed_port, background="thread").start()
     assert closed_port in f"{caught.value} {caught.value.__cause__}"

@@ -1,4 +1,4 @@
-"""The benchmarks run: a short one of Spark ends well, with every table, and no client fails."""
+"""The benchmarks run: a short one of Spark ends well, with every table, and no client fails. Run with ``--apart``."""
 
 import json
 import subprocess
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from tests.brokers import KafkaCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]  # a Spark of its own, and a dozen queries
+pytestmark = [pytest.mark.spark, pytest.mark.apart]  # a Spark of its own, and a dozen queries
 
 CLIENTS = ("kafka_async.read", "jvm.default", "prebuilt.read")  # one of each kind
 
@@ -31,6 +31,10 @@ def test_the_benchmark_of_spark_measures_every_client_in_every_job(kafka43: Kafk
     assert measured == {
         "spark batch": {*CLIENTS},
         "spark json": connectors,
+        "spark json, 1 % bad": connectors,
+        "spark json, loose": connectors,
+        "spark take": connectors,
+        "spark short": connectors,
         "spark stream": connectors,
         "spark latency": connectors,
     }

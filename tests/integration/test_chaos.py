@@ -10,7 +10,7 @@ import pytest
 from tests.brokers import KafkaCluster
 from tests.faults.chaos import EVENTS, SETTLING, Turmoil, chaos
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 ASKED = os.environ.get("KAFKA_ASYNC_CHAOS")
 SECONDS = float(ASKED or 18)

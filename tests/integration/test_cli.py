@@ -2,25 +2,36 @@
 
 import json
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from io import BytesIO
 from typing import Any
 
 import pytest
 
 pytest.importorskip("typer")
 
+from confluent_kafka import ShareConsumer
+from confluent_kafka import TopicPartition as AdminPartition
+from kio.schema.streams_group_heartbeat.v0.request import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from kio.schema.types import GroupId, TopicName
+from kio.serial import entity_writer
+from kio.static.primitive import i16, i32, i32Timedelta
 from typer.testing import CliRunner, Result
 
-from kafka_async.adapters.commands import app
+from kafka_async.adapters.cli.commands import app
 from tests.brokers import KafkaCluster
 
-from .tools import PATIENCE, new_topic, topic_name
+from .tools import PATIENCE, new_topic, topic_name, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 QUICK = ("-X", "fetch.max.wait.ms=100", "-X", "request.timeout.ms=10000")
 
@@ -162,12 +173,17 @@ def test_groups_of_all_brokers_are_listed(kafka_cluster3: KafkaCluster) -> None:
     topic = filled(kafka_cluster3, partitions=1)
     names = [f"g{number}-{topic}" for number in range(6)]  # enough to have several coordinators
     for name in names:
-        assert run(kafka_cluster3, "offsets", "reset", name, "-t", topic, "--to-latest", "--execute").exit_code == 0
+        assert run(kafka_cluster3, "offsets", "reset", name, "-t", topic, "--to-latest", "--execute", "--create").exit_code == 0
+    until = time.monotonic() + PATIENCE
+    while len({kafka_cluster3.coordinator(name) for name in names}) == 1 and time.monotonic() < until:
+        kafka_cluster3.spread_leaders()
 
-    found = lines(run(kafka_cluster3, "groups", "list", "--json"))
+    def all_of_them() -> list[Any]:
+        found = [group for group in lines(run(kafka_cluster3, "groups", "list", "--json")) if group["group"] in names]
+        return found if [group["group"] for group in found] == names else []
 
-    assert [group["group"] for group in found if group["group"] in names] == names
-    assert {group["state"] for group in found if group["group"] in names} == {"Empty"}
+    found = wait_until(all_of_them)  # a group whose coordinator is moving just now is listed by nobody
+    assert {group["state"] for group in found} == {"Empty"}
     assert len({kafka_cluster3.coordinator(name) for name in names}) > 1
 
 
@@ -183,7 +199,7 @@ def test_groups_are_listed_by_state(kafka43: KafkaCluster, group: str, protocol:
 
 def test_a_group_is_described_with_members_and_lag(kafka43: KafkaCluster, group: str, protocol: str) -> None:
     topic = filled(kafka43)
-    assert run(kafka43, "offsets", "reset", group, "-t", f"{topic}:1", "--to-offset", "4", "--execute").exit_code == 0
+    assert run(kafka43, "offsets", "reset", group, "-t", f"{topic}:1", "--to-offset", "4", "--execute", "--create").exit_code == 0
     options = (
         "--group-protocol",
         protocol,
@@ -300,7 +316,7 @@ def test_offsets_of_a_deleted_topic_do_not_stop_the_others_from_being_shown(kafk
 def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, target: tuple[str, ...], expected: list[int]) -> None:
     topic = filled(kafka43)
     for partition, offset in ((0, 5), (1, 10)):
-        place = ("-t", f"{topic}:{partition}", "--to-offset", str(offset), "--execute")
+        place = ("-t", f"{topic}:{partition}", "--to-offset", str(offset), "--execute", "--create")
         assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
     command = ("offsets", "reset", group, "--topic", topic, *target, "--json")
 
@@ -314,6 +330,7 @@ def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, tar
     ]
     assert "Dry run: nothing was committed." in dry.stderr
     assert [row["committed"] for row in lines(done)] == [True, True]
+    assert f"Committed the offsets of 2 partitions for group '{group}'" in done.stderr
     assert kafka43.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
 
 
@@ -348,7 +365,7 @@ def test_a_group_with_members_is_left_alone(kafka43: KafkaCluster, group: str, p
 def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka43: KafkaCluster, group: str) -> None:
     topic = filled(kafka43)
 
-    result = run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "1", "--execute")
+    result = run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "1", "--execute", "--create")
 
     assert result.exit_code == 1
     assert f"--shift-by: no offset is committed for {topic}:0,1" in result.stderr
@@ -357,7 +374,140 @@ def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka43: KafkaClu
 def test_a_partition_to_reset_must_exist(kafka43: KafkaCluster, group: str) -> None:
     topic = filled(kafka43)
 
-    result = run(kafka43, "offsets", "reset", group, "-t", f"{topic}:0,7", "--to-latest", "--execute")
+    result = run(kafka43, "offsets", "reset", group, "-t", f"{topic}:0,7", "--to-latest", "--execute", "--create")
 
     assert result.exit_code == 1
     assert f"topic {topic!r} has no partition 7; it has 2, from 0 on" in result.stderr
+
+
+@pytest.mark.parametrize("version", ["kafka43", "kafka39"])
+def test_a_mistyped_group_is_not_made(request: pytest.FixtureRequest, version: str, group: str) -> None:
+    cluster: KafkaCluster = request.getfixturevalue(version)
+    topic = filled(cluster)
+    consume(cluster, topic, group, "-e")
+
+    result = run(cluster, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"group '{group}x' does not exist; did you mean '{group}'?; --create makes it" in result.stderr
+    assert f"{group}x" not in {line["group"] for line in lines(run(cluster, "groups", "list", "--json"))}
+
+
+@contextmanager
+def sharing(cluster: KafkaCluster, topic: str, group: str) -> Iterator[None]:
+    """Have a share group with a member."""
+    consumer = ShareConsumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    consumer.subscribe([topic])
+    try:
+        consumer.poll(5.0)
+        yield
+    finally:
+        consumer.close()
+
+
+def test_a_share_group_is_not_taken_for_one_that_does_not_exist(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+    with sharing(kafka43, topic, group):
+        kinds = {line["group"]: line["type"] for line in lines(run(kafka43, "groups", "list", "--json"))}
+        assert kinds[group] == "share"
+        for arguments in (("--to-earliest",), ("--to-earliest", "--execute", "--create")):
+            result = run(kafka43, "offsets", "reset", group, "-t", topic, *arguments)
+
+            assert (result.exit_code, result.stdout) == (1, "")
+            assert f"group '{group}' is in use by 1 member" in result.stderr
+        assert "share protocol" in run(kafka43, "groups", "describe", group).stdout
+
+
+@contextmanager
+def streaming(cluster: KafkaCluster, topic: str, group: str) -> Iterator[None]:
+    """Have a group of Kafka Streams (KIP-1071) with a member, by the only requests that it takes."""
+    topology = Topology(
+        epoch=i32(0),
+        subtopologies=(
+            Subtopology(
+                subtopology_id="0",
+                source_topics=(TopicName(topic),),
+                state_changelog_topics=(),
+                repartition_source_topics=(),
+                copartition_groups=(),
+            ),
+        ),
+    )
+    run(cluster, "offsets", "show", group)  # returns when the group has a coordinator
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+
+        def beat(epoch: int, **joining: Any) -> None:
+            request = StreamsGroupHeartbeatRequest(
+                group_id=GroupId(group),
+                member_id=group,
+                member_epoch=i32(epoch),
+                endpoint_information_epoch=i32(-1),
+                rebalance_timeout=i32Timedelta.parse(timedelta(seconds=30)),
+                **{"active_tasks": None, "standby_tasks": None, "warmup_tasks": None, "client_tags": None} | joining,
+                task_offsets=None,
+                task_end_offsets=None,
+            )
+            header_type = request.__header_schema__
+            header = header_type(
+                request_api_key=request.__api_key__, request_api_version=i16(0), correlation_id=i32(epoch), client_id="s"
+            )
+            message = BytesIO()
+            entity_writer(header_type)(message, header)
+            entity_writer(StreamsGroupHeartbeatRequest)(message, request)
+            connection.sendall(struct.pack(">i", message.tell()) + message.getvalue())
+            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+            answer = connection.recv(size, socket.MSG_WAITALL)
+            assert answer[9:11] == b"\0\0", answer  # after the correlation id, no tags and the throttle time: no error
+
+        beat(0, topology=topology, active_tasks=(), standby_tasks=(), warmup_tasks=(), client_tags=(), process_id=group)
+        try:
+            yield
+        finally:
+            beat(-1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("groups", "describe"), ("offsets", "show"), ("offsets", "reset", "--to-earliest", "--execute"), ("offsets", "forget")],
+    ids=" ".join,
+)
+def test_a_group_of_kafka_streams_is_listed_and_refused_by_name(
+    kafka43: KafkaCluster, group: str, arguments: tuple[str, ...]
+) -> None:
+    topic = filled(kafka43)
+    with streaming(kafka43, topic, group):
+        listed = [line for line in lines(run(kafka43, "groups", "list", "-J")) if line["group"] == group]
+        topics = ("-t", topic) if arguments[-1] in ("--execute", "forget") else ()
+        result = run(kafka43, *arguments[:2], group, *arguments[2:], *topics)
+    assert [line["type"] for line in listed] == ["streams"]
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"kafka-async: group {group!r} is a streams group, not a group of consumers\n"
+
+
+def test_reading_begins_at_a_date(kafka43: KafkaCluster) -> None:
+    topic = filled(kafka43, partitions=1)
+
+    for moment in ("s@1970-01-01T00:16:40.017", "s@1970-01-01T01:16:40.017+01:00", "s@1000017"):
+        assert run(kafka43, "consume", topic, "-o", moment, "-e", "-q", "-f", r"%o\n").stdout.split() == ["17", "18", "19"]
+
+
+def test_reading_begins_at_the_first_offset_that_is_left_and_says_so(kafka43: KafkaCluster) -> None:
+    topic = filled(kafka43, partitions=1)
+    for future in kafka43.admin.delete_records([AdminPartition(topic, 0, 15)]).values():
+        future.result()
+
+    result = run(kafka43, "consume", topic, "-o", "3", "-e", "-f", r"%o\n")
+
+    assert result.stdout.split() == ["15", "16", "17", "18", "19"]
+    assert f"% {topic} [0] has no offset 3 any more: reading begins at 15" in result.stderr
+
+
+def test_an_offset_beyond_the_end_is_an_error(kafka43: KafkaCluster) -> None:
+    topic = filled(kafka43)
+
+    for more in ([], ["-e"]):
+        result = run(kafka43, "consume", topic, "-o", "11", *more)
+
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"offset 11 is beyond the end: {topic} [0] ends at 10, {topic} [1] ends at 10" in result.stderr

@@ -1,6 +1,7 @@
 """Three brokers: leaders that die and move, closest replicas, logs that are truncated."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType
@@ -10,11 +11,11 @@ from kafka_async import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.errors import LogTruncationError
 from tests.brokers import KafkaCluster
 
-from .tools import Consumer, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read
+from .tools import PATIENCE, Consumer, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
-SHORT = {"request_timeout_ms": 3000, "reconnect_backoff_max_ms": 200, "retry_backoff_max_ms": 200}
+SHORT: dict[str, Any] = {"request_timeout_ms": 3000, "reconnect_backoff_max_ms": 200, "retry_backoff_max_ms": 200}
 
 
 def replicas(cluster: KafkaCluster, topic: str) -> list[int]:
@@ -146,7 +147,7 @@ async def test_a_truncated_log_is_noticed(kafka_cluster3: KafkaCluster) -> None:
         assert [(record.offset, record.value) for record in records] == [(offset, b"new") for offset in range(100, 150)]
         await nothing_more(lenient)
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(LogTruncationError) as caught:
                 await strict.getone()
         assert caught.value.positions == {partition: 200}

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,13 @@ from typing import Any, Final
 
 import pytest
 
-from kafka_async.adapters.demo import order
+from kafka_async.adapters.cli.demo import order
 from tests.brokers import KafkaCluster
-from tests.test_examples import ROOT, run, skip_without_spark
+from tests.test_examples import ROOT
 
 from .tools import PATIENCE, new_topic, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 ORDERS: Final = 500
 PARTITIONS: Final = 2
@@ -91,6 +91,11 @@ def running(name: str, cluster: KafkaCluster, topic: str, folder: Path) -> Itera
     assert "Exception ignored" not in complaints.read_text()
 
 
+def started(command: list[str], environment: Mapping[str, str], out: Any = None) -> "subprocess.Popen[bytes]":
+    """Start a program of ours."""
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out)  # noqa: S603  # our own
+
+
 async def test_consume_says_how_far_it_is(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
     with running("consume", kafka43, orders, tmp_path) as said:
         await until(lambda: f"\n{ORDERS} records; " in said.read_text())
@@ -139,7 +144,7 @@ async def test_batches_has_each_order_and_the_offsets_in_its_database(kafka43: K
 
 
 async def test_arrow_leaves_a_whole_file_behind(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'kafka-async[arrow]'")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install '.[arrow]'")
     file = tmp_path / "orders.parquet"
 
     with running("arrow", kafka43, orders, tmp_path):
@@ -168,48 +173,76 @@ async def test_web_service_counts_the_orders(kafka43: KafkaCluster, orders: str,
     assert health == {"state": "steady"}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_the_pipeline_of_spark_has_each_order_in_both_results(
-    kafka43: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skip_without_spark("spark_pipeline")
+async def test_metrics_are_served_to_prometheus(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
+    def ask() -> str:
+        with urllib.request.urlopen(said.read_text().strip(), timeout=PATIENCE) as answer:  # noqa: S310  # our own
+            return str(answer.read(), "utf-8")
+
+    consumed = f'kafka_consumer_fetch_manager_records_consumed_total{{client_id="billing-1"}} {ORDERS}\n'
+    with running("metrics", kafka43, orders, tmp_path) as said:
+        await until(lambda: said.read_text().endswith("/metrics\n"))
+        await until(lambda: consumed in ask())
+        text = ask()
+
+    assert f'kafka_consumer_fetch_manager_records_lag{{client_id="billing-1",topic="{orders}",partition="0"}} 0\n' in text
+    names = re.findall(r"^# TYPE (\w+) (?:counter|gauge)$", text, re.MULTILINE)
+    assert len(names) == len(set(names)), "Prometheus wants the series of a name together"
+    rows = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r'\w+{(?:\w+="[^"]*",?)+} \S+', row) for row in rows)
+
+
+async def test_exactly_once_counts_each_order_once_whatever_kills_it(kafka43: KafkaCluster, tmp_path: Path) -> None:
     topic = write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
-    kafka43.produce(topic, 1, values=lambda _: b"not an order")
-    monkeypatch.setenv("PIPELINE", str(tmp_path))
+    short = {"consumer.session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": "1000"}
+    kafka43.alter_config("group", "revenue", short)  # what was killed is a member for so long
+    command = [sys.executable, "-m", "examples.exactly_once", kafka43.bootstrap_servers, topic]
+    environment = os.environ | {"DATABASE": str(tmp_path / "revenue.sqlite")}
 
-    done = run("spark_pipeline", kafka43.bootstrap_servers, topic, timeout=280)
+    def counted() -> int:
+        with closing(sqlite3.connect(tmp_path / "revenue.sqlite")) as database:
+            try:
+                return int(database.execute("SELECT coalesce(sum(orders), 0) FROM revenue").fetchone()[0])
+            except sqlite3.OperationalError:  # the tables are not there yet, or it is writing
+                return 0
 
-    assert done.returncode == 0, done.stderr
-    revenue: dict[tuple[str, str], tuple[int, int]] = {}
-    for number, each in enumerate(ALL):
-        start = time.strftime("%Y-%m-%d %H:%M:00", time.gmtime(second(number)))
-        count, cents = revenue.get((start, each["item"]), (0, 0))
-        revenue[start, each["item"]] = count + 1, cents + each["cents"]
-    total = f"{sum(each['cents'] for each in ALL) / 100:,.2f} in total"
-    assert done.stdout.splitlines() == [
-        f"{ORDERS} orders in Parquet, {ORDERS} of them different, {total}",
-        f"{ORDERS} orders in {len(revenue)} rows of the database, {total}",
-    ]
+    for until_there_are in (ORDERS // 5, ORDERS // 2, ORDERS):
+        process = started(command, environment)
+        try:
+            await until(lambda: counted() >= until_there_are, 2 * PATIENCE)  # noqa: B023 - called within the loop
+        finally:
+            process.kill()
+            process.wait()
     with closing(sqlite3.connect(tmp_path / "revenue.sqlite")) as database:
-        found = database.execute("SELECT start, item, orders, cents FROM revenue").fetchall()
-    assert sorted(found) == sorted((*key, *sums) for key, sums in revenue.items())
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_the_declarative_pipeline_of_spark_has_each_order_in_both_tables(
-    kafka43: KafkaCluster, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skip_without_spark("spark_declarative")
-    monkeypatch.setenv("PIPELINE", str(tmp_path))
-
-    done = run("spark_declarative", kafka43.bootstrap_servers, orders, timeout=280)
-
-    assert done.returncode == 0, done.stderr
-    count, *items = done.stdout.splitlines()
-    assert count.startswith(f"{ORDERS} orders in a table of key, order, customer, item, quantity, cents, _corrupt, ")
-    revenue: dict[str, list[int]] = {}
+        revenue = dict(database.execute("SELECT customer, cents FROM revenue"))
+    expected: Counter[str] = Counter()
     for each in ALL:
-        revenue.setdefault(each["item"], []).append(each["cents"])
-    assert items == [f"{len(cents):>8,} {item}, {sum(cents) / 100:,.2f} in total" for item, cents in sorted(revenue.items())]
+        expected[each["customer"]] += each["cents"]
+    assert revenue == expected
+
+
+async def test_a_service_ends_well_at_sigterm(kafka43: KafkaCluster, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="pip install fastapi httpx uvicorn")
+    topic = write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
+    kafka43.produce(topic, 1, values=lambda _: None, partitions=PARTITIONS)
+    said = tmp_path / "said"
+    with said.open("wb") as out:
+        command = [sys.executable, "-W", "error", "-m", "examples.fastapi_service", kafka43.bootstrap_servers, topic]
+        process = started(command, os.environ, out)
+
+    def get(path: str) -> tuple[int, str]:
+        url = said.read_text().splitlines()[0].rstrip("/") + path
+        with urllib.request.urlopen(url) as answer:  # noqa: S310  # of our own process
+            return answer.status, answer.read().decode()
+
+    try:
+        await until(lambda: "/" in said.read_text() and get("/ready")[0] == 200)
+        await until(lambda: json.loads(get("/")[1]) == {"billed": ORDERS, "refused": 1, "unread": 0})
+        assert get("/alive")[0] == 200
+        assert "kafka_consumer_processing_dead_letter_total" in get("/metrics")[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+    assert said.read_text().endswith(f"left the group: {ORDERS} billed\n")
+    assert sum(offset for (name, _), offset in kafka43.committed("billing").items() if name == topic) == ORDERS + 1

@@ -8,9 +8,9 @@ import pytest
 from kafka_async import ConsumerState, TopicPartition
 from tests.brokers import KafkaCluster
 
-from .tools import all_of, make, new_topic, nothing_more, offsets, read, until
+from .tools import PATIENCE, all_of, make, new_topic, nothing_more, offsets, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 SHORT = {"request_timeout_ms": 2000, "reconnect_backoff_max_ms": 200, "retry_backoff_max_ms": 200}
 
@@ -64,11 +64,10 @@ async def test_an_iteration_goes_on_after_a_restart(broker: KafkaCluster) -> Non
                     return
 
         task = asyncio.create_task(iterate())
-        async with asyncio.timeout(40):
-            await tenth.wait()
-            await asyncio.to_thread(broker.restart, 0)
-            await asyncio.to_thread(broker.produce, topic, 10)
-            await task
+        await asyncio.wait_for(tenth.wait(), PATIENCE)
+        await asyncio.to_thread(broker.restart, 0)
+        await asyncio.to_thread(broker.produce, topic, 10)
+        await asyncio.wait_for(task, PATIENCE)
     assert seen == list(range(20))
 
 
@@ -81,11 +80,11 @@ async def test_without_a_broker_reads_are_empty_the_loop_is_idle_and_stop_is_qui
         before = consumer.statistics().wake_ups
         assert await consumer.getmany(timeout_ms=2000) == {}
         assert consumer.statistics().wake_ups - before < 100
-        assert consumer.state is ConsumerState.STEADY
+        assert consumer.state is ConsumerState.UNREACHABLE
         clock = asyncio.get_running_loop().time
         began = clock()
         await consumer.stop()
-        assert clock() - began < 5
+        assert clock() - began < 20
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
@@ -99,15 +98,14 @@ async def test_stop_is_bounded_although_the_broker_is_frozen(broker: KafkaCluste
         assert await consumer.getmany(timeout_ms=300) == {}
         began = clock()
         await consumer.stop(timeout_ms=1000)
-        assert clock() - began < 5
+        assert clock() - began < 20
 
 
 async def test_a_look_up_waits_for_the_broker_to_come_back_within_its_deadline(broker: KafkaCluster) -> None:
     topic = new_topic(broker)
     broker.produce(topic, 10)
-    async with make(broker, topic, **SHORT) as consumer:
+    async with make(broker, topic, default_api_timeout_ms=250_000, **SHORT) as consumer:
         broker.kill(0)
         asking = asyncio.create_task(consumer.end_offsets(all_of(topic)))
         await asyncio.to_thread(broker.start, 0)
-        async with asyncio.timeout(30):
-            assert await asking == {TopicPartition(topic, 0): 10}
+        assert await asyncio.wait_for(asking, PATIENCE) == {TopicPartition(topic, 0): 10}

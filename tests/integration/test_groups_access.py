@@ -19,7 +19,7 @@ from tests.brokers import KafkaCluster
 from .groups import Reading, both, exactly, new_group, reading, shared
 from .tools import new_topic, offsets, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 _EVERYBODY = ("User:ANONYMOUS", "*")  # whom the broker takes a client without authentication for
 

@@ -12,9 +12,9 @@ from kafka_async.trace import Fault, TraceEvent
 from tests.brokers import KafkaCluster
 
 from .groups import Group, Journal, both, exactly, new_group, reading, several, shared
-from .tools import eventually, flat, make, new_topic, nothing_more, offsets, until
+from .tools import PATIENCE, eventually, flat, make, new_topic, nothing_more, offsets, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 SESSION = 1.5
 """Seconds: the shortest that leaves a busy machine some air."""
@@ -87,7 +87,7 @@ def test_the_blocking_consumer_is_a_member_like_any_other(kafka_cluster3: KafkaC
 
 
 def _blocking(group: Group) -> blocking.KafkaConsumer[Any, Any]:
-    options = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
     return blocking.KafkaConsumer(bootstrap_servers=group.cluster.bootstrap_servers, **group.options(), **options)
 
 
@@ -108,7 +108,7 @@ async def test_two_blocking_members_in_threads_share_the_partitions(kafka_cluste
                 if all(len(numbers) == 50 for numbers in found.values()):
                     enough.set()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(asyncio.to_thread(consume), asyncio.to_thread(consume))
     assert {partition: sorted(numbers) for partition, numbers in found.items()} == expected
 

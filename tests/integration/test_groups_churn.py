@@ -14,7 +14,7 @@ from tests.brokers import KafkaCluster
 from .groups import Process, Processes, both, load, new_group, processes
 from .tools import eventually, new_topic
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 MEMBERS = 10
 PARTITIONS = 60
@@ -32,14 +32,14 @@ async def test_a_group_in_turmoil_keeps_its_promises(kafka_cluster3: KafkaCluste
     group = new_group(kafka_cluster3, protocol, session_ms=SESSION_MS)
     async with processes(group, topic, MEMBERS // 2) as members:
         watch = members.watch
-        await members.settled(PARTITIONS, seconds=60)
+        await members.settled(PARTITIONS)
         async with load(kafka_cluster3, topic, PARTITIONS, rate=600) as writing:
             await _stir(members, chance, kills=False)
-            await members.settled(PARTITIONS, seconds=60)
+            await members.settled(PARTITIONS)
             assert not watch.repeated(), f"seed {seed}: records came twice without a kill"
             await _stir(members, chance, kills=True)
         await _grow(members)
-        await members.settled(PARTITIONS, seconds=60)
+        await members.settled(PARTITIONS)
         expected = {partition: offsets[-1] + 1 for partition, offsets in writing.offsets.items()}
 
         async def everything_is_committed() -> bool:

@@ -1,17 +1,20 @@
 """Commits of a group: every form, metadata, lost partitions, what stop() commits, and when nothing may be committed."""
 
 import asyncio
+import time
+from collections.abc import Awaitable
+from contextlib import suppress
 
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.errors import CommitFailedError, IllegalOperation, IllegalStateError
+from kafka_async.errors import CommitFailedError, IllegalOperation, IllegalStateError, UnknownTopicOrPartitionError
 from tests.brokers import KafkaCluster
 
 from .groups import both, new_group, reading, shared
-from .tools import Consumer, all_of, flat, make, new_topic, nothing_more, offsets, read, until
+from .tools import Consumer, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 
 @both
@@ -116,6 +119,53 @@ async def test_a_revocation_commits_what_was_consumed(kafka_cluster3: KafkaClust
             assert group.committed()[gone] == 10
             assert await new.consumer.position(TopicPartition(topic, gone)) == 10
             assert not new.records
+
+
+async def test_a_topic_that_was_deleted_holds_up_no_commit_of_another_one(kafka_cluster3: KafkaCluster) -> None:
+    kept, gone = new_topic(kafka_cluster3), new_topic(kafka_cluster3)
+    for topic in (kept, gone):
+        kafka_cluster3.produce(topic, 10)
+    group = new_group(kafka_cluster3, "classic")
+    consumer = make(kafka_cluster3, group_id=group.name, auto_commit_interval_ms=200)
+    async with consumer:
+        consumer.assign([TopicPartition(kept, 0), TopicPartition(gone, 0)])
+        await read(consumer, 20)
+        positions = {TopicPartition(topic, 0): 9 for topic in (kept, gone)}
+        await consumer.commit(positions)  # so that there is something new to commit of both
+        kafka_cluster3.delete_topics(gone)
+
+        async def refused() -> bool:
+            """Whether the brokers know of it: the topic's deletion reaches them one by one."""
+            call = asyncio.create_task(consumer.commit(positions))
+            done, _ = await asyncio.wait([call], timeout=0.5)
+            call.cancel()
+            return not done
+
+        await eventually(refused)
+        await until(lambda: kafka_cluster3.committed(group.name).get((kept, 0)) == 9)
+        kafka_cluster3.produce(kept, 5, start=10)
+
+        async def read_on() -> bool:
+            await _whatever(consumer.getmany(TopicPartition(kept, 0), timeout_ms=200))
+            return kafka_cluster3.committed(group.name).get((kept, 0)) == 15
+
+        await eventually(read_on)
+        kafka_cluster3.produce(kept, 5, start=15)
+        await eventually(lambda: _position(consumer, TopicPartition(kept, 0), 20))
+        before = time.monotonic()
+    assert time.monotonic() - before < 5
+    assert kafka_cluster3.committed(group.name)[kept, 0] == 20
+
+
+async def _whatever(call: Awaitable[object]) -> None:
+    """Await it; that the other topic does not exist any more is said by reads in between."""
+    with suppress(UnknownTopicOrPartitionError):
+        await call
+
+
+async def _position(consumer: Consumer, partition: TopicPartition, offset: int) -> bool:
+    await _whatever(consumer.getmany(partition, timeout_ms=200))
+    return await consumer.position(partition) == offset
 
 
 @both

@@ -11,9 +11,9 @@ from kafka_async.errors import FencedInstanceIdError, KafkaError, UnreleasedInst
 from tests.brokers import KafkaCluster
 
 from .groups import Journal, both, exactly, new_group, reading, several, shared
-from .tools import all_of, make, new_topic, nothing_more, offsets, read, until
+from .tools import PATIENCE, Consumer, all_of, eventually, make, new_topic, nothing_more, offsets, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 
 @both
@@ -96,10 +96,9 @@ async def test_starts_that_are_cancelled_at_any_moment_leave_no_ghost_in_the_gro
             with contextlib.suppress(asyncio.CancelledError):
                 await start
             await consumer.stop()  # it may have been quicker
-        async with asyncio.timeout(10):  # long before a session is over
+        async with asyncio.timeout(20):  # before a session is over
             await shared([stays], 2)
-            expected = kafka_cluster3.produce(topic, 10, partitions=2).offsets
-            await exactly([stays], expected)
+        await exactly([stays], kafka_cluster3.produce(topic, 10, partitions=2).offsets)
     assert not stays.errors
 
 
@@ -131,6 +130,19 @@ async def test_a_second_static_member_of_a_name_ends_the_first_in_the_classic_pr
         kafka_cluster3.produce(topic, 10, partitions=2)
         assert len(await read(new, 10)) == 10
         assert not old.records
+        old.consumer.subscribe([topic], listener=old.journal)
+        old.errors.clear()
+        old.go_on()
+        await until(lambda: old.owned == {0, 1})
+        with pytest.raises(FencedInstanceIdError):
+            await eventually(lambda: _read(new))
+        expected = kafka_cluster3.produce(topic, 10, partitions=2).offsets
+        await until(lambda: sum(map(len, old.offsets.values())) >= sum(map(len, expected.values())))
+        assert not old.errors
+
+
+async def _read(consumer: Consumer) -> bool:
+    return bool(await consumer.getmany(timeout_ms=200)) and False
 
 
 async def test_a_second_static_member_of_a_name_is_refused_in_the_consumer_protocol(kafka_cluster3: KafkaCluster) -> None:
@@ -210,7 +222,7 @@ async def test_partitions_that_stay_keep_position_pause_and_data_through_a_rebal
 
 async def _until_shared_while_reading(stays: KafkaConsumer, comes: KafkaConsumer) -> None:
     """A paused member carries its part of a rebalance out inside read calls like any other."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while len(stays.assignment()) != 2 or len(comes.assignment()) != 2:
             assert await stays.getmany(timeout_ms=100) == {}
 

@@ -17,9 +17,9 @@ from attrs import define, field
 from tests.brokers import KafkaCluster
 
 from .groups import HEARTBEAT_MS, Group, Processes, Reading, both, java_tools, load, new_group, processes, reading
-from .tools import new_topic, until
+from .tools import PATIENCE, new_topic, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 PARTITIONS = 6
 _PACKAGE = "org.apache.kafka.clients.consumer"
@@ -55,8 +55,15 @@ async def test_members_of_java_and_ours_share_a_group(
         await members.settled(PARTITIONS)
         await members.members[0].stop()
         await members.settled(PARTITIONS)
+        await _commits_go_on(members)
         await writing.stop()
         await _all_read_once(members, writing.offsets)
+
+
+async def _commits_go_on(members: Processes) -> None:
+    """Wait until every partition is committed further: a last commit that Java's client refuses is not followed by another."""
+    before = dict(members.watch.committed)
+    await until(lambda: all(members.watch.committed.get(index, -1) > before.get(index, -1) for index in range(PARTITIONS)))
 
 
 async def _all_read_once(members: Processes, produced: dict[int, list[int]]) -> None:
@@ -84,6 +91,7 @@ async def test_a_group_becomes_cooperative_by_rolling_restarts(kafka_cluster3: K
                 await alive[index].stop()
                 alive[index] = await members.start("--assignment-strategy", strategy, java=client)
                 await members.settled(PARTITIONS)
+        await _commits_go_on(members)
         await writing.stop()
         await _all_read_once(members, writing.offsets)
 
@@ -107,6 +115,7 @@ async def test_a_group_changes_its_protocol_while_it_works(kafka_cluster3: Kafka
             await members.settled(PARTITIONS)
             await member.stop()
             await members.settled(PARTITIONS)
+        await _commits_go_on(members)
         await writing.stop()
         await _all_read_once(members, writing.offsets)
     described = kafka_cluster3.admin.describe_consumer_groups([group.name])[group.name].result()
@@ -139,8 +148,8 @@ class Console:
 @asynccontextmanager
 async def console(group: Group, topic: str) -> AsyncIterator[Console]:
     """Run the console consumer as a member; at the end of the block it leaves the group and everything that it printed is here."""
-    command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", java_tools()]
-    command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", group.cluster.bootstrap_servers]
+    command = [*java_tools(), "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    command += ["--bootstrap-server", group.cluster.bootstrap_servers]
     command += ["--topic", topic, "--group", group.name, "--from-beginning"]
     properties = {"group.protocol": group.protocol}
     if group.protocol == "classic":
@@ -157,7 +166,7 @@ async def console(group: Group, topic: str) -> AsyncIterator[Console]:
     finally:
         if process.returncode is None:
             process.terminate()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await listening
             await process.wait()
 

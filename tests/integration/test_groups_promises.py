@@ -12,7 +12,7 @@ from tests.brokers import KafkaCluster
 from .groups import Group, both, new_group
 from .tools import Consumer, Record, flat, new_topic
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 READS = 600
 

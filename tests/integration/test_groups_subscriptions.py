@@ -9,9 +9,9 @@ from kafka_async import SubscriptionPattern, TopicPartition
 from tests.brokers import KafkaCluster
 
 from .groups import Journal, both, exactly, new_group, reading, shared
-from .tools import Consumer, all_of, new_topic, nothing_more, offsets, read, topic_name, until
+from .tools import PATIENCE, Consumer, all_of, new_topic, nothing_more, offsets, read, topic_name, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 FRESH = 500
 """``metadata_max_age_ms`` where a change has to be noticed."""
@@ -40,7 +40,7 @@ async def test_a_pattern_follows_topics_that_come_and_go(kafka_cluster3: KafkaCl
 
 
 async def _reads_until_assigned(consumer: Consumer, wanted: set[TopicPartition]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(PATIENCE):
         while consumer.assignment() != wanted:
             assert await consumer.getmany(timeout_ms=100) == {}
 
@@ -103,7 +103,7 @@ async def test_unsubscribe_gives_everything_to_the_others_and_a_new_subscription
             await shared([other], 2)
             journal = Journal()
             leaver.subscribe([topic], listener=journal)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while len(leaver.assignment()) != 1:
                     await leaver.getmany(timeout_ms=100)
             await until(lambda: len(other.owned) == 1)

@@ -13,10 +13,10 @@ from tests.token_endpoint import Reply
 from .identity import Identity, unsigned
 from .tools import Consumer, new_topic, read, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")]
+pytestmark = [pytest.mark.brokers, pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")]
 
 SECRET = "pencil-of-the-client"  # for these tests
-AT_ONCE = 10.0
+AT_ONCE = 20.0
 """Seconds; far below ``default_api_timeout_ms`` and enough for a busy machine."""
 
 

@@ -12,7 +12,7 @@ from .kdc import READER, unavailable
 from .tools import Consumer, new_topic, read
 
 pytestmark = [
-    pytest.mark.integration,
+    pytest.mark.brokers,
     pytest.mark.skipif(unavailable() is not None, reason=unavailable() or "it can"),
 ]
 

@@ -11,7 +11,7 @@ from tests.brokers import KafkaCluster
 
 from .tools import Consumer, Record, all_of, flat, make, new_topic, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 PARTITIONS = 3
 COUNT = 900

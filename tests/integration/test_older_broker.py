@@ -11,7 +11,7 @@ from tests.brokers import KafkaCluster
 
 from .tools import all_of, make, new_topic, nothing_more, offsets, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 BEGAN_MS = 1_700_000_000_000
 

@@ -16,9 +16,9 @@ from kafka_async.errors import (
 )
 from tests.brokers import KafkaCluster
 
-from .tools import all_of, make, new_topic, nothing_more, offsets, read, until
+from .tools import PATIENCE, all_of, make, new_topic, nothing_more, offsets, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -69,7 +69,7 @@ async def test_a_seek_in_the_middle_of_an_iteration_takes_effect_at_the_next_rec
     topic = new_topic(kafka43)
     kafka43.produce(topic, 100)
     seen = []
-    async with make(kafka43, topic) as consumer, asyncio.timeout(20):
+    async with make(kafka43, topic) as consumer, asyncio.timeout(PATIENCE):
         async for record in consumer:
             seen.append(record.offset)
             if len(seen) == 3:
@@ -148,9 +148,9 @@ async def test_watermarks_and_lag_follow_the_log(kafka43: KafkaCluster) -> None:
         assert consumer.highwater(partition) == 10
         assert consumer.last_stable_offset(partition) == 10
         assert consumer.current_lag(partition) == 6
-        heard = consumer.last_poll_timestamp(partition)
-        assert heard is not None
-        assert abs(heard - time.time() * 1000) < 10_000
+        polled_at = consumer.last_poll_timestamp(partition)
+        assert polled_at is not None
+        assert abs(polled_at - time.time() * 1000) < 10_000
         await read(consumer, 6)
         assert consumer.current_lag(partition) == 0
         await asyncio.to_thread(kafka43.produce, topic, 3)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,9 @@ from kafka_async import TopicPartition
 from kafka_async.errors import CorruptRecordException, DeserializationError
 from tests.brokers import KafkaCluster, Produced, payload
 
-from .tools import Consumer, Record, all_of, flat, make, new_topic, nothing_more, offsets, read, spoil
+from .tools import PATIENCE, Consumer, Record, all_of, flat, make, new_topic, nothing_more, offsets, read, spoil
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 COUNT = 3000
 Offsets = dict[int, list[int]]
@@ -89,7 +90,7 @@ async def test_every_record_comes_once_in_order(
     kafka43: KafkaCluster, filled: tuple[str, Produced], reader: Callable[[Consumer, int], Any]
 ) -> None:
     topic, produced = filled
-    async with make(kafka43, topic) as consumer, asyncio.timeout(40):
+    async with make(kafka43, topic) as consumer, asyncio.timeout(PATIENCE):
         assert await reader(consumer, COUNT) == produced.offsets
         await nothing_more(consumer)
         for partition, expected in produced.offsets.items():
@@ -125,6 +126,15 @@ async def test_records_of_every_codec_are_unchanged(kafka43: KafkaCluster, codec
         rows: list[dict[str, Any]] = []
         while len(rows) < 600:
             rows += (await consumer.getarrow(timeout_ms=10_000, max_records=250)).to_pylist()
+        await consumer.seek_to_beginning()
+        batches: list[pa.RecordBatch] = []
+        while sum(batch.num_rows for batch in batches) < 600:
+            batches.append(await consumer.getarrow(timeout_ms=10_000, max_records=250, view=True))
+    views: list[dict[str, Any]] = []
+    for batch in batches:  # which hold what they refer to, after the consumer has gone
+        batch.validate(full=True)
+        assert (batch.schema.field("key").type, batch.schema.field("value").type) == (pa.binary_view(), pa.binary_view())
+        views += batch.to_pylist()
 
     assert offsets(records) == produced.offsets
     by_index = sorted(records, key=lambda record: record.timestamp)
@@ -140,6 +150,8 @@ async def test_records_of_every_codec_are_unchanged(kafka43: KafkaCluster, codec
     assert sorted((row["partition"], row["offset"], row["key"], row["value"]) for row in rows) == sorted(
         (record.partition, record.offset, record.key, record.value) for record in records
     )
+    place = itemgetter("partition", "offset")
+    assert sorted(views, key=place) == sorted(rows, key=place)
 
 
 async def test_log_append_time_is_told_from_create_time(kafka43: KafkaCluster) -> None:
@@ -159,7 +171,7 @@ async def test_a_record_beyond_every_limit_of_the_consumer_arrives(kafka43: Kafk
     kafka43.produce(topic, 2, size=6 << 20, start=5, settings=settings)
     kafka43.produce(topic, 5, start=7)
     limits = {"max_partition_fetch_bytes": 64 << 10, "fetch_max_bytes": 128 << 10, "fetch_buffer_bytes": 1 << 20}
-    async with make(kafka43, topic, **limits) as consumer, asyncio.timeout(30):
+    async with make(kafka43, topic, **limits) as consumer, asyncio.timeout(PATIENCE):
         records = [await consumer.getone() for _ in range(12)] if by == "getone" else await read(consumer, 12)
     assert [record.offset for record in records] == list(range(12))
     assert [len(record.value) for record in records] == [100] * 5 + [6 << 20] * 2 + [100] * 5
@@ -172,7 +184,7 @@ async def test_a_getone_on_an_empty_topic_ends_with_the_first_record(kafka43: Ka
         await nothing_more(consumer)
         waiting = asyncio.create_task(consumer.getone())
         await asyncio.to_thread(kafka43.produce, topic, 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert (await waiting).offset == 0
 
 
@@ -182,9 +194,9 @@ async def test_getmany_returns_an_empty_dict_when_nothing_came_in_time(kafka43: 
     async with make(kafka43, topic) as consumer:
         began = clock()
         assert await consumer.getmany() == {}
-        assert clock() - began < 1.0
+        assert clock() - began < 5.0
         assert await consumer.getmany(timeout_ms=300) == {}
-        assert 0.25 < clock() - began < 5.0
+        assert 0.25 < clock() - began < 15.0
         assert (await consumer.getarrow(timeout_ms=50)).num_rows == 0
 
 
@@ -238,7 +250,7 @@ async def test_two_hundred_partitions_are_read_and_followed(kafka43: KafkaCluste
 async def test_two_tasks_that_read_share_the_records(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 500)
-    async with make(kafka43, topic) as consumer, asyncio.timeout(30):
+    async with make(kafka43, topic) as consumer, asyncio.timeout(PATIENCE):
 
         async def reader() -> list[int]:
             return [(await consumer.getone()).offset for _ in range(250)]
@@ -264,7 +276,7 @@ async def test_iteration_ends_when_the_consumer_is_stopped(kafka43: KafkaCluster
                 third.set()
 
     task = asyncio.create_task(iterate(aiter(consumer)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await third.wait()
         await consumer.stop()
         await task

@@ -17,9 +17,9 @@ from kafka_async.errors import AuthenticationFailedError
 from kafka_async.trace import ConnectionClosed, Fault, RequestFailed, RequestSent, TraceEvent
 
 from .secure import REAUTH_MS, SIMPLE, Secure, login
-from .tools import all_of, eventually, new_topic, read
+from .tools import PATIENCE, all_of, eventually, new_topic, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 RECORDS = 50_000
 SESSIONS = 3
@@ -71,11 +71,11 @@ async def test_a_password_that_was_changed_is_said_and_reading_goes_on_when_it_i
         await read(consumer, 10)
         set_password(kafka_secure, "mallory", "another-one")
         began = time.monotonic()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(AuthenticationFailedError, match="refused the credentials") as caught:
                 await read(consumer, 1)
         assert SIMPLE not in str(caught.value)
-        assert time.monotonic() - began < 4 * REAUTH_MS / 1000
+        assert time.monotonic() - began < 10 * REAUTH_MS / 1000
         set_password(kafka_secure, "mallory", SIMPLE)
         kafka_secure.cluster.produce(topic, 5, start=10)
 

@@ -10,7 +10,7 @@ from tests.brokers import CURRENT, KafkaCluster
 
 from .tools import make, nothing_more, read, set_properties, topic_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 
 class Forwarder:

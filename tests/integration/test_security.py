@@ -22,9 +22,9 @@ from kafka_async.trace import TraceEvent
 from .secure import ODD, PASSWORD, SIMPLE, Secure, login
 from .tools import Consumer, make, new_topic, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
-AT_ONCE = 10.0
+AT_ONCE = 20.0
 """Seconds; far below ``default_api_timeout_ms`` and enough for a busy machine."""
 
 

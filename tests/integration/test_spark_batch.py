@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from tests.brokers import KafkaCluster
 
@@ -16,7 +16,7 @@ from .spark import JVM, OURS, Row, rows, source
 from .test_positions import raise_log_start
 from .tools import new_topic, spoil
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.spark
 
 BEGAN_MS = int(time.time() * 1000) - 3_600_000
 """An hour ago: retention goes by the times of records, and would take older ones."""
@@ -179,7 +179,7 @@ def test_a_topic_without_access_is_named_and_read_once_the_acl_is_given(spark: A
         with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: .*topic '{topic}'"):
             wanted.load().count()
         kafka_secure.allow(acl("bob", "TOPIC", topic, "DESCRIBE"))  # now it is the tasks that are denied
-        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: {topic}-0: Not authorized"):
+        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: topics '{topic}': Not authorized"):
             wanted.load().count()
         kafka_secure.allow(acl("bob", "TOPIC", topic, "READ"))
         assert wanted.load().count() == 5

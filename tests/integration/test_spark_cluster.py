@@ -24,19 +24,22 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
+import pyspark
 from pyarrow.dataset import dataset
 
-from tests.adapters.spark.registry_server import registry_server
+from kafka_async.adapters.spark.options.secrets import VARIABLE
+from tests.adapters.spark.values.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]  # three JVMs each
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
-SPARK_HOME = Path(sysconfig.get_path("purelib")) / "pyspark"
+SPARK_HOME = Path(pyspark.__file__).parent
 SECRET = "ann:correct-horse-battery"
 RECORDS = 400
+DAEMON = "kafka_async.adapters.spark.daemon"
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +55,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     pip("--python", str(folder / "env"), "install", "--no-index", str(wheel))
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    folders = dict.fromkeys((sysconfig.get_path("purelib"), str(SPARK_HOME.parent)))  # the second may be that of a base below
+    (site / "dependencies.pth").write_text("".join(f"{path}\n" for path in folders))
     return folder / "env"
 
 
 def pip(*arguments: str) -> None:
     """Run pip, which neither fetches anything nor looks at what the package needs."""
     command = [sys.executable, "-m", "pip", "--quiet", *arguments, "--no-deps"]
-    settings = os.environ | {"CFLAGS": "-O0"}  # compiled in a third of the time; nobody measures it
+    # Compiled in a third of the time, and nobody measures it. With the path that other tests give Spark's workers, pip would find
+    # the package there and install nothing.
+    settings = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | {"CFLAGS": "-O0"}
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603  # ours
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -73,8 +79,11 @@ def archive(installed: Path) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of Spark's processes: executors take their Python from the archive, the driver has this one."""
-    inherited = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    """Return the environment of Spark's processes: executors take their Python from the archive, the driver has this one.
+
+    Nothing is said in it of what secrets may be referred to: a job's own settings, or ``--files``, must do.
+    """
+    inherited = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", VARIABLE)}
     return inherited | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -83,8 +92,10 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-def drive(master: str, options: dict[str, str], archive: Path, folder: Path) -> tuple[dict[str, Any], str]:
-    """Run the job. Return what it found, and the driver's log.
+def drive(
+    master: str, options: dict[str, str], archive: Path, folder: Path, spark: dict[str, str], variables: dict[str, str]
+) -> tuple[dict[str, Any], str]:
+    """Run the job with settings of ``spark`` and of the driver's environment. Return what it found, and the driver's log.
 
     Spark plans a read in Python too, on the driver, with the Python that the executors have: so the environment is there as well.
     """
@@ -93,7 +104,8 @@ def drive(master: str, options: dict[str, str], archive: Path, folder: Path) -> 
     # Not by PYTHONPATH: the executors of local-cluster would inherit it, and find the package without the archive.
     run = "runpy.run_module('tests.integration.spark_cluster_job', None, '__main__')"
     job = f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); {run}"
-    found, log = result([sys.executable, "-c", job, master, json.dumps(options), str(archive), str(folder)], folder, environment())
+    arguments = [master, json.dumps(options), str(archive), str(folder), json.dumps(spark)]
+    found, log = result([sys.executable, "-c", job, *arguments], folder, environment(**variables))
     work = SPARK_HOME / "work" / found["application"]  # where the workers of local-cluster keep their logs, whatever they are told
     if work.is_dir():
         shutil.move(work, folder / "work")
@@ -157,13 +169,17 @@ def said(log: Path, pattern: str) -> str:
 def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     request: pytest.FixtureRequest, kafka43: KafkaCluster, archive: Path, tmp_path: Path, kind: str
 ) -> None:
-    pytest.importorskip("fastavro", reason="fastavro is not installed: pip install 'kafka-async[avro]'")
+    pytest.importorskip("fastavro", reason="fastavro is not installed: pip install '.[avro]'")
     topic = kafka43.create_topic(f"cluster-{kind}", 2)
     kafka43.produce(topic, RECORDS, values=lambda number: b"\0\0\0\0\1" + zigzag(number), partitions=2)
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     (tmp_path / "secret").write_text(SECRET + "\n")
     folders, master = [tmp_path], "local-cluster[2,1,1024]"
+    reference, allowed = f"file:{tmp_path}/secret", {VARIABLE: f"file:{tmp_path}/"}
+    spark = {f"spark.executorEnv.{VARIABLE}": allowed[VARIABLE], "spark.python.daemon.module": DAEMON}
     if kind == "standalone":
+        reference, allowed = "file:secret", {}
+        spark = {"spark.files": str(tmp_path / "secret")}  # as --files has it
         cluster: Standalone = request.getfixturevalue("standalone")
         folders, master = [tmp_path, cluster.folder], cluster.address
     with registry_server() as registry:
@@ -175,10 +191,10 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
             "value.format": "avro",
             "value.schema": json.dumps(schema),
             "value.schema.registry.url": registry.url,
-            "value.schema.registry.basic.auth.user.info": f"file:{tmp_path}/secret",
+            "value.schema.registry.basic.auth.user.info": reference,
         }
 
-        found, log = drive(master, options, archive, tmp_path)
+        found, log = drive(master, options, archive, tmp_path, spark, allowed)
 
     assert found["total"] == [RECORDS, RECORDS, sum(range(RECORDS)), 0]
     streamed = dataset(tmp_path / "rows", format="parquet").to_table(["partition", "offset", "id"]).to_pylist()
@@ -186,8 +202,9 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     assert sorted(streamed, key=lambda row: int(row["id"])) == expected
     assert found["batches"] == [[200, 200], []], "the second query finds in the checkpoint that all is done"
     assert len(found["executors"]) == 2
-    assert len({process for process, _ in found["packages"]}) == 2
-    assert all("/environment/lib/" in path for _, path in found["packages"]), found["packages"]
+    assert len({process for process, _, _ in found["packages"]}) == 2
+    assert all("/environment/lib/" in path for _, path, _ in found["packages"]), found["packages"]
+    assert {DAEMON in command for _, _, command in found["packages"]} == {kind == "local-cluster"}
     assert set(registry.authorization) == {"Basic " + base64.b64encode(SECRET.encode()).decode()}
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     logs = [path for path in files if path.name in ("stderr", "stdout") or path.suffix == ".log"]
@@ -196,6 +213,7 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     assert checkpoint
     for text in (found["shown"], log, *(path.read_text(errors="replace") for path in logs + checkpoint)):
         assert SECRET.partition(":")[2] not in text
+        assert "workers import all by themselves" not in text
 
 
 def test_the_source_of_an_installed_wheel_is_found_on_each_machine_without_being_registered(

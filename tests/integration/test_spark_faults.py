@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 import pyarrow.parquet as pq
 
@@ -20,7 +20,7 @@ from tests.brokers import KafkaCluster
 
 from .tools import new_topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]  # two JVMs and their workers, started twice
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RECORDS = 24_000
 BATCHES = 6

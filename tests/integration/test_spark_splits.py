@@ -5,6 +5,7 @@ batch. Whatever the pieces, the rows are those of one piece, and those of Spark'
 """
 
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any, Final, Literal
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import frozen
 
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.connections import connections
-from kafka_async.adapters.spark.planner import OffsetRange, plan
+from kafka_async.adapters.spark.plan.planner import OffsetRange, plan
 from tests.brokers import KafkaCluster
 
 from .spark import JVM, Row, rows, source
@@ -26,7 +27,7 @@ from .test_spark_tasks import task_reader
 from .test_transactions import Transactions
 from .tools import new_topic, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.spark
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 ROUND: Final = 40
@@ -158,7 +159,8 @@ def test_a_batch_in_pieces_has_the_rows_of_one_that_is_whole(spark: Any, kafka43
     there = {(row[2], row[3], row[4]) for row in logs.rows[isolation]}
     seams = {(*piece.partition, piece.start) for task in plan(logs.ranges, min_partitions=11) for piece in task}
     assert seams - there, "no seam is where there is no record"
-    assert read_with({}) == (1, logs.rows[isolation])
+    together = plan(logs.ranges, cores=os.cpu_count() or 1)
+    assert read_with({}) == (len(together), logs.rows[isolation])
     assert read_with({"minPartitions": "11"}) == (11, logs.rows[isolation])
     assert read_with({"maxRecordsPerPartition": "30"}) == (tasks_of(30, (each.size for each in logs.ranges)), logs.rows[isolation])
 
@@ -185,5 +187,5 @@ def test_a_stream_in_pieces_has_the_rows_of_a_batch(
     assert sorted(found, key=lambda row: row[2:5]) == logs.rows["read_committed"]
     progress = [json.loads(each.json)["sources"][0] for each in query.recentProgress]
     sizes = [logs.sizes(each["startOffset"], each["endOffset"]) for each in progress if each["startOffset"] != each["endOffset"]]
-    assert [sum(each) for each in sizes] == [148, 149, 59]
+    assert [sum(each) for each in sizes] == [150, 150, 56]
     assert tasks == [number if option == "minPartitions" else tasks_of(number, each) for each in sizes]

@@ -10,17 +10,18 @@ from typing import Any, Literal
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import Factory, define
 
+from kafka_async.spark import Lag, add_lag_listener
 from tests.brokers import KafkaCluster
 
 from .spark import JVM, OURS, Row, rows, source
 from .test_positions import raise_log_start
 from .tools import PATIENCE, new_topic, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.spark
 
 Place = tuple[str, int, int]
 
@@ -121,6 +122,33 @@ def producing(cluster: KafkaCluster, topic: str) -> Iterator[Callable[[], int]]:
         stop()
 
 
+def test_a_listener_is_told_how_far_each_batch_is_behind(job: Job) -> None:
+    topic = new_topic(job.cluster, 2)
+    job.cluster.produce(topic, 250, partitions=2)
+    told: list[tuple[str, Lag]] = []
+    listener = add_lag_listener(job.spark, lambda name, found: told.append((name, found)))
+    try:
+        job.run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="100")
+        wait_until(lambda: len(told) >= 3, PATIENCE)
+    finally:
+        job.spark.streams.removeListener(listener)
+
+    assert [found.records for _, found in told] == [150, 50, 0]
+    assert told[0][1].partitions == {(topic, 0): 75, (topic, 1): 75}
+    assert told[0][1].seconds is not None
+    assert len({name for name, _ in told}) == 1
+
+
+def test_a_batch_has_about_as_many_bytes_as_it_may(job: Job) -> None:
+    topic = new_topic(job.cluster, 2)
+    job.cluster.produce(topic, 400, values=lambda n: bytes(1000 if n < 200 else 2000), partitions=2)
+    job.run(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="100k")
+
+    assert job.sink.places == places(topic, p0=200, p1=200)
+    sizes = [sum(1000 if 2 * offset < 200 else 2000 for _, _, offset in batch) for batch in job.sink.batches.values()]
+    assert all(70_000 < size < 135_000 for size in sizes[:-1])
+
+
 @pytest.mark.parametrize("place", [0, 2, 4], ids=["first", "middle", "last"])
 def test_a_batch_that_failed_is_read_again_and_nothing_else(job: Job, place: int) -> None:
     topic = new_topic(job.cluster, 2)
@@ -149,7 +177,7 @@ def test_a_start_at_the_end_loses_nothing_when_the_first_batch_fails(job: Job) -
             with pytest.raises(Exception, match="SinkFailed"):
                 query.awaitTermination(60)
         written = stop()
-    first = json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2])["__initial__"][topic]["0"]
+    first = json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2])[f"__initial__/{topic}"]["0"]
     job.run(subscribe=topic)
     assert job.sink.places == [(topic, 0, offset) for offset in range(first, written)]
     assert all(before == after for before, after in job.sink.replayed)
@@ -231,6 +259,24 @@ def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(job: 
         job.run(subscribe=topic)
 
 
+@pytest.mark.parametrize("pause", [0.0, 1.5])
+def test_a_topic_that_is_made_anew_under_a_query_is_read_once_and_whole(job: Job, pause: float) -> None:
+    topic = new_topic(job.cluster)
+    job.cluster.produce(topic, 25)
+    query = job.start(now=False, subscribe=topic, startingOffsets="earliest", failOnDataLoss="false")
+    try:
+        wait_until(lambda: job.sink.places == places(topic, p0=25))
+        job.cluster.delete_topics(topic)
+        time.sleep(pause)
+        job.cluster.create_topic(topic)
+        job.cluster.produce(topic, 25)
+        wait_until(lambda: len(job.sink.places) >= 50)
+        time.sleep(2)  # long enough for what would come twice
+        assert job.sink.places == sorted(2 * places(topic, p0=25))
+    finally:
+        query.stop()
+
+
 def test_records_that_were_deleted_end_the_query_or_are_left_out(job: Job) -> None:
     topic = new_topic(job.cluster)
     job.cluster.produce(topic, 50)
@@ -247,7 +293,7 @@ def test_a_poisoned_value_ends_a_failfast_query_and_a_permissive_one_goes_on(job
     topic = new_topic(job.cluster, 2)
     job.cluster.produce(topic, 20, partitions=2, values=lambda index: b"{" if index == 11 else b'{"a":1}')
     wanted = {"subscribe": topic, "startingOffsets": "earliest", "value__format": "json", "value__schema": "a INT"}
-    with pytest.raises(Exception, match=f"DeserializationError: {topic}-1, offset 5: the value cannot be decoded: it is no JSON"):
+    with pytest.raises(Exception, match=f"DeserializationError: {topic}-1, offset 5: the value cannot be decoded: it is not JSON"):
         job.run(value__mode="failfast", **wanted)
     assert job.sink.places == []
     job.run(value__mode="permissive", **wanted)

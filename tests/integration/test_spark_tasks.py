@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.connections import connections
-from kafka_async.adapters.spark.options import SourceOptions
-from kafka_async.adapters.spark.planner import OffsetRange
-from kafka_async.adapters.spark.reader import TaskReader
+from kafka_async.adapters.spark.options.source_options import SourceOptions
+from kafka_async.adapters.spark.plan.planner import OffsetRange
+from kafka_async.adapters.spark.task import TaskReader
 from kafka_async.errors import DataLossError
-from tests.adapters.spark.test_columns import spark_schema
+from tests.adapters.spark.values.test_columns import spark_schema
 from tests.brokers import KafkaCluster
 
 from .test_positions import raise_log_start
 from .tools import new_topic
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.spark
 
 RECORDS = 60_000
 SCHEMA = spark_schema("value", "offset")
@@ -48,7 +48,7 @@ def task_reader(
     parsed = SourceOptions.parse(given)
     return TaskReader(
         kafka={**parsed.reading, **sizes},
-        decoder=None,
+        decoders={},
         names=tuple(schema.names),
         schema=schema,
         fail_on_data_loss=parsed.fail_on_data_loss,

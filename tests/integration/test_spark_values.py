@@ -4,17 +4,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.ddl import parse_fields
-from tests.adapters.spark.json_texts import SCHEMA, TEXTS
-from tests.adapters.spark.registry_server import registry_server
+from kafka_async.adapters.spark.values.ddl import parse_fields
+from tests.adapters.spark.values.json_texts import SCHEMA, TEXTS
+from tests.adapters.spark.values.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.spark
 
 
 def options(cluster: KafkaCluster, topic: str, **more: str) -> dict[str, str]:
@@ -72,6 +73,47 @@ def test_avro_of_a_registry_becomes_columns_and_a_stream_outlives_a_poisoned_val
     assert found == [*((n, n, "ab", None) for n in range(20)), (20, None, None, b"poison"), (21, None, None, None)]
 
 
+def test_avro_with_ids_in_headers_becomes_columns(spark: Any, kafka43: KafkaCluster) -> None:
+    pytest.importorskip("fastavro")
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    guid = UUID("12345678-1234-5678-1234-567812345678")
+    topic = kafka43.create_topic("values-header-ids", 1)
+    kafka43.produce(topic, 3, values=lambda n: bytes([2 * n]), headers=[("a", b"x"), ("__value_schema_id", b"\1" + guid.bytes)])
+    kafka43.produce(topic, 2, values=lambda n: b"\0\0\0\0\1" + bytes([20 + 2 * n]), headers=[("a", b"x")])
+    with registry_server() as registry:
+        registry.put(f"/subjects/{topic}-value/versions/latest", schema)
+        registry.put("/schemas/ids/1", schema)
+        registry.put(f"/schemas/guids/{guid}", schema)
+        given = options(kafka43, topic, format="avro", schema_registry_url=registry.url)
+        read = spark.read.format("kafka_async").options(**given).load().select("offset", "id", "_corrupt_reason")
+        found = sorted(map(tuple, read.collect()))
+
+    assert found == [(0, 0, None), (1, 1, None), (2, 2, None), (3, 10, None), (4, 11, None)]
+
+
+def test_a_topic_without_ids_is_an_error_though_bad_values_are_permitted(spark: Any, kafka43: KafkaCluster) -> None:
+    pytest.importorskip("fastavro")
+    topic = filled(kafka43, "values-no-ids", [b"\2"] * 20)
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    with registry_server() as registry:
+        given = options(kafka43, topic, format="avro", schema=json.dumps(schema), schema_registry_url=registry.url)
+        read = spark.read.format("kafka_async").options(**given).load()
+        with pytest.raises(Exception, match="none of 20 values has the id of a schema"):
+            read.collect()
+
+
+def test_a_topic_without_ids_is_an_error_though_each_partition_has_few_records(spark: Any, kafka43: KafkaCluster) -> None:
+    pytest.importorskip("fastavro")
+    topic = kafka43.create_topic("values-few-without-ids", partitions=8)
+    kafka43.produce(topic, 24, partitions=8, values=lambda _: b"\2")
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    with registry_server() as registry:
+        given = options(kafka43, topic, format="avro", schema=json.dumps(schema), schema_registry_url=registry.url)
+        read = spark.read.format("kafka_async").options(**given).option("minPartitions", "1").load()
+        with pytest.raises(Exception, match=r"none of \d+ values has the id of a schema"):
+            read.collect()
+
+
 def test_avro_without_a_registry_becomes_columns(spark: Any, kafka43: KafkaCluster) -> None:
     pytest.importorskip("fastavro")
     fields = [{"name": "id", "type": "long"}, {"name": "item", "type": ["null", "string"]}]
@@ -94,6 +136,26 @@ def test_texts_are_read_as_texts(spark: Any, kafka43: KafkaCluster) -> None:
     assert found == [(0, "é", None), (1, "", None), (2, None, b"a\xff"), (3, None, None)]
 
 
+def test_keys_become_columns_and_values_stay_beside_theirs(spark: Any, kafka43: KafkaCluster) -> None:
+    topic = kafka43.create_topic("values-keys", 1)
+    kafka43.produce(
+        topic,
+        3,
+        keys=lambda n: b'{"id":%d}' % n if n else b"bad",
+        values=lambda n: b'{"id":%d,"item":"x"}' % (10 * n),
+    )
+    more = {"key.format": "json", "key.schema": "id INT", "value.keep": "true"}
+    read = spark.read.format("kafka_async").options(**options(kafka43, topic, format="json", schema="id INT, item STRING"), **more)
+    frame = read.load()
+
+    found = sorted(map(tuple, frame.select("offset", "key_id", "_corrupt_key", "_corrupt_key_reason", "id", "value").collect()))
+
+    assert frame.columns[:6] == ["key_id", "_corrupt_key", "_corrupt_key_reason", "value", "id", "item"]
+    assert [row[:3] for row in found] == [(0, None, b"bad"), (1, 1, None), (2, 2, None)]
+    assert found[0][3].startswith("it is not JSON")
+    assert [row[4:] for row in found] == [(10 * n, b'{"id":%d,"item":"x"}' % (10 * n)) for n in range(3)]
+
+
 def test_bad_values_are_found_without_reading_the_fields(spark: Any, kafka43: KafkaCluster) -> None:
     topic = filled(kafka43, "values-dead-letters", [b'{"id":%d,"m":{"a":1}}' % n if n % 7 else b'{"id":"bad"}' for n in range(20)])
     given = options(kafka43, topic, format="json", schema="id INT, m MAP<STRING, INT>")
@@ -107,6 +169,31 @@ def test_bad_values_are_found_without_reading_the_fields(spark: Any, kafka43: Ka
     assert counts == [(20, 3), (20, 3)]
 
 
+def test_bad_records_go_to_a_table_of_their_own_with_the_reason(spark: Any, kafka43: KafkaCluster, tmp_path: Path) -> None:
+    topic = filled(kafka43, "values-dead-letter-table", [b'{"id":%d}' % n if n % 7 else b'{"id":"bad"}' for n in range(20)])
+    given = options(kafka43, topic, format="json", schema="id INT") | {"startingOffsets": "earliest"}
+    bad_ones: list[int] = []
+
+    def write(batch: Any, number: int) -> None:
+        batch.persist()
+        bad = batch.where("_corrupt IS NOT NULL").select("partition", "offset", "_corrupt", "_corrupt_reason")
+        bad.write.mode("append").parquet(str(tmp_path / "bad"))
+        batch.where("_corrupt IS NULL").drop("_corrupt", "_corrupt_reason").write.mode("append").parquet(str(tmp_path / "good"))
+        bad_ones.append(bad.count())
+        batch.unpersist()
+
+    stream = spark.readStream.format("kafka_async").options(**given).load()
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    assert bad_ones == [3]
+    reason = "field 'id': expected INT, found a string"
+    assert sorted(map(tuple, spark.read.parquet(str(tmp_path / "bad")).collect())) == [
+        (0, offset, b'{"id":"bad"}', reason) for offset in (0, 7, 14)
+    ]
+    assert spark.read.parquet(str(tmp_path / "good")).count() == 17
+
+
 def test_a_poisoned_value_ends_a_failfast_read_and_is_named(spark: Any, kafka43: KafkaCluster) -> None:
     topic = filled(kafka43, "values-poison", [b'{"a":1}'] * 5 + [b"{"])
     read = (
@@ -114,6 +201,6 @@ def test_a_poisoned_value_ends_a_failfast_read_and_is_named(spark: Any, kafka43:
     )
 
     with pytest.raises(
-        Exception, match=r"DeserializationError: values-poison-0, offset 5: the value cannot be decoded: it is no JSON"
+        Exception, match=r"DeserializationError: values-poison-0, offset 5: the value cannot be decoded: it is not JSON"
     ):
         read.collect()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from tests.brokers import KafkaCluster, payload
 from tests.faults.proxy import Proxy, proxied
@@ -17,7 +17,7 @@ from .spark import source
 from .spark_probe import GATE, NAME, OPEN, ProbeSource
 from .tools import PATIENCE, new_topic, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.spark
 
 FETCH: Final = 1
 RECORDS: Final = 20_000

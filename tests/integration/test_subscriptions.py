@@ -18,9 +18,9 @@ from kafka_async.errors import (
 )
 from tests.brokers import KafkaCluster
 
-from .tools import Consumer, Record, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read, topic_name
+from .tools import PATIENCE, Consumer, Record, all_of, eventually, flat, make, new_topic, nothing_more, offsets, read, topic_name
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 SOON = {"metadata_max_age_ms": 200}
 
@@ -125,7 +125,7 @@ async def test_a_topic_that_was_created_again_is_an_error_without_a_reset_policy
         await asyncio.to_thread(kafka43.delete_topics, topic)
         await asyncio.to_thread(kafka43.create_topic, topic)
         await asyncio.to_thread(kafka43.produce, topic, 20)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(OffsetOutOfRangeError, match=topic):
                 await consumer.getone()
         consumer.seek(partition, 0)
@@ -137,7 +137,7 @@ async def test_start_waits_for_a_topic_that_appears(kafka43: KafkaCluster) -> No
     consumer = make(kafka43, name, allow_auto_create_topics=False)
     starting = asyncio.create_task(consumer.start())
     await asyncio.to_thread(kafka43.create_topic, name, 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await starting
     try:
         assert consumer.assignment() == set(all_of(name, 2))
@@ -147,7 +147,7 @@ async def test_start_waits_for_a_topic_that_appears(kafka43: KafkaCluster) -> No
 
 async def test_start_lets_the_broker_create_the_topic(kafka43: KafkaCluster) -> None:
     name = topic_name()
-    async with make(kafka43, name) as consumer, asyncio.timeout(20):
+    async with make(kafka43, name) as consumer, asyncio.timeout(PATIENCE):
         assert consumer.assignment() == {TopicPartition(name, 0)}
         await asyncio.to_thread(kafka43.produce, name, 1)
         assert (await consumer.getone()).topic == name
@@ -162,7 +162,7 @@ async def test_start_fails_for_a_topic_that_does_not_exist(kafka43: KafkaCluster
 
 
 async def test_start_fails_at_once_for_a_topic_name_that_the_broker_refuses(kafka43: KafkaCluster) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         with pytest.raises((InvalidTopicError, ValueError), match="no topic name"):
             await make(kafka43, "no topic name").start()
 

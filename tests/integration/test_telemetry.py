@@ -19,9 +19,10 @@ from kafka_async.wire import PushTelemetryRequest, decode_response, encode_reque
 from kafka_async.wire.messages import GetTelemetrySubscriptionsRequest
 from tests.brokers import CURRENT, KafkaCluster, jars, required
 
-from .tools import make, new_topic, nothing_more, read, until
+from .share import from_the_start, member, share_properties
+from .tools import PATIENCE, make, new_topic, nothing_more, read, until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 CLIENT_METRICS = 16
 """Type of a configuration resource; no other admin client at hand knows it."""
@@ -71,6 +72,10 @@ class Plugin:
             for instance, client, last, data in words
             if client == client_id
         ]
+
+    async def until_the_last_push(self, client_id: str) -> list[Pushed]:
+        """Return all pushes of a client that has stopped: it waits for the answer to its last one for a second only."""
+        return await until(lambda: pushes if (pushes := self.pushes(client_id))[-1].terminating else [])
 
     async def ask_for(self, client_id: str, *metrics: str, interval_ms: int = 200) -> None:
         """Want metrics of a client."""
@@ -123,9 +128,28 @@ def plugin(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     command = ["javac", "-proc:none", "-cp", f"{jars(CURRENT)}/*", "-d", str(directory), str(source)]
     subprocess.run(command, check=True)  # noqa: S603  # fixed words and paths of ours
     file = directory / "pushes"
-    properties = {"metric.reporters": "FileReporter", "test.telemetry.file": str(file)}
+    properties = share_properties() | {"metric.reporters": "FileReporter", "test.telemetry.file": str(file)}
     with KafkaCluster(CURRENT, properties=properties, plugins=directory) as cluster:
         yield Plugin(cluster, file)
+
+
+async def test_the_operators_see_share_consumers_too(plugin: Plugin) -> None:
+    topic, client = new_topic(plugin.cluster), "worker-1"
+    share = f"{FAMILY}.share"
+    await plugin.ask_for(client, share)
+    from_the_start(plugin.cluster, topic)
+    plugin.cluster.produce(topic, 20)
+    async with member(plugin.cluster, topic, topic, client_id=client) as consumer, asyncio.timeout(PATIENCE):
+        for _ in range(20):
+            (await consumer.getone()).accept()
+        await consumer.flush()
+        accepted = f"{share}.fetch.manager.acknowledgements.send.total"
+        await until(lambda: sum(push.total(accepted) for push in plugin.pushes(client)) == 20)
+    pushes = await plugin.until_the_last_push(client)
+    assert [push.terminating for push in pushes] == [False] * (len(pushes) - 1) + [True]
+    names = {name for push in pushes for name in push.names}
+    assert {accepted, f"{share}.fetch.manager.fetch.latency.avg", f"{share}.coordinator.heartbeat.total"} <= names
+    assert all(name.startswith(share) for name in names)
 
 
 async def test_the_operators_see_what_they_ask_for_until_the_consumer_is_gone(plugin: Plugin) -> None:
@@ -138,7 +162,7 @@ async def test_the_operators_see_what_they_ask_for_until_the_consumer_is_gone(pl
         await until(lambda: sum(push.total(CONSUMED) for push in plugin.pushes(client)) == 100)
         await nothing_more(consumer)
         member_id = consumer.group_metadata().member_id
-    pushes = plugin.pushes(client)
+    pushes = await plugin.until_the_last_push(client)
     assert {push.instance_id for push in pushes} == {instance_id}
     assert [push.terminating for push in pushes] == [False] * (len(pushes) - 1) + [True]
     assert sum(push.total(CONSUMED) for push in pushes) == 100, "deltas: the broker asks for them"

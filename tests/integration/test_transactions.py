@@ -4,7 +4,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from confluent_kafka import Producer
@@ -14,7 +14,7 @@ from tests.brokers import KafkaCluster
 
 from .tools import Record, eventually, flat, make, new_topic, nothing_more, read
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.brokers
 
 COMMITTED = {"isolation_level": "read_committed"}
 
@@ -221,6 +221,55 @@ async def test_any_interleaving_of_transactions_yields_the_committed_records(kaf
             assert [record.offset for record in records] == sorted(rest)
             await nothing_more(consumer)
             assert await consumer.position(partition) == end
+
+
+async def _one_by_one(consumer: Any, count: int) -> list[tuple[int, bytes]]:
+    records = [await consumer.getone() for _ in range(count)]
+    return [(record.offset, record.value) for record in records]
+
+
+async def _iterated(consumer: Any, count: int) -> list[tuple[int, bytes]]:
+    records = aiter(consumer)
+    found = [await anext(records) for _ in range(count)]
+    return [(record.offset, record.value) for record in found]
+
+
+async def _as_batches(consumer: Any, count: int) -> list[tuple[int, bytes]]:
+    return [(record.offset, record.value) for record in await read(consumer, count)]
+
+
+async def _as_columns(consumer: Any, count: int) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    while len(found) < count:
+        batch = await consumer.getarrow(timeout_ms=5000, max_records=count - len(found))
+        found += zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    return found
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_in_a_group_every_way_of_reading_skips_what_was_aborted_and_commits_past_the_last_marker(
+    kafka43: KafkaCluster, background: str
+) -> None:
+    topic = new_topic(kafka43)
+    expected: list[tuple[int, bytes]] = []
+    offset = 0
+    for start, outcome in enumerate(("commit", "abort", "commit", "abort", "abort", "commit", "abort")):
+        await asyncio.to_thread(
+            kafka43.produce,
+            topic,
+            10,
+            transaction=outcome,  # type: ignore[arg-type]  # each is one of the two
+            start=start * 10,
+            values=lambda index: b"%d" % index,
+        )
+        expected += [(offset + n, b"%d" % (start * 10 + n)) for n in range(10)] if outcome == "commit" else []
+        offset += 11  # and the marker
+    for way in (_one_by_one, _iterated, _as_batches, _as_columns):
+        group = f"g-{uuid.uuid4().hex[:12]}"
+        async with make(kafka43, topic, **COMMITTED, group_id=group, background=background, max_poll_records=7) as consumer:
+            assert await way(consumer, len(expected)) == expected
+            await nothing_more(consumer)  # which reads past what was aborted at the end
+        assert kafka43.committed(group) == {(topic, 0): offset}, way.__name__
 
 
 def _compacted(cluster: KafkaCluster, fill: Callable[[str], None]) -> str:

@@ -5,6 +5,8 @@ not at all.
 """
 
 import asyncio
+import os
+import signal
 import time
 import uuid
 from collections import defaultdict
@@ -20,17 +22,21 @@ Consumer = KafkaConsumer[Any, Any]
 Record = ConsumerRecord[Any, Any]
 Batch = Mapping[TopicPartition, list[Record]]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds within which what must happen has happened, on a busy machine too."""
 INTERVAL = 0.05
 """Seconds between two looks at a condition that nothing announces."""
 QUIET = 400
-"""Milliseconds in which nothing comes where nothing may come: several empty long polls of ``make``'s consumers."""
+"""Milliseconds of waiting to show that nothing comes: several empty long polls of ``make``'s consumers."""
 
 
 def make(cluster: KafkaCluster, *topics: str, **options: Any) -> Consumer:
     """Return a consumer that reads from the beginning and whose empty fetches return soon."""
-    defaults = {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
+    defaults: dict[str, Any] = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+        "fetch_max_wait_ms": 100,
+    }
     return KafkaConsumer(*topics, **(defaults | options))
 
 
@@ -64,6 +70,26 @@ def spoil(cluster: KafkaCluster, topic: str, text: bytes) -> None:
     with segment.open("r+b") as file:
         file.seek(place)
         file.write(bytes([text[0] ^ 1]))
+
+
+def in_a_child(call: Callable[[], Any]) -> str:
+    """Return the name of the error that ``call`` raises in a child of this process; "" if it hangs, "nothing" if it returns."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:  # no test's business any more: neither fixtures nor an orderly end
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(5)
+            call()
+            os.write(writer, b"nothing")
+        except BaseException as error:
+            os.write(writer, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader, "rb") as said:
+        return said.read().decode()
 
 
 def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:

@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.model import Node
-from kafka_async.network import Lane, NetworkClientDelegate, Open, Plan, Shut, UnsentRequest, Write
+from kafka_async.network import ConnectionStatistics, Lane, NetworkClientDelegate, Open, Plan, Shut, UnsentRequest, Write
 from kafka_async.network.auth import AuthenticatorFactory
 from kafka_async.trace import TraceEvent
 from kafka_async.wire import SUPPORTED, Api, Response
@@ -87,7 +87,7 @@ BOOT_TWO = Node(-2, "boot2", 9092)
 
 
 class World:
-    """A delegate with the brokers' ends of its connections. Nothing happens unless it is told."""
+    """A delegate with the brokers' ends of its connections. Nothing happens unless the test does it."""
 
     def __init__(
         self,
@@ -154,6 +154,10 @@ class World:
         self.delegate.opened(self.key(node_id, lane), now)
         self.plan(now)
         self.reply(VERSIONS, now, node_id, lane)
+
+    def seen(self, node_id: int = 1, lane: Lane = Lane.MAIN) -> ConnectionStatistics:
+        """Return the delegate's statistics of a connection."""
+        return next(state for state in self.delegate.connection_states() if (state.node.id, state.lane) == (node_id, lane))
 
     def fail_open(self, error: KafkaError, now: float, node_id: int = 1, lane: Lane = Lane.MAIN) -> None:
         self.delegate.open_failed(self.key(node_id, lane), error, now)

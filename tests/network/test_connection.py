@@ -184,7 +184,7 @@ def test_what_was_planned_is_written_before_a_connection_is_shut() -> None:
             loop.add(heartbeat(world.done))
             await loop.settle()
             loop.delegate.drain(anyio.current_time())
-            loop.add(heartbeat(world.done, last_word=True))
+            loop.add(heartbeat(world.done, final=True))
             loop.step()
             await loop.stop()
         assert len(network.transports[0].sent) == 3
@@ -263,7 +263,7 @@ class Login:
             raise self.error
         return "token"
 
-    def start(self) -> Step:
+    def start(self, *, offered: bool) -> Step:
         return Work(run=self.fetch)
 
     def receive(self, response: Any) -> Step:
@@ -304,7 +304,7 @@ class Stuck:
                 self.cancelled.append(anyio.current_time())
         return "token"
 
-    def start(self) -> Step:
+    def start(self, *, offered: bool) -> Step:
         return Work(run=self.fetch)
 
     def receive(self, response: Any) -> Step:

@@ -15,9 +15,11 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     NodeNotReadyError,
+    SslAuthenticationError,
+    TlsHandshakeError,
 )
 from kafka_async.model import Node
-from kafka_async.network import LATE, ConnectionState, Lane, Open
+from kafka_async.network import LATE, ConnectionState, Lane, Open, Reachability
 from kafka_async.network.delegate import HEDGE
 from kafka_async.network.protocol import EXPIRY_GRACE, MAX_IN_FLIGHT
 from kafka_async.wire import Api
@@ -49,7 +51,6 @@ def test_a_request_goes_to_its_broker_and_its_answer_to_its_handler() -> None:
     world.plan(0.1)
     world.reply(HeartbeatResponse(error_code=27), 0.2, 2)
     assert world.outcomes == [HeartbeatResponse(error_code=27)]
-    assert world.delegate.unsent == 0
 
 
 def test_connections_open_in_parallel() -> None:
@@ -63,12 +64,14 @@ def test_requests_are_pipelined_up_to_the_limit() -> None:
     world.connect()
     world.add(*(heartbeat(world.done) for _ in range(MAX_IN_FLIGHT + 2)))
     world.plan(1.0)
+    for answered in (1.1, 1.2):
+        assert len(world.peer().asked) == MAX_IN_FLIGHT
+        world.reply(HeartbeatResponse(), answered)
+        world.plan(answered)
     assert len(world.peer().asked) == MAX_IN_FLIGHT
-    assert world.delegate.unsent == 2
-    world.reply(HeartbeatResponse(), 1.1)
-    world.plan(1.1)
-    assert len(world.peer().asked) == MAX_IN_FLIGHT
-    assert world.delegate.unsent == 1
+    world.reply(HeartbeatResponse(), 1.3)
+    world.plan(1.3)
+    assert len(world.peer().asked) == MAX_IN_FLIGHT - 1
 
 
 def test_an_unknown_broker_ends_its_requests_at_once() -> None:
@@ -76,7 +79,6 @@ def test_an_unknown_broker_ends_its_requests_at_once() -> None:
     world.add(heartbeat(world.done, node_id=9))
     assert world.plan(0.0).settled == 1
     assert isinstance(world.outcomes[0], NodeNotReadyError)
-    assert world.delegate.is_unavailable(9, Lane.MAIN, 0.0)
 
 
 def test_requests_of_a_broker_whose_connection_fails_end_at_once_and_so_do_those_in_its_backoff() -> None:
@@ -86,9 +88,7 @@ def test_requests_of_a_broker_whose_connection_fails_end_at_once_and_so_do_those
     world.fail_open(REFUSED, 0.1)
     assert len(world.outcomes) == 2
     assert all(isinstance(outcome, KafkaConnectionError) and outcome.__cause__ is REFUSED for outcome in world.outcomes)
-    assert world.delegate.is_unavailable(1, Lane.MAIN, 0.1)
-    assert not world.delegate.is_unavailable(1, Lane.GROUP, 0.1)
-    assert world.delegate.next_ready_at(1, Lane.MAIN, 0.1) == pytest.approx(0.15)
+    assert world.seen().retry_at == pytest.approx(0.15)
     world.add(heartbeat(world.done))
     assert world.plan(0.12).settled == 1
     assert opens(world.plan(0.12)) == []
@@ -155,7 +155,7 @@ def test_an_answer_that_does_not_come_costs_the_connection() -> None:
     plan = world.plan(5.0 + EXPIRY_GRACE)
     assert (shuts(plan), plan.settled) == ([world.key()], 2)
     assert [type(outcome) for outcome in world.outcomes] == [KafkaTimeoutError, KafkaConnectionError]
-    assert world.delegate.is_unavailable(1, Lane.MAIN, 5.0 + EXPIRY_GRACE)
+    assert world.seen().retry_at > 5.0 + EXPIRY_GRACE
 
 
 def test_after_a_blocked_loop_an_answer_that_lies_in_the_socket_still_counts() -> None:
@@ -166,7 +166,7 @@ def test_after_a_blocked_loop_an_answer_that_lies_in_the_socket_still_counts() -
     world.plan(300.0)
     world.reply(HeartbeatResponse(), 300.0)
     assert world.outcomes == [HeartbeatResponse()]
-    assert world.delegate.is_ready(1, Lane.MAIN, 300.0)
+    assert world.seen().state is ConnectionState.READY
 
 
 def test_a_withdrawn_request_is_neither_sent_nor_answered() -> None:
@@ -178,7 +178,36 @@ def test_a_withdrawn_request_is_neither_sent_nor_answered() -> None:
     world.negotiate(0.1)
     world.plan(0.1)
     assert not world.peer().asked
-    assert (world.outcomes, world.delegate.unsent) == ([], 0)
+    assert world.outcomes == []
+    assert world.plan(60.0).settled == 0, "it does not expire: it is gone"
+
+
+def test_nobody_waits_behind_a_request_that_was_withdrawn_and_may_never_be_answered() -> None:
+    """A SyncGroup of a member that has left by another connection meanwhile."""
+    world = World(ONE)
+    world.connect(lane=Lane.GROUP)
+    wanted = True
+    world.add(heartbeat(world.done, lane=Lane.GROUP, abandonable=True, withdrawn=lambda: not wanted))
+    world.plan(1.0)
+    wanted, old = False, world.key(lane=Lane.GROUP)
+    assert shuts(world.plan(1.5)) == [], "nobody has to wait"
+    world.add(heartbeat(world.done, lane=Lane.GROUP))
+    plan = world.plan(2.0)
+    assert (shuts(plan), opens(plan)) == ([old], [(1, Lane.GROUP)])
+    world.negotiate(2.1, lane=Lane.GROUP)
+    world.plan(2.1)
+    world.reply(HeartbeatResponse(), 2.2, lane=Lane.GROUP)
+    assert world.outcomes[1:] == [HeartbeatResponse()]
+
+
+def test_a_request_that_somebody_waits_for_is_not_given_up_for_another_one() -> None:
+    world = World(ONE)
+    world.connect(lane=Lane.GROUP)
+    world.add(heartbeat(world.done, lane=Lane.GROUP, abandonable=True))
+    world.plan(1.0)
+    world.add(heartbeat(world.done, lane=Lane.GROUP))
+    plan = world.plan(2.0)
+    assert (shuts(plan), opens(plan), world.outcomes) == ([], [], [])
 
 
 # Throttling (KIP-219).
@@ -193,9 +222,6 @@ def test_throttling_is_obeyed() -> None:
     world.add(heartbeat(world.done))
     assert world.plan(1.1).wake_at == pytest.approx(1.7)
     assert not world.peer().asked
-    assert world.delegate.throttled_until(1) == pytest.approx(1.7)
-    assert world.delegate.next_ready_at(1, Lane.MAIN, 1.1) == pytest.approx(1.7)
-    assert world.delegate.throttled_until(1, Lane.GROUP) == -inf
     world.plan(1.7)
     assert len(world.peer().asked) == 1
 
@@ -236,7 +262,7 @@ def test_the_least_loaded_ready_broker_is_chosen() -> None:
     assert [asked.api for asked in world.peer(2).asked] == [Api.HEARTBEAT, Api.METADATA]
 
 
-def test_a_broker_that_owes_an_answer_is_asked_only_where_there_is_no_other() -> None:
+def test_a_broker_that_owes_an_answer_is_asked_only_if_there_is_no_other() -> None:
     world = World(ONE, TWO, random=lambda: 0.0)
     world.connect(0.0, 1)
     fetch = heartbeat(world.done, node_id=1, max_wait=0.5, lane=Lane.FETCH)
@@ -421,7 +447,7 @@ def test_a_broker_that_only_changed_its_rack_keeps_its_connection() -> None:
     world.connect()
     world.delegate.set_nodes({1: Node(1, "one", 9092, "b")}, 1.0)
     assert world.plan(1.0).actions == ()
-    assert world.delegate.is_ready(1, Lane.MAIN, 1.0)
+    assert world.seen().state is ConnectionState.READY
 
 
 def test_disconnecting_all_starts_again_from_the_bootstrap_servers() -> None:
@@ -451,12 +477,10 @@ def test_backoff_outlives_a_new_start() -> None:
 def test_versions_of_a_broker_are_known_once_it_is_connected() -> None:
     world = World(ONE)
     assert world.delegate.versions() is None
-    assert world.delegate.versions(1) is None
     world.connect()
-    versions = world.delegate.versions(1)
+    versions = world.delegate.versions()
     assert versions is not None
     assert versions.supports(Api.CONSUMER_GROUP_HEARTBEAT)
-    assert world.delegate.versions() == versions
 
 
 # The end.
@@ -465,7 +489,7 @@ def test_versions_of_a_broker_are_known_once_it_is_connected() -> None:
 def test_draining_sends_last_words_only() -> None:
     world = World(ONE)
     world.connect()
-    world.add(heartbeat(world.done), heartbeat(world.done, last_word=True))
+    world.add(heartbeat(world.done), heartbeat(world.done, final=True))
     world.delegate.drain(1.0)
     assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError]
     world.add(heartbeat(world.done))
@@ -486,7 +510,7 @@ def test_last_words_are_not_throttled_and_may_still_open_a_connection() -> None:
     world.plan(1.0)
     world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
     world.delegate.drain(1.0)
-    world.add(heartbeat(world.done, last_word=True), heartbeat(world.done, last_word=True, lane=Lane.GROUP))
+    world.add(heartbeat(world.done, final=True), heartbeat(world.done, final=True, lane=Lane.GROUP))
     plan = world.plan(1.0)
     assert len(world.peer().asked) == 1
     assert opens(plan) == [(1, Lane.GROUP)]
@@ -497,9 +521,9 @@ def test_closing_ends_everything_and_takes_nothing_more() -> None:
     world.connect()
     world.add(heartbeat(world.done))
     world.plan(1.0)
-    world.add(heartbeat(world.done, lane=Lane.GROUP, last_word=True))
+    world.add(heartbeat(world.done, lane=Lane.GROUP, final=True))
     world.delegate.close(1.0)
-    world.add(heartbeat(world.done, last_word=True))
+    world.add(heartbeat(world.done, final=True))
     assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError] * 3
     plan = world.plan(1.0)
     assert (shuts(plan), opens(plan), plan.wake_at) == ([world.key()], [], inf)
@@ -606,3 +630,100 @@ def test_every_request_ends_exactly_once_and_nothing_spins(steps: list[tuple[Any
     assert all(isinstance(outcome, KafkaError | HeartbeatResponse | MetadataResponse) for outcome in chaos.world.outcomes)
     chaos.world.delegate.close(chaos.now)
     assert len(chaos.world.outcomes) == chaos.added
+
+
+def test_no_broker_can_be_reached_once_every_one_was_tried_in_vain() -> None:
+    world = World(ONE, TWO)
+    world.connect(0.0, 1)
+    assert world.delegate.reachability() == Reachability(None, 0.0)
+    world.delegate.lost(world.key(), None, 1.0)
+    assert world.delegate.reachability().unreachable_since is None, "a connection that is lost may be made again"
+    world.add(heartbeat(world.done, node_id=1), heartbeat(world.done, node_id=2), now=2.0)
+    world.plan(2.0)
+    world.fail_open(REFUSED, 2.1, 1)
+    assert world.delegate.reachability().unreachable_since is None, "the other broker may yet answer"
+    world.fail_open(REFUSED, 2.2, 2)
+    assert world.delegate.reachability() == Reachability(2.1, 0.0)
+    world.connect(5.0, 2)
+    assert world.delegate.reachability() == Reachability(None, 5.0)
+
+
+def test_a_server_that_has_not_been_tried_keeps_up_hope() -> None:
+    world = World(BOOT, BOOT_TWO)
+    world.add(metadata(world.done))
+    first = opens(world.plan(0.0))[0][0]
+    world.fail_open(REFUSED, 0.1, first)
+    assert world.delegate.reachability() == Reachability()
+    second = opens(world.plan(0.1))[0][0]
+    world.fail_open(REFUSED, 0.2, second)
+    assert world.delegate.reachability() == Reachability(0.1)
+
+
+def test_a_broker_that_hangs_up_after_the_handshake_is_not_reached() -> None:
+    world = World(ONE)
+    for start in (0.0, 10.0):
+        world.add(heartbeat(world.done, expires_at=start + 30), now=start)
+        world.plan(start)
+        world.negotiate(start, 1)
+        world.delegate.lost(world.key(), None, start + 0.5)
+    assert world.delegate.reachability() == Reachability(0.5)
+
+
+def test_a_connection_that_is_idle_or_in_another_lane_says_nothing_against_a_broker_that_answers() -> None:
+    world = World(ONE)
+    world.connect(0.0, 1, Lane.GROUP)
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    world.fail_open(REFUSED, 1.1)
+    assert world.delegate.reachability().unreachable_since is None, "the group's connection is there"
+    world.plan(700.0)
+    assert world.delegate.reachability().unreachable_since is None, "it was closed because nobody used it"
+
+
+def test_bootstrapping_again_does_not_make_a_cluster_reachable() -> None:
+    world = World(ONE)
+    world.delegate.set_bootstrap([BOOT])
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    world.fail_open(REFUSED, 0.1)
+    world.delegate.disconnect_all(0.2)
+    assert world.delegate.reachability() == Reachability(0.1)
+
+
+@pytest.mark.parametrize("error", [SslAuthenticationError("unknown_ca"), TlsHandshakeError("internal_error")])
+def test_one_tls_handshake_that_fails_may_have_been_unlucky_and_two_in_a_row_were_not(error: KafkaError) -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.fail_open(error, 0.1, -1)
+    assert world.outcomes == []
+    assert world.delegate.has_usable_node(0.1)
+    assert opens(world.plan(0.2)) == [(-1, Lane.MAIN)]
+    world.fail_open(error, 0.3, -1)
+    assert not world.delegate.has_usable_node(0.3)
+    world.plan(0.3)
+    assert [type(outcome) for outcome in world.outcomes] == ([type(error)] if not error.retriable else [])
+    assert world.delegate.problem() is error
+
+
+def test_an_alert_that_somebody_forged_does_not_end_what_the_next_attempt_brings() -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.fail_open(SslAuthenticationError("handshake_failure"), 0.1, -1)
+    world.plan(0.1)
+    world.plan(0.2)
+    world.negotiate(0.2, -1)
+    world.plan(0.2)
+    world.reply(MetadataResponse(), 0.3, -1)
+    assert world.outcomes == [MetadataResponse()]
+
+
+def test_a_requests_own_broker_whose_tls_fails_once_costs_it_a_retriable_error() -> None:
+    world = World(ONE)
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    world.fail_open(SslAuthenticationError("unknown_ca"), 0.1)
+    (outcome,) = world.outcomes
+    assert outcome.retriable
+    assert "tried once more" in str(outcome)

@@ -11,6 +11,7 @@ from kafka_async.errors import (
     FrameSizeError,
     KafkaConnectionError,
     KafkaError,
+    MalformedResponseError,
     UnknownError,
     UnsupportedVersionError,
 )
@@ -32,12 +33,35 @@ from kafka_async.wire.messages import (
 from tests.network.peers import OLD_VERSIONS, ONE, VERSIONS, Peer, World, heartbeat, opens, response_bytes, shuts
 
 S = ConnectionState
+I = ConnectionInput  # noqa: E741  # beside S, as in the table
 PAIRS = list(itertools.product(ConnectionState, ConnectionInput))
 
 
-@pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if pair in TRANSITIONS])
-def test_every_pair_in_the_table_moves(state: ConnectionState, event: ConnectionInput) -> None:
-    assert following(state, event) is TRANSITIONS[state, event]
+LOGGED_IN = [(I.OPEN, S.CONNECTING), (I.OPENED, S.NEGOTIATING), (I.NEGOTIATED, S.AUTHENTICATING), (I.AUTHENTICATED, S.READY)]
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        [*LOGGED_IN, (I.SHUT, S.DISCONNECTED), *LOGGED_IN],
+        [*LOGGED_IN, (I.FAILED, S.WAITING), *LOGGED_IN],
+        [*LOGGED_IN, (I.RENEWAL_DUE, S.PREPARING), (I.PREPARED, S.RENEWING), (I.AUTHENTICATED, S.READY)],
+        [
+            *LOGGED_IN,
+            (I.RENEWAL_DUE, S.PREPARING),
+            (I.POSTPONED, S.READY),
+            (I.SESSION_ENDS, S.RENEWING),
+            (I.AUTHENTICATED, S.READY),
+        ],
+        [*LOGGED_IN, (I.RENEWAL_DUE, S.PREPARING), (I.SESSION_ENDS, S.RENEWING), (I.FAILED, S.WAITING), (I.OPEN, S.CONNECTING)],
+    ],
+    ids=["opened again", "after a fault", "renewed in time", "its token came late", "its token did not come"],
+)
+def test_the_life_of_a_connection(life: list[tuple[ConnectionInput, ConnectionState]]) -> None:
+    state = S.DISCONNECTED
+    for event, then in life:
+        state = following(state, event)
+        assert state is then
 
 
 @pytest.mark.parametrize(("state", "event"), [pair for pair in PAIRS if pair not in TRANSITIONS])
@@ -111,7 +135,7 @@ def test_a_broker_that_refuses_version_0_too_fails_the_attempt() -> None:
         world.receive(peer.answer(ApiVersionsResponse(error_code=35), version=0), 0.1, world.key())
         world.plan(0.1)
     assert state_of(world) is S.WAITING
-    assert isinstance(world.delegate.last_error(1), UnsupportedVersionError)
+    assert isinstance(world.delegate.problem(), UnsupportedVersionError)
     assert isinstance(world.outcomes[0], KafkaConnectionError)
 
 
@@ -119,7 +143,7 @@ def test_an_error_in_the_negotiation_fails_the_attempt() -> None:
     world = World(ONE)
     start(world)
     world.reply(ApiVersionsResponse(error_code=-1), 0.1)
-    assert isinstance(world.delegate.last_error(1), UnknownError)
+    assert isinstance(world.delegate.problem(), UnknownError)
 
 
 def test_a_handshake_without_an_answer_is_given_up_after_the_setup_timeout() -> None:
@@ -137,7 +161,7 @@ def test_a_frame_of_the_handshake_may_have_one_mebibyte_at_most() -> None:
     world = World(ONE)
     start(world)
     world.receive(struct.pack(">i", 1024 * 1024 + 1), 0.1, world.key())
-    assert isinstance(world.delegate.last_error(1), FrameSizeError)
+    assert isinstance(world.delegate.problem(), FrameSizeError)
 
 
 def test_a_ready_connection_takes_frames_up_to_the_configured_limit() -> None:
@@ -187,7 +211,7 @@ def test_an_end_in_the_middle_of_an_answer_says_so() -> None:
     world.connect()
     world.receive(struct.pack(">i", 1000) + bytes(100), 1.0, world.key())
     world.delegate.lost(world.key(), None, 1.1)
-    assert "in the middle of an answer, 104 bytes into it" in str(world.delegate.last_error(1))
+    assert "in the middle of an answer, 104 bytes into it" in str(world.delegate.problem())
 
 
 def test_backoff_doubles_with_each_failure_and_starts_over_after_a_success() -> None:
@@ -261,7 +285,7 @@ class Conversation:
     def __init__(self, lifetime: float | None = None) -> None:
         self.lifetime = lifetime
 
-    def start(self) -> Step:
+    def start(self, *, offered: bool) -> Step:
         return SaslHandshakeRequest(mechanism="PLAIN")
 
     def receive(self, response: Any) -> Step:
@@ -305,7 +329,7 @@ def test_frames_stay_small_until_the_broker_has_taken_the_credentials() -> None:
     world.plan(0.0)
     world.reply(SaslHandshakeResponse(), 0.1)
     world.receive(struct.pack(">i", 1024 * 1024 + 1), 0.1, world.key())
-    assert isinstance(world.delegate.last_error(1), FrameSizeError)
+    assert isinstance(world.delegate.problem(), FrameSizeError)
 
 
 def test_refused_credentials_end_the_requests_for_the_broker_at_once() -> None:
@@ -329,7 +353,7 @@ def test_a_broker_without_sasl_fails_the_attempt() -> None:
     world = World(ONE, authenticators=factory)
     start(world)
     world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),)), 0.0)
-    assert isinstance(world.delegate.last_error(1), UnsupportedVersionError)
+    assert isinstance(world.delegate.problem(), UnsupportedVersionError)
 
 
 def test_a_session_is_renewed_on_the_same_connection_before_it_ends() -> None:
@@ -412,7 +436,7 @@ def test_a_broker_that_wants_a_new_session_all_the_time_does_not_keep_us_busy() 
 class Pondering(Conversation):
     """A mechanism that has to fetch its token, and greets nobody."""
 
-    def start(self) -> Step:
+    def start(self, *, offered: bool) -> Step:
         return Work(run=fetch_token)
 
     def receive(self, response: Any) -> Step:
@@ -498,7 +522,6 @@ def faults(world: World) -> list[str]:
 def test_requests_go_on_while_the_token_of_a_renewal_is_fetched() -> None:
     world = preparing()
     assert state_of(world).may_send
-    assert world.delegate.is_ready(1, Lane.MAIN, 90.0)
     beat(world, 91.0)
     beat(world, 95.0)
     world.delegate.worked(world.key(), b"token", 96.0)
@@ -644,7 +667,7 @@ def test_a_handshake_answer_that_fails_the_attempt_ends_the_reading_of_its_chunk
     peer = start(world)
     bad = peer.answer(ApiVersionsResponse(error_code=-1))
     world.receive(bad + response_bytes(HeartbeatResponse(), Api.HEARTBEAT, 4, 77), 0.1, world.key())
-    assert isinstance(world.delegate.last_error(1), UnknownError)
+    assert isinstance(world.delegate.problem(), UnknownError)
 
 
 def test_outcomes_are_errors_of_ours_only() -> None:
@@ -659,3 +682,19 @@ def test_lanes_have_connections_of_their_own() -> None:
     requests: list[UnsentRequest] = [heartbeat(world.done), heartbeat(world.done, lane=Lane.GROUP)]
     world.add(*requests)
     assert sorted(opens(world.plan(0.0)), key=str) == [(1, Lane.GROUP), (1, Lane.MAIN)]
+
+
+def test_an_error_keeps_nothing_of_the_answer_that_caused_it() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(1.0)
+    asked = world.peer().asked[0]
+    world.receive(struct.pack(">iib", 5, asked.correlation_id, 1), 1.1, world.key())
+    errors: list[BaseException | None] = [world.outcomes[0], world.delegate.problem()]
+    assert all(isinstance(error, MalformedResponseError) for error in errors)
+    while errors:
+        error = errors.pop()
+        if error is not None:
+            assert error.__traceback__ is None
+            errors += [error.__cause__, error.__context__]

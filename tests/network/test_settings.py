@@ -5,6 +5,8 @@ import tomllib
 from math import inf
 from pathlib import Path
 
+import pytest
+
 from kafka_async.config import ConsumerConfig
 from kafka_async.network.settings import SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
 
@@ -24,3 +26,11 @@ def test_the_software_is_named_as_the_package_and_as_brokers_allow() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["version"]) == (SOFTWARE_NAME, SOFTWARE_VERSION)
     assert re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", SOFTWARE_VERSION)
+
+
+@pytest.mark.parametrize("value", [0, -2, True])
+def test_connections_that_are_closed_before_they_are_of_use_cannot_be_asked_for(value: int) -> None:
+    with pytest.raises(
+        ValueError, match=r"connections_max_idle_ms=.*: expected an integer from -1 to 9223372036854775807 other than 0"
+    ):
+        ConsumerConfig.from_options({"connections_max_idle_ms": value})

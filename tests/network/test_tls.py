@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from kafka_async import KafkaConsumer
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, SslAuthenticationError
+from kafka_async.errors import AuthenticationFailedError, SslAuthenticationError, TlsHandshakeError
 from kafka_async.network.tls import tls_context, tls_error
 
 KEY_PASSWORD = "opens-the-key"
@@ -224,9 +224,9 @@ def test_a_refused_certificate_says_why_and_what_to_do(files: Files) -> None:
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", SslAuthenticationError, "ssl_certfile"),
         ("SSLV3_ALERT_BAD_CERTIFICATE", SslAuthenticationError, "ssl_certfile"),
         ("TLSV1_ALERT_UNKNOWN_CA", SslAuthenticationError, "ssl_certfile"),
-        ("WRONG_VERSION_NUMBER", KafkaConnectionError, "security_protocol"),
-        ("TLSV1_ALERT_PROTOCOL_VERSION", KafkaConnectionError, "PROTOCOL_VERSION"),
-        ("TLSV1_ALERT_INTERNAL_ERROR", KafkaConnectionError, "INTERNAL_ERROR"),
+        ("WRONG_VERSION_NUMBER", TlsHandshakeError, "security_protocol"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", TlsHandshakeError, "PROTOCOL_VERSION"),
+        ("TLSV1_ALERT_INTERNAL_ERROR", TlsHandshakeError, "INTERNAL_ERROR"),
     ],
 )
 def test_other_words_of_openssl(reason: str, kind: type[Exception], says: str) -> None:

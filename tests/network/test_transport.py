@@ -2,11 +2,9 @@
 
 import asyncio
 import gc
-import shutil
 import socket
 import ssl
 import struct
-import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trustme
 from anyio.abc import SocketAttribute
 from anyio.lowlevel import checkpoint
 from anyio.streams.tls import TLSStream
@@ -22,7 +21,15 @@ from attrs import define, field
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.model import Node
-from kafka_async.network import NetworkClientDelegate, PushTransport, TcpConnector, Transport, UnsentRequest, bootstrap_nodes
+from kafka_async.network import (
+    NetworkClientDelegate,
+    Pushing,
+    PushTransport,
+    TcpConnector,
+    Transport,
+    UnsentRequest,
+    bootstrap_nodes,
+)
 from kafka_async.network.transport import StreamTransport
 from kafka_async.wire import Api
 from kafka_async.wire.messages import HeartbeatResponse
@@ -124,7 +131,10 @@ class Pulling:
 
 async def connect(host: str, port: int, connector: TcpConnector | None = None, timeout: float = 5.0, attempt: int = 0) -> Transport:
     transport = await (connector or TcpConnector())(host, port, timeout=timeout, attempt=attempt)
-    return Pulling(transport) if isinstance(transport, PushTransport) else transport
+    if isinstance(transport, PushTransport):
+        return Pulling(transport)
+    assert not isinstance(transport, Pushing)
+    return transport
 
 
 async def receive(transport: Transport, count: int) -> bytes:
@@ -348,22 +358,17 @@ def test_a_bootstrap_server_without_a_canonical_name_stays(monkeypatch: pytest.M
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA and certificates that it signed: ``good`` for localhost and its address, ``named`` without that, ``elsewhere``."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs the openssl command to make certificates")
     path = tmp_path_factory.mktemp("tls")
-
-    def call(*arguments: str) -> None:
-        subprocess.run([openssl, *arguments], cwd=path, check=True, capture_output=True)  # noqa: S603 - fixed arguments
-
-    key = ("-newkey", "rsa:2048", "-nodes")
-    call("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Test CA", "-days", "2")
-    names = {"good": "DNS:localhost,IP:127.0.0.1", "named": "DNS:localhost", "elsewhere": "DNS:elsewhere.example"}
-    for name, alternative in names.items():
-        (path / f"{name}.ext").write_text(f"subjectAltName={alternative}\nextendedKeyUsage=serverAuth,clientAuth\n")
-        call("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext", "-days", "2")
-        call("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signing)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(path / "ca.pem")
+    for name, identities in {
+        "good": ("localhost", "127.0.0.1"),
+        "named": ("localhost",),
+        "elsewhere": ("elsewhere.example",),
+    }.items():
+        certificate = authority.issue_cert(*identities)
+        certificate.private_key_pem.write_to_path(path / f"{name}.key")
+        certificate.cert_chain_pems[0].write_to_path(path / f"{name}.pem")
     return path
 
 

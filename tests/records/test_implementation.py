@@ -18,11 +18,13 @@ def chosen(pure: str | None) -> list[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()  # noqa: S603 - our own interpreter
 
 
+@pytest.mark.brokers
 def test_pure_python_can_be_demanded() -> None:
     assert chosen("1") == ["python", "kafka_async.records.decode", "kafka_async.records.decode"]
 
 
+@pytest.mark.brokers
 @needs_compiled
 @pytest.mark.parametrize("pure", [None, "0"])
-def test_the_compiled_decoder_is_used_where_there_is_one(pure: str | None) -> None:
+def test_the_compiled_decoder_is_used_if_there_is_one(pure: str | None) -> None:
     assert chosen(pure) == ["cython", "kafka_async.records._decode", "kafka_async.records._decode"]

@@ -103,7 +103,7 @@ BAD_WRAPPERS = {
         codec=GZIP, offset=1, value=compress(GZIP, MessageSpec(offset=0).encode() + MessageSpec(offset=5).encode())
     ),
     "offset above the wrapper": MessageSpec(
-        magic=0, codec=GZIP, offset=1, value=compress(GZIP, MessageSpec(magic=0, offset=5).encode(), magic=0)
+        magic=0, codec=GZIP, offset=1, value=compress(GZIP, MessageSpec(magic=0, offset=5).encode())
     ),
 }
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from kafka_async.testing.server import REQUESTS
 from kafka_async.wire import Struct, codec, schema
 from kafka_async.wire.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka_async.wire.schema import WireStruct
-from tests.wire.server import REQUESTS
 from tests.wire.strategies import VERSIONS
 
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
+from kafka_async.testing.server import REQUESTS
 from kafka_async.wire import SUPPORTED, Api, Request, Struct, codec
 from kafka_async.wire.schema import WireField, WireStruct
 from kafka_async.wire.shapes import old_shape
-from tests.wire.server import REQUESTS
 
 VERSIONS = [(api, version) for api, spoken in SUPPORTED.items() for version in range(spoken.lowest, spoken.highest + 1)]
 """Every version of every API that is spoken."""
@@ -17,7 +17,7 @@ VERSIONS = [(api, version) for api, spoken in SUPPORTED.items() for version in r
 KNOWN_ERROR_CODES = st.sampled_from([-1, 0, 1, 16, 27, 35, 113])
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 _UUIDS = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
-_MAX_TIME = 10**13  # beyond some 300 years the schema library's own time type overflows
+_MAX_TIME = 4 * 10**12  # beyond 2100 the schema library rounds times, and beyond some 300 years its type overflows
 
 
 def _scalars(field: WireField) -> st.SearchStrategy[Any]:
@@ -29,7 +29,7 @@ def _scalars(field: WireField) -> st.SearchStrategy[Any]:
         return st.booleans()
     if field.kind == "16s":
         return st.none() | _UUIDS
-    if field.name == "error_code":
+    if field.name.endswith("error_code"):
         return KNOWN_ERROR_CODES
     if field.kind == "q" and field.name.endswith("_ms"):
         return st.integers(0, _MAX_TIME)
@@ -41,7 +41,9 @@ def _values(field: WireField) -> st.SearchStrategy[Any]:
     values = structs(field.struct) if field.struct is not None else _scalars(field)
     if field.array:
         values = st.lists(values, max_size=3).map(tuple)
-    return st.none() | values if field.nullable and field.kind != "16s" else values
+    if not field.nullable or field.kind == "16s":
+        return values
+    return (st.just(-1) if field.kind == "q" and not field.array else st.none()) | values  # a time that there is none of is -1
 
 
 def structs(layout: WireStruct) -> st.SearchStrategy[Struct]:

@@ -48,7 +48,7 @@ from kafka_async.wire.messages import admin
 from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
 
 pytestmark = [
-    pytest.mark.integration,
+    pytest.mark.brokers,
     pytest.mark.skipif(available() is not None and not required(), reason=available() or "a real broker is here"),
 ]
 

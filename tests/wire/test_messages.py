@@ -13,13 +13,13 @@ import attrs
 import pytest
 from kio.index import load_request_schema, load_response_schema
 
+from kafka_async.testing.server import REQUESTS
 from kafka_async.wire import SUPPORTED, Api, Request, Response
-from kafka_async.wire.messages import admin, cluster, fetch, group, offsets
+from kafka_async.wire.messages import admin, cluster, fetch, group, offsets, produce, share
 from kafka_async.wire.shapes import OLD_SHAPES
 from tests.wire.layouts import LAYOUTS
-from tests.wire.server import REQUESTS
 
-MODULES = (admin, cluster, fetch, group, offsets)
+MODULES = (admin, cluster, fetch, group, offsets, produce, share)
 
 
 def test_every_class_of_ours_is_used() -> None:

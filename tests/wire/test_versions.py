@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from kafka_async.errors import UnsupportedVersionError
+from kafka_async.testing.server import REQUESTS
 from kafka_async.wire import (
     SUPPORTED,
     Api,
@@ -31,7 +32,6 @@ from kafka_async.wire import (
 from kafka_async.wire.messages import (
     ApiVersion,
     FetchTopic,
-    FinalizedFeatureKey,
     ForgottenTopic,
     ListOffsetsPartition,
     ListOffsetsTopic,
@@ -43,7 +43,6 @@ from kafka_async.wire.messages import (
 )
 from kafka_async.wire.messages.admin import CreatableTopic, CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka_async.wire.versions import check
-from tests.wire.server import REQUESTS
 
 # Highest versions by broker release; brokers from 4.0 on have dropped old versions too (KIP-896).
 OFFERS: dict[str, dict[Api, tuple[int, int]]] = {
@@ -258,11 +257,6 @@ def test_offers_that_a_broker_of_its_age_cannot_mean_are_cut_back() -> None:
     )
     apis = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP, Api.METADATA)
     assert [mock.choose(least(api)) for api in apis] == [5, 3, 2, 13]
-
-
-def test_features_of_the_cluster_are_kept() -> None:
-    feature = FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1)
-    assert BrokerVersions.from_response(ApiVersionsResponse(finalized_features=(feature,))).features == {"group.version": 1}
 
 
 def refused(*offers: tuple[int, int]) -> ApiVersionsResponse:

@@ -15,7 +15,7 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Have ``spark`` know the format ``kafka_async``. Not needed where Spark found the installed package by itself.
+    """Have ``spark`` know the format ``kafka_async``. Not needed if Spark found the installed package by itself.
 
     Raises ``KafkaConfigurationError`` for a PySpark without the API that a streaming source needs.
     """

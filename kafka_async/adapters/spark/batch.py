@@ -6,11 +6,11 @@ for offsets that do not exist.
 
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
-from .filters import Bounds
-from .lookup import Lookup
-from .offsets import Offsets, OffsetSpec, name_of, names_of
-from .options import SourceOptions
-from .planner import OffsetRange, Task, plan
+from .options.source_options import SourceOptions
+from .plan.filters import Bounds
+from .plan.lookup import Lookup
+from .plan.offsets import Offsets, OffsetSpec, name_of, names_of
+from .plan.planner import OffsetRange, Task
 
 _FROM = OffsetSpec("earliest", "startingOffsets")
 _TO = OffsetSpec("latest", "endingOffsets")
@@ -33,7 +33,7 @@ def plan_batch(options: SourceOptions, lookup: Lookup, bounds: Bounds) -> list[T
         since = lookup.at_times({each.partition: bounds.since for each in ranges}, ends)
         ranges = [OffsetRange(each.partition, max(each.start, since[each.partition]), each.end) for each in ranges]
     wanted = (bounds.cut(each) for each in ranges)
-    return plan(wanted, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    return options.tasks(wanted)
 
 
 def _range(

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from ...errors import KafkaConnectionError
-from .options import consumer_options
-from .secrets import resolve
+from .options.java_security import in_login
+from .options.secrets import Hidden, resolve
+from .options.source_options import consumer_options
 from .worker import spare_collector
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ STOP_MS: Final = 2000.0
 
 
 def fingerprint(kafka: Mapping[str, str]) -> str:
-    """Return what two sets of options have in common only where they are the same; it tells nothing of their values."""
+    """Return what two sets of options have in common only if they are the same; it gives away nothing of their values."""
     return hashlib.sha256(json.dumps(sorted(kafka.items())).encode()).hexdigest()
 
 
@@ -59,17 +60,18 @@ class Connections:
     def lease(self, kafka: Mapping[str, str], *, patience: float = 0.0) -> "Iterator[KafkaConsumer]":
         """Yield a consumer for these options, connected. It comes back unless the block ends with an exception.
 
-        ``patience``: seconds in which to try again where no broker can be reached.
+        ``patience``: seconds in which to try again if no broker can be reached.
         """
         key = fingerprint(kafka)
-        consumer = self._take(key) or self._connected(kafka, self.clock() + patience)
+        consumer, hidden = self._take(key) or self._connected(kafka, self.clock() + patience)
         good = False
         try:
-            yield consumer
+            with hidden.from_errors():
+                yield consumer
             good = True
         finally:
             if good:
-                self._give_back(key, consumer)
+                self._give_back(key, consumer, hidden)
             else:
                 consumer.stop(timeout_ms=STOP_MS)
 
@@ -82,33 +84,29 @@ class Connections:
             entry.keep()
             entry.consumer.stop(timeout_ms=STOP_MS)
 
-    def _connected(self, kafka: Mapping[str, str], deadline: float) -> "KafkaConsumer":
-        from ..sync import KafkaConsumer  # only where a connection is wanted: Spark has these objects made in other processes too
-
+    def _connected(self, kafka: Mapping[str, str], deadline: float) -> "tuple[KafkaConsumer, Hidden]":
         spare_collector()
-
         while True:
-            consumer = KafkaConsumer(**consumer_options(resolve(kafka)))
+            hidden = Hidden()
             try:
-                consumer.start()
+                with hidden.from_errors():
+                    return _started(kafka, hidden), hidden
             except KafkaConnectionError:
                 if self.clock() >= deadline:
                     raise
                 self.sleep(_PAUSE)
-            else:
-                return consumer
 
-    def _take(self, key: str) -> "KafkaConsumer | None":
+    def _take(self, key: str) -> "tuple[KafkaConsumer, Hidden] | None":
         with self._lock:
             found = self._idle.get(key)
             entry = found.pop() if found else None
         if entry is None:
             return None
         entry.keep()
-        return entry.consumer
+        return entry.consumer, entry.hidden
 
-    def _give_back(self, key: str, consumer: "KafkaConsumer") -> None:
-        entry = _Idle(consumer, threading.Timer(self.idle_seconds, lambda: self._expire(key, entry)))
+    def _give_back(self, key: str, consumer: "KafkaConsumer", hidden: Hidden) -> None:
+        entry = _Idle(consumer, hidden, threading.Timer(self.idle_seconds, lambda: self._expire(key, entry)))
         entry.timer.daemon = True
         entry.timer.name = "kafka_async idle consumer"
         with self._lock:
@@ -125,9 +123,24 @@ class Connections:
             entry.consumer.stop(timeout_ms=STOP_MS)
 
 
+def _started(kafka: Mapping[str, str], hidden: Hidden) -> "KafkaConsumer":
+    """Return a consumer that is connected; what references gave it is hidden before anything sees it."""
+    from ..sync import KafkaConsumer  # only where a connection is wanted: Spark has these objects made in other processes too
+
+    resolved = resolve(kafka)
+    hidden.add(*(value for name, value in resolved.items() if value != kafka[name]))
+    if "sasl_jaas_config" in kafka:  # only a reference is left of it by now
+        hidden.add(*in_login(resolved["sasl_jaas_config"]))
+    options = consumer_options(resolved)
+    consumer = KafkaConsumer(**options)
+    consumer.start()
+    return consumer
+
+
 @define(eq=False)
 class _Idle:
     consumer: "KafkaConsumer"
+    hidden: Hidden
     timer: threading.Timer
 
     def keep(self) -> None:

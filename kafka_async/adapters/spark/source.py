@@ -1,7 +1,8 @@
 """The data source ``kafka_async`` for Spark: what Spark makes and asks.
 
 Decides: what Spark's calls mean. Owns the options. Must never connect in a constructor: Spark makes these objects in several
-processes, and sends them to others.
+processes, and sends them to others. Must never import what only the driver needs before it is asked for: Spark sends the data
+source along with every task, and a new worker imports what that names.
 
 Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for admission control).
 """
@@ -11,20 +12,12 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
-
-from .batch import plan_batch
-from .filters import Bounds
-from .lookup import Lookup
-from .options import SourceOptions
-from .reader import TaskReader, input_partitions, task_of
-from .schema import Field, ddl, layout, projection
-from .stream import StreamReader
-from .worker import SentToWorkers, spare_collector
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 if TYPE_CHECKING:
-    from .values import ValueDecoder
+    from .options.source_options import SourceOptions
+    from .task import TaskReader
+    from .values.formats import ValueDecoder
 
 NAME = "kafka_async"
 _log = logging.getLogger("kafka_async.spark")
@@ -38,14 +31,29 @@ class KafkaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = SourceOptions.parse(dict(options))
-        self._planned: tuple[ValueDecoder | None, dict[str, str]] | None = None
+        self._parsed: SourceOptions | None = None
+        self._planned: tuple[dict[str, ValueDecoder], dict[str, str]] | None = None
+        _ = self._options  # what is wrong with them is said now
+
+    @property
+    def _options(self) -> "SourceOptions":
+        from .options.source_options import SourceOptions
+
+        if self._parsed is None:
+            self._parsed = SourceOptions.parse(dict(self.options))
+        return self._parsed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_parsed": None}
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
+        from .values.schema import ddl
+        from .worker import spare_collector
+
         spare_collector()
         return ddl(self._plan()[1])
 
@@ -56,34 +64,48 @@ class KafkaDataSource(DataSource):
         return BatchReader(self._options, self._task_reader(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        from .stream import StreamReader
+
         self._options.check_stream()
         for name in self._options.exposed:
             _log.warning("%s is a secret that plans and Spark's web page show; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
-    def _plan(self) -> "tuple[ValueDecoder | None, dict[str, str]]":
+    def _plan(self) -> "tuple[dict[str, ValueDecoder], dict[str, str]]":
         """Return the decoder of values and the columns. A registry is asked once; what it said travels with this object."""
+        from .values.schema import layout
+
         if self._planned is None:
-            decoder = self._decoder()
-            fields = decoder.fields if decoder is not None else None
+            decoders, kept = self._decoders()
+            fields = {part: decoder.fields for part, decoder in decoders.items()}
             headers = self._options.include_headers is True
-            self._planned = decoder, layout(headers=headers, decoded=fields, only=self._options.columns)
+            self._planned = decoders, layout(headers=headers, decoded=fields, kept=kept, only=self._options.columns)
         return self._planned
 
-    def _decoder(self) -> "ValueDecoder | None":
-        if not self._options.value:
-            return None
-        from .values import decoder_for  # brings Arrow's functions for JSON, and more
+    def _decoders(self) -> "tuple[dict[str, ValueDecoder], set[str]]":
+        """Return what decodes values, and keys, and which of them are kept all the same."""
+        options = self._options.value
+        if not options:
+            return {}, set()
+        from .values.formats import decoder_for, keeps  # brings Arrow's functions for JSON, and more
+        from .values.schema import KEY, VALUE
 
-        return decoder_for(self._options.value, topics=self._options.topics)
+        found = {part: decoder_for(options, topics=self._options.topics, part=part) for part in (KEY, VALUE)}
+        decoders = {part: decoder for part, decoder in found.items() if decoder is not None}
+        return decoders, {part for part in decoders if keeps(options, part)}
 
-    def _task_reader(self, schema: StructType) -> TaskReader:
-        decoder, columns = self._plan()
-        fields = [Field(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
+    def _task_reader(self, schema: StructType) -> "TaskReader":
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from .task import TaskReader
+        from .values.schema import Field, projection
+
+        decoders, columns = self._plan()
+        fields = [Field(each.name, each.dataType.simpleString(), each.nullable, _whole(each.dataType)) for each in schema.fields]
         names, types = projection(fields, columns), to_arrow_schema(schema, timezone="UTC")
         return TaskReader(
             kafka=self._options.reading,
-            decoder=None if decoder is None else decoder.select(dict(zip(names, types.types, strict=True))),
+            decoders={part: each.select(dict(zip(names, types.types, strict=True))) for part, each in decoders.items()},
             names=names,
             schema=types,
             fail_on_data_loss=self._options.fail_on_data_loss,
@@ -91,19 +113,41 @@ class KafkaDataSource(DataSource):
         )
 
 
-class BatchReader(SentToWorkers, DataSourceReader):
+def _whole(kind: DataType) -> bool:
+    """Return whether something within a type may not be null."""
+    match kind:
+        case StructType():
+            return any(not part.nullable or _whole(part.dataType) for part in kind.fields)
+        case ArrayType():
+            return not kind.containsNull or _whole(kind.elementType)
+        case MapType():
+            return not kind.valueContainsNull or _whole(kind.valueType)
+        case _:
+            return False
+
+
+class BatchReader(DataSourceReader):
     """A batch read: its offsets are found once, on the driver."""
 
-    def __init__(self, options: SourceOptions, tasks: TaskReader) -> None:
+    def __init__(self, options: "SourceOptions", tasks: "TaskReader") -> None:
+        from .plan.filters import Bounds
+
         self._options = options
         self._tasks = tasks
         self._bounds = Bounds()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._tasks.sent
+
     def partitions(self) -> list[InputPartition]:
+        from .batch import plan_batch
+        from .plan.lookup import Lookup
+        from .task import input_partitions
+
         return input_partitions(plan_batch(self._options, Lookup(self._options), self._bounds))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return self._tasks.read(task_of(partition))
+        return self._tasks.rows(partition)
 
 
 class FilteringReader(BatchReader):
@@ -111,5 +155,7 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
         """Take what the filters say of topic, partition, offset and time. Spark checks all of them again."""
+        from .plan.filters import Bounds
+
         self._bounds = Bounds.of(filters)
         return filters

@@ -1,6 +1,6 @@
 """A streaming read: the offsets of micro-batches, on the driver.
 
-Decides: where every micro-batch begins and ends, and what counts as lost. Owns: what this process heard of the cluster, for as long
+Decides: where every micro-batch begins and ends, and what counts as lost. Owns: what this process knows of the cluster, for as long
 as the query runs here; what must outlive it is in the offsets that Spark keeps. Must never connect in its constructor, and never
 let a failure that may pass end the query.
 
@@ -19,22 +19,35 @@ from typing import Any, Final
 
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 from ...model import TopicPartition
-from .admission import Admission
 from .connections import connections
-from .lookup import Lookup
-from .offsets import Offsets, OffsetSpec, as_json, from_json, name_of, names_of
-from .options import SourceOptions
-from .planner import OffsetRange, plan
-from .reader import TaskReader, input_partitions, task_of
-from .worker import SentToWorkers
+from .options.source_options import SourceOptions
+from .plan.admission import Admission
+from .plan.lookup import Lookup
+from .plan.offsets import Offsets, OffsetSpec, as_json, from_json, name_of, names_of
+from .plan.planner import OffsetRange
+from .plan.volume import Volume
+from .task import TaskReader, input_partitions
 
-PENDING: Final = "__pending__"
+PENDING: Final = "__pending__/"
 """Key of an initial offset: the offsets are found with the first batch."""
-INITIAL: Final = "__initial__"
-"""Key in the end of the first batch: where that batch begins."""
+INITIAL: Final = "__initial__/"
+"""Stands before a topic in the end of a batch, for offsets at which the batch begins other than its start says.
+
+That is where the first batch begins, where one goes on with a partition that was missing for a while, and a topic made anew.
+No topic can have a slash in its name, and the shape is that of offsets, so whatever reads offsets can read these, too.
+"""
+_FIRST_INITIAL: Final = "__initial__"
+"""Key of all of these offsets together in earlier checkpoints."""
 _FROM: Final = OffsetSpec("latest", "startingOffsets")
 _COMMIT_PAUSE: Final = 5.0
 _LONGEST_COMMIT_PAUSE: Final = 120.0
@@ -51,18 +64,41 @@ class Mark:
     offsets: Offsets | None
     """``None``: not found yet."""
     initial: Offsets | None = None
+    """Where the batch that ends here begins, whatever its start says; ``None``: as its start says."""
 
     @classmethod
     def read(cls, offset: dict[str, Any]) -> "Mark":
         """Return what a checkpoint, or ``initialOffset``, says. Raises ``KafkaConfigurationError`` for anything else."""
         if PENDING in offset:
             return cls(None)
-        rest = {name: parts for name, parts in offset.items() if name != INITIAL}
-        initial = from_json(offset[INITIAL], "checkpoint") if INITIAL in offset else None
-        return cls(from_json(rest, "checkpoint"), initial)
+        ends = {name: parts for name, parts in offset.items() if not name.startswith(_FIRST_INITIAL) or "/" not in name}
+        initial = {name.removeprefix(INITIAL): parts for name, parts in offset.items() if name not in ends}
+        said = bool(initial)
+        if isinstance(first := ends.get(_FIRST_INITIAL), dict) and all(isinstance(parts, dict) for parts in first.values()):
+            del ends[_FIRST_INITIAL]
+            initial, said = {**initial, **first}, True
+        initial.pop("", None)
+        return cls(from_json(ends, "checkpoint"), from_json(initial, "checkpoint") if said else None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``read`` reads."""
+        if self.offsets is None:
+            return {PENDING: {}}
+        found: dict[str, Any] = as_json(self.offsets)
+        if self.initial is not None:
+            found |= {f"{INITIAL}{topic}": parts for topic, parts in as_json(self.initial).items()} or {INITIAL: {}}
+        return found
 
 
-class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
+@frozen
+class Known:
+    """Offsets of partitions, with the ids of the topics that they are offsets of."""
+
+    offsets: Offsets
+    ids: Mapping[str, Any]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of one streaming query."""
 
     def __init__(
@@ -73,48 +109,88 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._clock = clock
         self._lookup = lookup or Lookup(options)
         self._admission = Admission(options.min_offsets_per_trigger, options.max_trigger_delay)
+        most = options.max_bytes_per_trigger
+        self._volume = None if most is None else Volume(self._lookup, most)
         self._known: tuple[float, frozenset[TopicPartition]] | None = None
-        self._initial: Offsets | None = None
+        self._initial: Known | None = None
         self._latest: Offsets | None = None
-        self._target: Offsets | None = None
+        self._target: Known | None = None
         """Where the query ends, under ``Trigger.AvailableNow``."""
-        self._handed_out: deque[tuple[Offsets, Mapping[str, Any]]] = deque(maxlen=2)
-        """Where the last batches end, with the ids of the topics that these offsets are of."""
+        self._handed_out: deque[Known] = deque(maxlen=2)
+        """Where the last batches end."""
+        self._away: dict[TopicPartition, tuple[int, Any]] = {}
+        """Partitions that are missing: up to where they were read, and the ids of their topics."""
         self._committed: Offsets | None = None
         self._commit_from = -inf
-        """No commit before this time: a try takes seconds where the group's coordinator is away."""
+        """No commit before this time: a try takes seconds if the group's coordinator is away."""
         self._commit_pause = _COMMIT_PAUSE
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._tasks.sent
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name, as below
-        return {PENDING: True}
+        return Mark(None).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take note of where the query ends."""
-        self._target = self._still_there(self._lookup.latest, self._partitions())
+        self._target = self._ends_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; ``start`` itself where there is none."""
+        """Return where the next batch ends; ``start`` itself if there is none."""
         mark = Mark.read(start)
         if mark.offsets is not None:
             self._commit(mark.offsets)
-        starts = self._found_initial() if mark.offsets is None else mark.offsets
-        latest = self._ends()
-        ids = self._lookup.topic_ids if self._target is None else {}  # the target's topics may be others by now
-        starts = self._of_topics(ids, starts)
-        ends = self._limited(starts, latest, limit)
-        if mark.offsets is not None and ends in (starts, mark.offsets):
-            return start
-        self._handed_out.append((ends, ids))
-        return as_json(ends) if mark.offsets is not None else {**as_json(ends), INITIAL: as_json(starts)}
+        while True:
+            starts = self._found_initial() if mark.offsets is None else mark.offsets
+            latest = self._ends()
+            kept = self._of_topics(latest.ids, starts)
+            moved = self._back(latest, kept) | self._anew(latest, starts.keys() - kept.keys())
+            begun = {**kept, **moved}
+            ends = self._limited(begun, latest.offsets, limit)
+            if mark.offsets is not None and (ends == begun or (ends in (kept, mark.offsets) and not moved)):
+                return start
+            if self._target is not None or not self._made_anew(latest.ids):
+                break
+        self._note_away(latest, kept)
+        self._handed_out.append(Known(ends, latest.ids))
+        if mark.offsets is None:
+            return Mark(ends, begun).as_json()
+        said = {partition: offset for partition, offset in moved.items() if partition in ends}
+        end = Mark(ends, said or None).as_json()
+        return end if end != start else {**end, INITIAL: {}}  # the same offsets of another topic: Spark must see that they differ
+
+    def _anew(self, latest: Known, partitions: Set[TopicPartition]) -> Offsets:
+        """Return where partitions begin that belong to another topic now: none of it has been read."""
+        there = latest.offsets.keys() & partitions
+        return self._lookup.earliest(there) if there else {}
+
+    def _made_anew(self, ids: Mapping[str, Any]) -> bool:
+        """Return whether a topic is another one by now. Only if that is not so, ``ids`` are those of offsets asked for since."""
+        now = self._ids_now()
+        return any(now[topic] != ids[topic] for topic in now.keys() & ids.keys())
+
+    def _back(self, latest: Known, starts: Offsets) -> Offsets:
+        """Return up to where partitions were read that were missing for a while."""
+        back = {partition: self._away[partition] for partition in latest.offsets.keys() & self._away.keys() - starts.keys()}
+        return {partition: offset for partition, (offset, topic) in back.items() if latest.ids.get(partition.topic) == topic}
+
+    def _note_away(self, latest: Known, starts: Offsets) -> None:
+        ids = self._ids_of(starts)
+        self._away = {partition: known for partition, known in self._away.items() if partition not in latest.offsets}
+        for partition in starts.keys() - latest.offsets.keys():
+            if (topic := ids.get(partition.topic)) is not None:
+                self._away[partition] = starts[partition], topic
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return where the partitions ended at the last look, so that progress tells the lag."""
@@ -127,20 +203,37 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         new = latest.keys() - starts.keys()
         begun = {**self._lookup.earliest(new), **starts} if new else starts
         ends = self._admission.end(begun, latest, most, wait=self._target is None, now=self._clock())
+        if self._volume is not None and ends != begun:
+            ends = self._volume.limited(begun, ends)
         return starts if ends == begun else ends
 
     def _found_initial(self) -> Offsets:
         """Return where the first batch begins, the same each time."""
         if self._initial is None:
-            partitions = self._partitions() if self._target is None else self._target.keys()
-            begins, ends = self._lookup.bounds(partitions)
-            spec = self._options.starting or _FROM
-            self._initial = self._lookup.resolve(spec, begins, self._target or ends, start=True)
-        return self._initial
+            while True:
+                partitions = self._partitions() if self._target is None else self._target.offsets.keys()
+                ids = self._lookup.topic_ids
+                begins, ends = self._lookup.bounds(partitions)
+                spec = self._options.starting or _FROM
+                ends = ends if self._target is None else self._target.offsets
+                found = self._lookup.resolve(spec, begins, ends, start=True)
+                if self._target is not None or not self._made_anew(ids):
+                    break
+            self._initial = Known(found, ids)
+        return self._initial.offsets
 
-    def _ends(self) -> Offsets:
-        self._latest = self._still_there(self._lookup.latest, self._partitions())
-        return self._latest if self._target is None else dict(self._target)
+    def _ends(self) -> Known:
+        """Return where the partitions end, or the query; the ids are to be looked at again before the ends are handed out."""
+        partitions = self._partitions()
+        ids = self._lookup.topic_ids
+        self._latest = self._still_there(self._lookup.latest, partitions)
+        return Known(self._latest, ids) if self._target is None else self._target
+
+    def _ends_now(self) -> Known:
+        ends = self._ends()
+        while self._made_anew(ends.ids):
+            ends = self._ends()
+        return ends
 
     def _still_there(self, ask: Callable[[Set[TopicPartition]], Offsets], partitions: Set[TopicPartition]) -> Offsets:
         """Return the offsets of the partitions that are not gone; those that are gone are not asked for again."""
@@ -156,11 +249,13 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         return {partition: offset for partition, offset in starts.items() if partition.topic not in anew}
 
     def _ids_of(self, ends: Offsets) -> Mapping[str, Any]:
-        return next((ids for offsets, ids in self._handed_out if offsets == ends), {})
+        known = [*reversed(self._handed_out), *([] if self._initial is None else [self._initial])]
+        return next((each.ids for each in known if each.offsets == ends), {})
 
-    def _partitions(self) -> frozenset[TopicPartition]:
+    def _partitions(self, *, again: bool = False) -> frozenset[TopicPartition]:
+        """Return the partitions, as of a short while ago; ``again``: as of now."""
         now = self._clock()
-        if self._known is None or now >= self._known[0] + _METADATA_SECONDS:
+        if again or self._known is None or now >= self._known[0] + _METADATA_SECONDS:
             self._known = (now, self._lookup.partitions(first=self._known is None))
         return self._known[1]
 
@@ -174,15 +269,22 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         """
         first, last = Mark.read(start), Mark.read(end)
         stops = last.offsets or {}
-        starts = first.offsets
-        if starts is None:
-            starts = last.initial if last.initial is not None else self._adopted(stops)
+        known = first.offsets
+        if known is None:
+            known = {} if last.initial is not None else self._adopted(stops)
+        starts = {**known, **(last.initial or {})}
         begins = self._still_there(self._lookup.earliest, stops.keys() & self._partitions())
         self._check_gone(starts, starts.keys() - stops.keys() | stops.keys() - begins.keys())
-        starts = self._of_topics(self._ids_of(stops), starts)
-        ranges = [self._range(partition, starts, stops[partition], begin) for partition, begin in begins.items()]
-        options = self._options
-        return input_partitions(plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition))
+        # A topic that was made anew since then has nothing of this batch: what it holds is read from its beginning with the next.
+        there = self._of_topics(self._ids_now(), stops)
+        ranges = [
+            self._range(partition, starts, stops[partition], begin) for partition, begin in begins.items() if partition in there
+        ]
+        return input_partitions(self._options.tasks(ranges))
+
+    def _ids_now(self) -> Mapping[str, Any]:
+        self._partitions(again=True)
+        return self._lookup.topic_ids
 
     def _adopted(self, stops: Offsets) -> Offsets:
         """Return where a first batch begins that Spark's own connector planned: it keeps that where we cannot read it."""
@@ -216,7 +318,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a task as Arrow record batches, in a worker."""
-        return self._tasks.read(task_of(partition))
+        return self._tasks.rows(partition)
 
     # --- the end of a batch ----------------------------------------------------------------------------------------------------
 
@@ -225,10 +327,10 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._commit(Mark.read(end).offsets)
 
     def _commit(self, offsets: Offsets | None) -> None:
-        """Commit, and where that fails at a later call; at once where there is none, behind the last batch of ``AvailableNow``."""
+        """Commit, and if that fails at a later call; at once if there is none, behind the last batch of ``AvailableNow``."""
         if self._options.commit_group is None or not offsets or offsets == self._committed:
             return
-        last = offsets == self._target
+        last = self._target is not None and offsets == self._target.offsets
         if not last and self._clock() < self._commit_from:
             return
         if self._lookup.commit(offsets, patience=_LAST_COMMIT_PATIENCE if last else 0.0):

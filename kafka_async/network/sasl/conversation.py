@@ -1,7 +1,8 @@
 """One SASL conversation on one connection: SaslHandshake, then SaslAuthenticate until the mechanism is satisfied.
 
-What the mechanism needs for its first words, such as a token, comes before the handshake: a broker takes nothing else from the
-handshake on, so that a re-authentication would hold up the connection for the time that a token takes.
+What the mechanism needs for its first words, such as a token, is asked for only when the broker has confirmed that it offers the
+mechanism. In a re-authentication it has, and there the token comes before the handshake: a broker takes nothing else from the
+handshake on, so that the connection would be held up for the time that a token takes.
 
 Decides: what each error code means, when a broker has talked for too long. Owns: the mechanism of one conversation. Must never
 show a secret, and never pass on text of a broker without bounds. Sources: KIP-43, KIP-152, KIP-368 (session lifetime);
@@ -27,7 +28,7 @@ from ...wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHands
 from ..auth import Authenticated, Step, Work
 
 LONGEST_CHALLENGE: Final = 512 * 1024
-"""Bytes that a broker may say at once; Kafka's own bound for what a client says (``sasl.server.max.receive.size``)."""
+"""Bytes that a broker may send at once; Kafka's own bound for what a client sends (``sasl.server.max.receive.size``)."""
 
 MOST_TURNS: Final = 16
 """Challenges in one conversation. SCRAM needs two, GSSAPI three or four; a broker that goes on is not authenticating."""
@@ -35,7 +36,7 @@ MOST_TURNS: Final = 16
 _MOST_NAMES: Final = 16
 
 Turn: TypeAlias = bytes | Work | None
-"""What a mechanism does next: say bytes, wait for work, or nothing more because it is satisfied."""
+"""What a mechanism does next: send bytes, wait for work, or nothing more because it is satisfied."""
 
 
 class Mechanism(Protocol):
@@ -47,15 +48,15 @@ class Mechanism(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown where a broker repeats it, as far as it is known yet."""
+        """What must not be shown if a broker repeats it, as far as it is known yet."""
 
     def start(self) -> bytes | Work:
-        """Return the first bytes to say, or the work to do before them."""
+        """Return the first bytes to send, or the work to do before them."""
 
     def receive(self, incoming: Any) -> Turn:
         """Take the broker's bytes, or the result of the work last handed out, and return what comes next.
 
-        Raises ``AuthenticationFailedError`` where we refuse the broker.
+        Raises ``AuthenticationFailedError`` if we refuse the broker.
         """
 
 
@@ -66,13 +67,18 @@ class SaslConversation:
         self._mechanism = mechanism
         self._peer = peer
         self._turns = 0
-        self._asked = False  # the handshake is written
-        self._first: Turn = None  # what is said when the broker has taken the handshake
-        self._said = b""
+        self._handshake_sent = False  # the handshake is written
+        self._first: Turn = None  # what is sent when the broker has taken the handshake, if that is known before it
+        self._prepared = False
+        self._last_sent = b""
         self._lifetime: float | None = None
 
-    def start(self) -> Step:
+    def start(self, *, offered: bool) -> Step:
         """See ``Authenticator``."""
+        if not offered:
+            self._handshake_sent = True
+            return SaslHandshakeRequest(mechanism=self._mechanism.name)
+        self._prepared = True
         return self._named(lambda: self._step(self._mechanism.start()))
 
     def receive(self, response: Any) -> Step:
@@ -89,7 +95,7 @@ class SaslConversation:
     def _receive(self, response: Any) -> Step:
         if isinstance(response, SaslHandshakeResponse):
             self._check_handshake(response)
-            return self._step(self._first)
+            return self._step(self._first if self._prepared else self._mechanism.start())
         if isinstance(response, SaslAuthenticateResponse):
             self._check(response)
             self._lifetime = response.session_lifetime_ms / 1000 if response.session_lifetime_ms > 0 else None
@@ -99,12 +105,12 @@ class SaslConversation:
     def _step(self, turn: Turn) -> Step:
         if isinstance(turn, Work):
             return turn
-        if not self._asked:
-            self._asked, self._first = True, turn
+        if not self._handshake_sent:
+            self._handshake_sent, self._first = True, turn
             return SaslHandshakeRequest(mechanism=self._mechanism.name)
         if turn is None:
             return Authenticated(session_lifetime=self._lifetime)
-        self._said = turn
+        self._last_sent = turn
         return SaslAuthenticateRequest(auth_bytes=turn)
 
     def _check_handshake(self, response: SaslHandshakeResponse) -> None:
@@ -120,26 +126,26 @@ class SaslConversation:
             raise self._refusal(response.error_code, self._shown(response.error_message or ""))
         self._turns += 1
         if self._turns > MOST_TURNS:
-            raise KafkaProtocolError(f"{self._peer}: no end of the authentication after {MOST_TURNS} answers")
+            raise KafkaProtocolError(f"{self._peer}: the authentication did not end after {MOST_TURNS} answers")
         size = len(response.auth_bytes)
         if size > LONGEST_CHALLENGE:
             raise KafkaProtocolError(f"{self._peer}: {size} bytes of authentication: expected {LONGEST_CHALLENGE} at most")
 
     def _shown(self, text: str) -> str:
-        """Return what the broker says without our secrets, also where it repeats our bytes as Base64 or in hexadecimal."""
+        """Return the broker's text without our secrets, also if it repeats our bytes as Base64 or in hexadecimal."""
         secrets = self._mechanism.secrets
-        told = [secret.encode() for secret in secrets] + [self._said]
-        return shown(text, (*secrets, *(form for data in told for form in (b64encode(data).decode().rstrip("="), data.hex()))))
+        hidden = [secret.encode() for secret in secrets] + [self._last_sent]
+        return shown(text, (*secrets, *(form for data in hidden for form in (b64encode(data).decode().rstrip("="), data.hex()))))
 
-    def _refusal(self, code: int, said: str) -> KafkaError:
-        cause = for_code(code, said)
+    def _refusal(self, code: int, message: str) -> KafkaError:
+        cause = for_code(code, message)
         if code == SaslAuthenticationFailed.errno:
             text = "the broker refused the credentials"
         elif code == IllegalSaslStateError.errno:
             text = "the broker does not expect SASL now; does this port demand it? (security_protocol)"
         else:
             return cause
-        error = AuthenticationFailedError(f"{text}: {said}" if said else text)
+        error = AuthenticationFailedError(f"{text}: {message}" if message else text)
         error.__cause__ = cause
         return error
 

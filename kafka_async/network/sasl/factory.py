@@ -36,9 +36,9 @@ _Maker = Callable[[Node], Mechanism]
 
 
 def authenticators(config: ConsumerConfig, trace: Listener) -> AuthenticatorFactory | None:
-    """Return what makes the conversation of each connection; ``None`` where ``security_protocol`` has no SASL.
+    """Return what makes the conversation of each connection; ``None`` if ``security_protocol`` has no SASL.
 
-    ``trace`` gets a ``Fault`` where the options show a secret to whoever listens.
+    ``trace`` gets a ``Fault`` if the options expose a secret to eavesdroppers.
     """
     if not config.uses_sasl:
         return None

@@ -1,4 +1,4 @@
-"""GSSAPI: Kerberos, as a table of what is said when.
+"""GSSAPI: Kerberos, as a table of steps.
 
 Decides: the order of a conversation, which protection is agreed on (none: TLS does that), whether the broker has proven itself.
 Owns: one security context. Must never wait: what may ask a KDC is handed out as ``Work``. RFC 4752 (SASL GSSAPI), RFC 2743, KIP-12;
@@ -24,7 +24,7 @@ class SecurityContext(Protocol):
     """One Kerberos context on the initiator's side. Its methods raise ``KafkaError`` only."""
 
     async def step(self, token: bytes | None) -> bytes:
-        """Take the broker's token (``None`` at first) and return ours, empty where there is none. May ask a KDC."""
+        """Take the broker's token (``None`` at first) and return ours, empty if there is none. May ask a KDC."""
 
     @property
     def complete(self) -> bool:
@@ -47,7 +47,7 @@ class GssapiState(Enum):
     NEGOTIATING = "negotiating"
     """The context is complete; the broker says which layers of protection it offers."""
     FINISHING = "finishing"
-    """The broker has our choice and has nothing more to say."""
+    """The broker has our choice and sends nothing more."""
     DONE = "done"
 
 
@@ -89,8 +89,8 @@ class Gssapi:
     def receive(self, incoming: Any) -> Turn:
         """Take our own token when it is made, else the broker's words.
 
-        Raises ``AuthenticationFailedError`` where the broker insists on protecting each message by Kerberos, which Kafka has no
-        room for, or says what has no place in the conversation.
+        Raises ``AuthenticationFailedError`` if the broker insists on protecting each message by Kerberos, which Kafka has no
+        room for, or sends what does not belong in the conversation.
         """
         self._state = following(self._state, self._input())
         match self._state:
@@ -124,7 +124,7 @@ def _choice(offer: bytes) -> bytes:
     """Return our answer to the broker's ``offer`` of layers: none, so no buffer either, and the name that the ticket has.
 
     An offer is an octet of layers and three octets with the largest message; RFC 4752 section 3.1. That says too that the three
-    have to be 0 where no layer is offered, but the JDK's server names its buffer of 64 KiB all the same, so they are not looked at.
+    have to be 0 if no layer is offered, but the JDK's server names its buffer of 64 KiB all the same, so they are not looked at.
     """
     if len(offer) != 4:
         raise AuthenticationFailedError(f"the broker offers security layers in {len(offer)} bytes; expected 4")

@@ -1,4 +1,4 @@
-"""When a token says that it ends.
+"""When a token expires, according to itself.
 
 Decides: whether a token is a JWT with a usable ``exp``. Owns nothing. Must never verify or trust anything in a token (the broker
 does): the time read here only decides when to ask for the next one. RFC 7519 section 4.1.4.
@@ -15,7 +15,7 @@ _LATEST: Final = 2**53
 
 
 def expiry(token: str) -> float | None:
-    """Return the time in the ``exp`` claim, in seconds since 1970, or ``None`` where ``token`` is no JWT or has no such claim."""
+    """Return the time in the ``exp`` claim, in seconds since 1970, or ``None`` if ``token`` is no JWT or has no such claim."""
     parts = token.split(".") if len(token) <= _LONGEST else []
     if len(parts) != 3:
         return None

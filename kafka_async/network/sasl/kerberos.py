@@ -42,7 +42,8 @@ def _library() -> Any:
         import gssapi
     except ImportError as missing:
         raise ImportError(
-            "sasl_mechanism='GSSAPI' needs the package gssapi and libkrb5: pip install 'kafka-async[gssapi]'"
+            "sasl_mechanism='GSSAPI' needs the package gssapi, which the extra 'gssapi' brings, and libkrb5: "
+            "pip install '.[gssapi]' from a clone"
         ) from missing
     return gssapi
 
@@ -53,8 +54,8 @@ class _Credentials:
     def __init__(self, gssapi: Any, principal: str | None, keytab: str | None) -> None:
         self._gssapi = gssapi
         self._principal = principal
-        # libkrb5 looks for other tickets where it cannot read a keytab, and then says that it found none.
-        self.told = f" with the keytab {keytab!r}" if keytab else ""
+        # libkrb5 looks for other tickets if it cannot read a keytab, and then reports that it found none.
+        self.detail = f" with the keytab {keytab!r}" if keytab else ""
         """What errors add."""
         # With a keytab the tickets live in memory, under a name of their own; libkrb5 gets new ones before they end.
         self._store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:kafka_async-{id(self)}"} if keytab else None
@@ -106,7 +107,7 @@ class KerberosContext:
             )
         answer = self._context.step(token)
         if self._context.complete and not self._context.actual_flags & gssapi.RequirementFlag.mutual_authentication:
-            raise AuthenticationFailedError(f"{self._service} did not prove who it is")
+            raise AuthenticationFailedError(f"{self._service} did not prove its identity")
         return bytes(answer or b"")
 
     def _call(self, action: Callable[[], _T]) -> _T:
@@ -119,5 +120,5 @@ class KerberosContext:
             raise AuthenticationFailedError(text) from error
 
     def _failure(self, error: Any) -> KafkaError:
-        text = f"Kerberos, for {self._service}{self._credentials.told}: {shown(str(error))}"
+        text = f"Kerberos, for {self._service}{self._credentials.detail}: {shown(str(error))}"
         return KafkaConnectionError(text) if error.min_code in _PASSING else AuthenticationFailedError(text)

@@ -41,7 +41,7 @@ class MskTokenProvider(CachingTokenProvider):
         return f"{type(self).__name__}({self._region!r})"
 
     async def fetch(self) -> Token:
-        """Return a new token. Raises ``AuthenticationFailedError`` where AWS's signer finds no credentials."""
+        """Return a new token. Raises ``AuthenticationFailedError`` if AWS's signer finds no credentials."""
         try:
             value, expires_at_ms = await anyio.to_thread.run_sync(self._sign, abandon_on_cancel=True)
         except (AttributeError, ValueError) as error:  # what the signer raises for credentials that are None or empty
@@ -53,7 +53,10 @@ def _signer(region: str, profile: str | None, role_arn: str | None, session_name
     try:
         import aws_msk_iam_sasl_signer.MSKAuthTokenProvider as signer  # noqa: N813  # AWS named a module like a class
     except ImportError as missing:
-        raise ImportError("tokens for Amazon MSK need AWS's signer: pip install 'kafka-async[msk-iam]'") from missing
+        raise ImportError(
+            "tokens for Amazon MSK need aws-msk-iam-sasl-signer-python, which the extra 'msk-iam' brings: "
+            "pip install '.[msk-iam]' from a clone"
+        ) from missing
     if profile is not None:
         return lambda: signer.generate_auth_token_from_profile(region, profile)
     if role_arn is not None:

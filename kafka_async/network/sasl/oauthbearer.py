@@ -1,11 +1,11 @@
-"""OAUTHBEARER: what the client says to a broker that takes bearer tokens.
+"""OAUTHBEARER: what the client sends to a broker that takes bearer tokens.
 
 Decides: the bytes of the first message, which tokens and extensions may be in it, what an error of the broker becomes. Owns: one
 conversation. Must never fetch or store a token, look into one, or follow an address that a broker's error names (RFC 7628 lets it
 name an ``openid-configuration``): where tokens come from is configuration. RFC 7628, KIP-255, KIP-342 (extensions), Java
 ``OAuthBearerSaslClient``, ``OAuthBearerClientInitialResponse``.
 
-The broker that refuses a token answers with JSON, the client says one byte, and only then does the broker end the conversation
+The broker that refuses a token answers with JSON, the client sends one byte, and only then does the broker end the conversation
 with an error code (RFC 7628 section 3.2.3).
 """
 
@@ -74,7 +74,7 @@ class _Expects(Enum):
     TOKEN = "token"  # noqa: S105  # the name of a state
     VERDICT = "verdict"
     END = "end"
-    """The broker refused, was told that we heard, and has to end the conversation with an error code."""
+    """The broker refused, we have confirmed that, and it has to end the conversation with an error code."""
 
 
 @define(eq=False)
@@ -97,7 +97,7 @@ class OAuthBearer:
         return Work(run=self._fetch)
 
     def receive(self, incoming: Any) -> bytes | None:
-        """Take the ``Bearer``, then the broker's verdict: nothing where it is content, else JSON.
+        """Take the ``Bearer``, then the broker's verdict: nothing if it is content, else JSON.
 
         Raises ``AuthenticationFailedError`` for a token that cannot be sent, and where a broker that refused goes on talking.
         """

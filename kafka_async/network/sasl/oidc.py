@@ -1,7 +1,7 @@
 """Tokens from an OpenID Connect provider with the credentials of a client (KIP-768).
 
 Decides: what is asked of the token endpoint, which of its answers are an answer, what is tried again. Owns: the client's
-credentials. Must never read an address that anybody but the configuration names (CVE-2025-27817): no redirect, no discovery, no
+credentials. Must never read an address that the configuration does not name (CVE-2025-27817): no redirect, no discovery, no
 proxy, netrc or key log from the environment; and must never show a credential, a token or an answer that is not an OAuth error.
 RFC 6749 sections 2.3.1, 4.4 and 5, Java ``HttpJwtRetriever``, ``ClientCredentialsJwtRetriever``. It is a shell: it awaits HTTP.
 """
@@ -33,7 +33,7 @@ LONGEST_ANSWER: Final = 256 * 1024
 """Bytes of an answer that are read. Kafka's brokers take 512 KiB from a client at once, tokens are a few KiB."""
 
 TIMEOUT: Final = 7.5
-"""Seconds for one token, repetitions included. A connection waits 8 s at least, so that what went wrong is told and not cut off."""
+"""Seconds for one token, repetitions included. A connection waits 8 s at least, so that the error is reported and not cut off."""
 
 _AGAIN: Final = frozenset((408, 425, 429))
 """Answers below 500 that may be better the next time: timeout, too early, too many requests."""
@@ -43,7 +43,9 @@ def _httpx() -> ModuleType:
     try:
         import httpx
     except ImportError as missing:
-        raise ImportError("tokens from an OpenID Connect provider need httpx: pip install 'kafka-async[oidc]'") from missing
+        raise ImportError(
+            "tokens from an OpenID Connect provider need httpx, which the extra 'oidc' brings: pip install '.[oidc]' from a clone"
+        ) from missing
     return httpx
 
 
@@ -117,7 +119,7 @@ class OidcTokenProvider(CachingTokenProvider):
     async def fetch(self) -> Token:
         """Return a new token.
 
-        Raises ``KafkaConnectionError`` where the endpoint gives no usable answer in time, and ``AuthenticationFailedError`` where
+        Raises ``KafkaConnectionError`` if the endpoint gives no usable answer in time, and ``AuthenticationFailedError`` if
         it refuses us or its answer is no token.
         """
         failure = KafkaConnectionError(f"{self._place}: no token within {self._timeout:g} s")
@@ -133,7 +135,7 @@ class OidcTokenProvider(CachingTokenProvider):
         raise failure
 
     async def _ask(self) -> tuple[int, bytes]:
-        """Ask once; return the status of the answer and its body, cut where it is too long."""
+        """Ask once; return the status of the answer and its body, cut if it is too long."""
         http = self._http
         try:
             async with (
@@ -146,7 +148,7 @@ class OidcTokenProvider(CachingTokenProvider):
                     if len(body) > LONGEST_ANSWER:
                         break
                 return response.status_code, bytes(body[: LONGEST_ANSWER + 1])
-        except http.HTTPError as error:
+        except (http.HTTPError, ssl.SSLError) as error:  # httpx passes on what TLS 1.3 says only after the handshake
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> KafkaError:
@@ -174,8 +176,8 @@ class OidcTokenProvider(CachingTokenProvider):
 
     def _reason(self, answer: Mapping[str, Any]) -> str:
         """Return what the endpoint says of its error in the words of RFC 6749 section 5.2, and nothing else of the body."""
-        said = [answer.get(name) for name in ("error", "error_description")]
-        return "".join(f": {self._shown(text)}" for text in said if isinstance(text, str))
+        details = [answer.get(name) for name in ("error", "error_description")]
+        return "".join(f": {self._shown(text)}" for text in details if isinstance(text, str))
 
     def _shown(self, text: str) -> str:
         basic = self._headers["Authorization"].removeprefix("Basic ")
@@ -227,7 +229,7 @@ def _json(body: bytes) -> Mapping[str, Any]:
 
 
 def _lifetime(expires_in: Any, token: str) -> float | None:
-    """Return seconds of life: what the answer says, which needs no common clock, else what the token says of itself."""
+    """Return seconds of life: those of the answer, which need no common clock, else those of the token itself."""
     if isinstance(expires_in, str) and expires_in.isdecimal() and len(expires_in) < 16:
         expires_in = int(expires_in)
     if isinstance(expires_in, int | float) and not isinstance(expires_in, bool) and expires_in > 0:

@@ -1,6 +1,6 @@
 """PLAIN: the name and the password as they are (RFC 4616).
 
-Decides: nothing. Owns: one conversation. Must never be used where somebody may listen: ``factory.py`` warns without TLS.
+Decides: nothing. Owns: one conversation. Must never be used where others may eavesdrop: ``factory.py`` warns without TLS.
 Kafka compares the bytes as they come, so nothing is prepared (``PlainSaslServer``). NUL separates and cannot be part of either.
 """
 
@@ -27,5 +27,5 @@ class Plain:
         return b"\0" + self._username.encode() + b"\0" + self._password.encode()
 
     def receive(self, incoming: Any) -> None:
-        """See ``Mechanism``. A broker that accepts us has nothing to say."""
+        """See ``Mechanism``. A broker that accepts us sends nothing."""
         return

@@ -1,6 +1,6 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know the password, and nobody sees it.
+"""SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know the password, without sending it.
 
-Decides: whether the broker has proven itself. Owns: one conversation. Must never say anything that depends on the password before
+Decides: whether the broker has proven itself. Owns: one conversation. Must never send anything that depends on the password before
 the broker's demands are within bounds: a low count of iterations makes the proof cheap to guess (``i=1``), a high one burns our
 CPU (CVE-2026-10143: two thousand million). The key is derived by ``Work``, away from the event loop.
 
@@ -51,7 +51,7 @@ class Scram:
         self._nonce = nonce
         self._derive = derive
         self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
-        self._heard: Callable[[Any], Turn] = self._take_demands
+        self._next_step: Callable[[Any], Turn] = self._take_demands
         self._without_proof = ""
         self._signed = b""
         self._server_signature = b""
@@ -67,7 +67,7 @@ class Scram:
 
     def receive(self, incoming: Any) -> Turn:
         """See ``Mechanism``."""
-        return self._heard(incoming)
+        return self._next_step(incoming)
 
     def _take_demands(self, message: bytes) -> Work:
         """The broker's nonce, salt and count of iterations."""
@@ -79,7 +79,7 @@ class Scram:
             raise AuthenticationFailedError("the broker's salt is empty")
         self._without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"
         self._signed = f"{self._first},{message.decode()},{self._without_proof}".encode()
-        self._heard = self._take_key
+        self._next_step = self._take_key
         return Work(run=lambda: self._derive(salt, iterations))
 
     def _take_key(self, salted: bytes) -> bytes:
@@ -88,14 +88,14 @@ class Scram:
         signature = self._hmac(hashlib.new(HASHES[self.name], client_key).digest(), self._signed)
         proof = bytes(key ^ mask for key, mask in zip(client_key, signature, strict=True))
         self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), self._signed)
-        self._heard = self._take_verdict
+        self._next_step = self._take_verdict
         return f"{self._without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _take_verdict(self, message: bytes) -> None:
         """The broker's own proof, or why it refuses ours."""
         if message.startswith(b"e="):
-            said = shown(message[2 : LONGEST_MESSAGE + 2].decode(errors="replace"), self.secrets)
-            raise AuthenticationFailedError(f"the broker refused the credentials: {said}")
+            message_text = shown(message[2 : LONGEST_MESSAGE + 2].decode(errors="replace"), self.secrets)
+            raise AuthenticationFailedError(f"the broker refused the credentials: {message_text}")
         signature = self._decoded(self._parsed(message, "v")["v"])
         if not hmac.compare_digest(signature, self._server_signature):
             raise AuthenticationFailedError("the broker could not prove that it knows the password; is this the broker?")

@@ -52,7 +52,7 @@ class AbstractTokenProvider(ABC):
 def bearers(provider: Any) -> Callable[[], Awaitable[Bearer]]:
     """Return a function that asks ``provider`` for a token: an object with ``token()``, or a callable that returns the token.
 
-    What is ``async`` is awaited; a plain ``token`` runs in a worker thread, because it usually waits for somebody. The function
+    What is ``async`` is awaited; a plain ``token`` runs in a worker thread, because it usually waits for a server. The function
     raises ``KafkaError`` only: what else the provider raises is the cause of a ``KafkaConnectionError``.
     """
     token = getattr(provider, "token", provider)
@@ -92,7 +92,7 @@ class Token:
 
     value: str = field(repr=False)
     lifetime: float | None = None
-    """Seconds for which it is valid from now; ``None``: unknown, and whoever did not wait for it fetches another one."""
+    """Seconds for which it is valid from now; ``None``: unknown, and a login that did not wait for it fetches another one."""
 
 
 @frozen
@@ -137,7 +137,7 @@ class CachingTokenProvider(AbstractTokenProvider):
             return seen.value()
         async with self._lock():
             last = self._last
-            if last is None or last is seen:  # nobody fetched while we waited
+            if last is None or last is seen:  # no other login fetched while we waited
                 last = self._last = await self._fetched()
             return last.value()
 

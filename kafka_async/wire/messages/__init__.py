@@ -1,243 +1,50 @@
 """Every message that a consumer speaks, one class each, in its newest shape.
 
-Decides: nothing. Owns: nothing; the classes stand in the modules beside this file, by theme, those for tools and tests in
-``admin``, which is not imported here. Must never hold a version number: managers see one type per message, and ``codec.py``
-carries it down to the version in use and back up.
+Decides: nothing. Owns: nothing; the classes stand in the modules beside this file, by theme, and are given out from here:
+
+    base.py       the numbers of the APIs, and what every message is
+    cluster.py    versions, brokers, topics
+    fetch.py      records, offsets by time, the end offsets of leader epochs
+    coordinator.py, describing.py, login.py, telemetry.py      what a plain consumer does not need, in small modules
+    group.py      membership, in both protocols
+    offsets.py    committed offsets
+    share.py      share groups
+    admin.py      what only tools and tests ask; not given out here
+    produce.py    what producers ask, for tools and tests; not given out here
+
+Must never hold a version number: managers see one type per message, and ``codec.py`` carries it down to the version in use and back
+up. A module is imported when the first of its names is used.
 """
 
 from typing import TYPE_CHECKING
 
-from ...lazy import on_first_use
-from .base import (
-    Api,
-    Request,
-    Response,
-    Struct,
-)
+from ...lazy import from_modules
+from .base import Api as Api
+from .base import Request as Request
+from .base import Response as Response
+from .base import Struct as Struct
 
-if TYPE_CHECKING:
-    from .cluster import (
-        ApiVersion,
-        ApiVersionsRequest,
-        ApiVersionsResponse,
-        Coordinator,
-        DescribeClusterBroker,
-        DescribeClusterRequest,
-        DescribeClusterResponse,
-        DescribeConfigsRequest,
-        DescribeConfigsResource,
-        DescribeConfigsResourceResult,
-        DescribeConfigsResponse,
-        DescribeConfigsResult,
-        DescribeConfigsSynonym,
-        FinalizedFeatureKey,
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-        GetTelemetrySubscriptionsRequest,
-        GetTelemetrySubscriptionsResponse,
-        MetadataRequest,
-        MetadataRequestTopic,
-        MetadataResponse,
-        MetadataResponseBroker,
-        MetadataResponsePartition,
-        MetadataResponseTopic,
-        PushTelemetryRequest,
-        PushTelemetryResponse,
-        SaslAuthenticateRequest,
-        SaslAuthenticateResponse,
-        SaslHandshakeRequest,
-        SaslHandshakeResponse,
-        SupportedFeatureKey,
-    )
-    from .fetch import (
-        AbortedTransaction,
-        DivergingEpoch,
-        EpochEndOffset,
-        FetchableTopicResponse,
-        FetchPartition,
-        FetchRequest,
-        FetchResponse,
-        FetchTopic,
-        ForgottenTopic,
-        LeaderIdAndEpoch,
-        ListOffsetsPartition,
-        ListOffsetsPartitionResponse,
-        ListOffsetsRequest,
-        ListOffsetsResponse,
-        ListOffsetsTopic,
-        ListOffsetsTopicResponse,
-        NodeEndpoint,
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderEpochResponse,
-        OffsetForLeaderPartition,
-        OffsetForLeaderTopic,
-        OffsetForLeaderTopicResult,
-        PartitionData,
-    )
-    from .group import (
-        Assignment,
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
-        ConsumerProtocolAssignment,
-        ConsumerProtocolSubscription,
-        ConsumerProtocolTopicPartition,
-        HeartbeatRequest,
-        HeartbeatResponse,
-        JoinGroupRequest,
-        JoinGroupRequestProtocol,
-        JoinGroupResponse,
-        JoinGroupResponseMember,
-        LeaveGroupRequest,
-        LeaveGroupResponse,
-        MemberIdentity,
-        MemberResponse,
-        SyncGroupRequest,
-        SyncGroupRequestAssignment,
-        SyncGroupResponse,
-        TopicPartitions,
-    )
-    from .offsets import (
-        OffsetCommitRequest,
-        OffsetCommitRequestPartition,
-        OffsetCommitRequestTopic,
-        OffsetCommitResponse,
-        OffsetCommitResponsePartition,
-        OffsetCommitResponseTopic,
-        OffsetFetchRequest,
-        OffsetFetchRequestGroup,
-        OffsetFetchRequestTopics,
-        OffsetFetchResponse,
-        OffsetFetchResponseGroup,
-        OffsetFetchResponsePartitions,
-        OffsetFetchResponseTopics,
-    )
+if TYPE_CHECKING:  # the names stand where they are defined, and nowhere else
+    from .cluster import *  # noqa: F403
+    from .coordinator import *  # noqa: F403
+    from .describing import *  # noqa: F403
+    from .fetch import *  # noqa: F403
+    from .group import *  # noqa: F403
+    from .login import *  # noqa: F403
+    from .offsets import *  # noqa: F403
+    from .share import *  # noqa: F403
+    from .telemetry import *  # noqa: F403
 else:
-    __getattr__ = on_first_use(
-        __name__,
-        {
-            ".cluster": (
-                "ApiVersion ApiVersionsRequest ApiVersionsResponse Coordinator DescribeClusterBroker DescribeClusterRequest "
-                "DescribeClusterResponse DescribeConfigsRequest DescribeConfigsResource DescribeConfigsResourceResult "
-                "DescribeConfigsResponse DescribeConfigsResult DescribeConfigsSynonym FinalizedFeatureKey "
-                "FindCoordinatorRequest FindCoordinatorResponse GetTelemetrySubscriptionsRequest "
-                "GetTelemetrySubscriptionsResponse MetadataRequest MetadataRequestTopic MetadataResponse "
-                "MetadataResponseBroker MetadataResponsePartition MetadataResponseTopic PushTelemetryRequest "
-                "PushTelemetryResponse SaslAuthenticateRequest SaslAuthenticateResponse SaslHandshakeRequest "
-                "SaslHandshakeResponse SupportedFeatureKey"
-            ),
-            ".fetch": (
-                "AbortedTransaction DivergingEpoch EpochEndOffset FetchableTopicResponse FetchPartition FetchRequest "
-                "FetchResponse FetchTopic ForgottenTopic LeaderIdAndEpoch ListOffsetsPartition ListOffsetsPartitionResponse "
-                "ListOffsetsRequest ListOffsetsResponse ListOffsetsTopic ListOffsetsTopicResponse NodeEndpoint "
-                "OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse OffsetForLeaderPartition OffsetForLeaderTopic "
-                "OffsetForLeaderTopicResult PartitionData"
-            ),
-            ".group": (
-                "Assignment ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse ConsumerProtocolAssignment "
-                "ConsumerProtocolSubscription ConsumerProtocolTopicPartition HeartbeatRequest HeartbeatResponse "
-                "JoinGroupRequest JoinGroupRequestProtocol JoinGroupResponse JoinGroupResponseMember LeaveGroupRequest "
-                "LeaveGroupResponse MemberIdentity MemberResponse SyncGroupRequest SyncGroupRequestAssignment "
-                "SyncGroupResponse TopicPartitions"
-            ),
-            ".offsets": (
-                "OffsetCommitRequest OffsetCommitRequestPartition OffsetCommitRequestTopic OffsetCommitResponse "
-                "OffsetCommitResponsePartition OffsetCommitResponseTopic OffsetFetchRequest OffsetFetchRequestGroup "
-                "OffsetFetchRequestTopics OffsetFetchResponse OffsetFetchResponseGroup OffsetFetchResponsePartitions "
-                "OffsetFetchResponseTopics"
-            ),
-        },
-    )
-
-__all__ = [
-    "AbortedTransaction",
-    "Api",
-    "ApiVersion",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "Assignment",
-    "ConsumerGroupHeartbeatRequest",
-    "ConsumerGroupHeartbeatResponse",
-    "ConsumerProtocolAssignment",
-    "ConsumerProtocolSubscription",
-    "ConsumerProtocolTopicPartition",
-    "Coordinator",
-    "DescribeClusterBroker",
-    "DescribeClusterRequest",
-    "DescribeClusterResponse",
-    "DescribeConfigsRequest",
-    "DescribeConfigsResource",
-    "DescribeConfigsResourceResult",
-    "DescribeConfigsResponse",
-    "DescribeConfigsResult",
-    "DescribeConfigsSynonym",
-    "DivergingEpoch",
-    "EpochEndOffset",
-    "FetchPartition",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchTopic",
-    "FetchableTopicResponse",
-    "FinalizedFeatureKey",
-    "FindCoordinatorRequest",
-    "FindCoordinatorResponse",
-    "ForgottenTopic",
-    "GetTelemetrySubscriptionsRequest",
-    "GetTelemetrySubscriptionsResponse",
-    "HeartbeatRequest",
-    "HeartbeatResponse",
-    "JoinGroupRequest",
-    "JoinGroupRequestProtocol",
-    "JoinGroupResponse",
-    "JoinGroupResponseMember",
-    "LeaderIdAndEpoch",
-    "LeaveGroupRequest",
-    "LeaveGroupResponse",
-    "ListOffsetsPartition",
-    "ListOffsetsPartitionResponse",
-    "ListOffsetsRequest",
-    "ListOffsetsResponse",
-    "ListOffsetsTopic",
-    "ListOffsetsTopicResponse",
-    "MemberIdentity",
-    "MemberResponse",
-    "MetadataRequest",
-    "MetadataRequestTopic",
-    "MetadataResponse",
-    "MetadataResponseBroker",
-    "MetadataResponsePartition",
-    "MetadataResponseTopic",
-    "NodeEndpoint",
-    "OffsetCommitRequest",
-    "OffsetCommitRequestPartition",
-    "OffsetCommitRequestTopic",
-    "OffsetCommitResponse",
-    "OffsetCommitResponsePartition",
-    "OffsetCommitResponseTopic",
-    "OffsetFetchRequest",
-    "OffsetFetchRequestGroup",
-    "OffsetFetchRequestTopics",
-    "OffsetFetchResponse",
-    "OffsetFetchResponseGroup",
-    "OffsetFetchResponsePartitions",
-    "OffsetFetchResponseTopics",
-    "OffsetForLeaderEpochRequest",
-    "OffsetForLeaderEpochResponse",
-    "OffsetForLeaderPartition",
-    "OffsetForLeaderTopic",
-    "OffsetForLeaderTopicResult",
-    "PartitionData",
-    "PushTelemetryRequest",
-    "PushTelemetryResponse",
-    "Request",
-    "Response",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
-    "Struct",
-    "SupportedFeatureKey",
-    "SyncGroupRequest",
-    "SyncGroupRequestAssignment",
-    "SyncGroupResponse",
-    "TopicPartitions",
-]
+    small = {
+        ".coordinator": "Coordinator FindCoordinatorResponse FindCoordinatorRequest",
+        ".describing": """
+            DescribeConfigsSynonym DescribeConfigsResourceResult DescribeConfigsResult DescribeConfigsResponse
+            DescribeConfigsResource DescribeConfigsRequest
+            DescribeClusterBroker DescribeClusterResponse DescribeClusterRequest
+        """,
+        ".login": "SaslHandshakeResponse SaslHandshakeRequest SaslAuthenticateResponse SaslAuthenticateRequest",
+        ".telemetry": """
+            GetTelemetrySubscriptionsResponse GetTelemetrySubscriptionsRequest PushTelemetryResponse PushTelemetryRequest
+        """,
+    }
+    __getattr__ = from_modules(__name__, ("cluster", "fetch", "group", "offsets", "share"), small)

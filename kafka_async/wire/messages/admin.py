@@ -2,7 +2,9 @@
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
 field where not all that we speak do. Must never do anything. Sources: DescribeGroupsRequest.json, ListGroupsRequest.json,
-ConsumerGroupDescribeRequest.json, CreateTopicsRequest.json, DeleteTopicsRequest.json and their responses; KIP-516, 848.
+ConsumerGroupDescribeRequest.json, CreateTopicsRequest.json, DeleteTopicsRequest.json, ShareGroupDescribeRequest.json,
+DescribeShareGroupOffsetsRequest.json, AlterShareGroupOffsetsRequest.json, DeleteShareGroupOffsetsRequest.json,
+IncrementalAlterConfigsRequest.json and their responses; KIP-339, 516, 848, 932, 1226.
 """
 
 from typing import ClassVar
@@ -36,7 +38,7 @@ class DescribedGroup(Struct):
     protocol_type: str = ""
     protocol_data: str = ""  # the assignor in use
     members: tuple[DescribedGroupMember, ...] = ()
-    authorized_operations: int = -(2**31)  # bit set, or the smallest int where not asked for; v3+
+    authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for; v3+
 
 
 @frozen(kw_only=True)
@@ -131,7 +133,7 @@ class DescribedConsumerGroup(Struct):
     assignment_epoch: int = 0
     assignor_name: str = ""
     members: tuple[ConsumerGroupMember, ...] = ()
-    authorized_operations: int = -(2**31)  # bit set, or the smallest int where not asked for
+    authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for
 
 
 @frozen(kw_only=True)
@@ -257,3 +259,256 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     response: ClassVar = DeleteTopicsResponse
     topics: tuple[DeleteTopicState, ...] = ()
     timeout_ms: int = 60_000
+
+
+# --- share groups (KIP-932) ----------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class ShareGroupMember(Struct):
+    """A member of a share group."""
+
+    member_id: str
+    rack_id: str | None = None
+    member_epoch: int = 0
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    assignment: NamedAssignment = NamedAssignment()
+
+
+@frozen(kw_only=True)
+class DescribedShareGroup(Struct):
+    """A share group."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[ShareGroupMember, ...] = ()
+    authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for
+
+
+@frozen(kw_only=True)
+class ShareGroupDescribeResponse(Response):
+    """Share groups."""
+
+    throttle_time_ms: int = 0
+    groups: tuple[DescribedShareGroup, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
+    """Ask for the members of share groups."""
+
+    api: ClassVar = Api.SHARE_GROUP_DESCRIBE
+    response: ClassVar = ShareGroupDescribeResponse
+    group_ids: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
+
+
+@frozen(kw_only=True)
+class SharePartitionOffset(Struct):
+    """Where a share group stands in a partition."""
+
+    partition_index: int
+    start_offset: int = -1  # the first offset that is not settled; -1: none yet
+    leader_epoch: int = -1
+    lag: int = -1  # records that are not settled; -1: not known; v1+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class ShareTopicOffsets(Struct):
+    """Where a share group stands in a topic."""
+
+    topic_name: str
+    topic_id: UUID | None
+    partitions: tuple[SharePartitionOffset, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareGroupOffsets(Struct):
+    """Where a share group stands."""
+
+    group_id: str
+    topics: tuple[ShareTopicOffsets, ...] = ()
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class DescribeShareGroupOffsetsResponse(Response):
+    """Where share groups stand."""
+
+    throttle_time_ms: int = 0
+    groups: tuple[ShareGroupOffsets, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareTopicChoice(Struct):
+    """Partitions of a topic that are asked about."""
+
+    topic_name: str
+    partitions: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareGroupChoice(Struct):
+    """A share group that is asked about."""
+
+    group_id: str
+    topics: tuple[ShareTopicChoice, ...] | None = None  # None: all
+
+
+@frozen(kw_only=True)
+class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
+    """Ask where share groups stand."""
+
+    api: ClassVar = Api.DESCRIBE_SHARE_GROUP_OFFSETS
+    response: ClassVar = DescribeShareGroupOffsetsResponse
+    groups: tuple[ShareGroupChoice, ...] = ()
+
+
+@frozen(kw_only=True)
+class AlteredPartition(Struct):
+    """Whether a partition was moved."""
+
+    partition_index: int
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class AlteredTopic(Struct):
+    """Whether the partitions of a topic were moved."""
+
+    topic_name: str
+    topic_id: UUID | None
+    partitions: tuple[AlteredPartition, ...] = ()
+
+
+@frozen(kw_only=True)
+class AlterShareGroupOffsetsResponse(Response):
+    """Which partitions were moved."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    responses: tuple[AlteredTopic, ...] = ()
+
+
+@frozen(kw_only=True)
+class PartitionToAlter(Struct):
+    """Where a share group shall stand in a partition."""
+
+    partition_index: int
+    start_offset: int
+
+
+@frozen(kw_only=True)
+class TopicToAlter(Struct):
+    """Where a share group shall stand in a topic."""
+
+    topic_name: str
+    partitions: tuple[PartitionToAlter, ...] = ()
+
+
+@frozen(kw_only=True)
+class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
+    """Move a share group that has no members."""
+
+    api: ClassVar = Api.ALTER_SHARE_GROUP_OFFSETS
+    response: ClassVar = AlterShareGroupOffsetsResponse
+    group_id: str
+    topics: tuple[TopicToAlter, ...] = ()
+
+
+@frozen(kw_only=True)
+class DeletedOffsets(Struct):
+    """Whether a topic was forgotten."""
+
+    topic_name: str
+    topic_id: UUID | None
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class DeleteShareGroupOffsetsResponse(Response):
+    """Which topics were forgotten."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    responses: tuple[DeletedOffsets, ...] = ()
+
+
+@frozen(kw_only=True)
+class TopicToForget(Struct):
+    """A topic that a share group shall begin anew."""
+
+    topic_name: str
+
+
+@frozen(kw_only=True)
+class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
+    """Have a share group that has no members forget where it stands in topics."""
+
+    api: ClassVar = Api.DELETE_SHARE_GROUP_OFFSETS
+    response: ClassVar = DeleteShareGroupOffsetsResponse
+    group_id: str
+    topics: tuple[TopicToForget, ...] = ()
+
+
+# --- configurations (KIP-339) --------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class AlteredResource(Struct):
+    """Whether the configuration of a resource was changed."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    resource_type: int
+    resource_name: str
+
+
+@frozen(kw_only=True)
+class IncrementalAlterConfigsResponse(Response):
+    """Which configurations were changed."""
+
+    throttle_time_ms: int = 0
+    responses: tuple[AlteredResource, ...] = ()
+
+
+@frozen(kw_only=True)
+class AlterableConfig(Struct):
+    """One setting to change."""
+
+    name: str
+    config_operation: int = 0  # 0: set, 1: delete, 2: append, 3: subtract
+    value: str | None = None
+
+
+@frozen(kw_only=True)
+class ConfiguredResource(Struct):
+    """Settings of one resource to change."""
+
+    resource_type: int  # 2: topic, 4: broker, 32: group
+    resource_name: str
+    configs: tuple[AlterableConfig, ...] = ()
+
+
+@frozen(kw_only=True)
+class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
+    """Change some settings of resources, and leave the others."""
+
+    api: ClassVar = Api.INCREMENTAL_ALTER_CONFIGS
+    response: ClassVar = IncrementalAlterConfigsResponse
+    resources: tuple[ConfiguredResource, ...] = ()
+    validate_only: bool = False

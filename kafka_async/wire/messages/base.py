@@ -1,6 +1,7 @@
 """What every message is: the numbers of the APIs and the two marker classes.
 
-Decides: nothing. Owns: Kafka's API keys that a consumer uses (``org.apache.kafka.common.protocol.ApiKeys``). Must never hold a
+Decides: nothing. Owns: Kafka's API keys that a consumer, our tools and the cluster for tests use
+(``org.apache.kafka.common.protocol.ApiKeys``). Must never hold a
 version number.
 """
 
@@ -11,6 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 class Api(IntEnum):
     """Kafka's number of each API that this package speaks."""
 
+    PRODUCE = 0
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
@@ -27,14 +29,28 @@ class Api(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
+    INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLUSTER = 60
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 class Struct:

@@ -53,7 +53,7 @@ class AbortedTransaction(Struct):
 
 @frozen(kw_only=True)
 class DivergingEpoch(Struct):
-    """Where the leader's log parts from what we have read; -1 where it does not."""
+    """Where the leader's log parts from what we have read; -1 if it does not."""
 
     epoch: int = -1  # highest epoch both sides share
     end_offset: int = -1  # offset after the last record of that epoch
@@ -61,7 +61,7 @@ class DivergingEpoch(Struct):
 
 @frozen(kw_only=True)
 class LeaderIdAndEpoch(Struct):
-    """A hint at the partition's new leader; -1 where there is none (KIP-951)."""
+    """A hint at the partition's new leader; -1 if there is none (KIP-951)."""
 
     leader_id: int = -1
     leader_epoch: int = -1
@@ -76,7 +76,7 @@ class PartitionData(Struct):
     high_watermark: int = -1  # offset after the last replicated record
     last_stable_offset: int = -1  # offset before which every transaction is decided
     log_start_offset: int = -1  # first offset that still exists; v5+
-    diverging_epoch: DivergingEpoch = DivergingEpoch()  # set where the log was truncated below our position; v12+
+    diverging_epoch: DivergingEpoch = DivergingEpoch()  # set if the log was truncated below our position; v12+
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()  # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH; v12+
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None  # None under read_uncommitted
     preferred_read_replica: int = -1  # closer replica to read from, or -1 (KIP-392); v11+

@@ -16,7 +16,7 @@ from .base import Api, Request, Response, Struct
 
 @frozen(kw_only=True)
 class JoinGroupRequestProtocol(Struct):
-    """An assignor that the member supports and what it tells the leader."""
+    """An assignor that the member supports, and its data for the leader."""
 
     name: str
     metadata: bytes  # an encoded ``ConsumerProtocolSubscription``
@@ -170,7 +170,7 @@ class Assignment(Struct):
 
 @frozen(kw_only=True)
 class ConsumerGroupHeartbeatResponse(Response):
-    """The member's epoch and, where it changed, its target assignment."""
+    """The member's epoch and, if it changed, its target assignment."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -209,7 +209,7 @@ class ConsumerProtocolTopicPartition(Struct):
 
 @frozen(kw_only=True)
 class ConsumerProtocolSubscription(Struct):
-    """What a classic member tells the leader."""
+    """What a classic member sends to the leader."""
 
     topics: tuple[str, ...] = ()  # topics subscribed to
     user_data: bytes | None = None  # the assignor's own

@@ -113,7 +113,7 @@ class OffsetFetchResponseTopics(Struct):
 class OffsetFetchResponseGroup(Struct):
     """Positions stored for one group."""
 
-    group_id: str  # before v8 the answer does not name it: the request's, where ``decode_response`` was given the request
+    group_id: str  # before v8 the answer does not name it: the request's, if ``decode_response`` was given the request
     topics: tuple[OffsetFetchResponseTopics, ...] = ()
     error_code: int = 0  # error of the whole group
 

@@ -8,10 +8,11 @@ from uuid import UUID
 from attrs import Factory, define
 
 from kafka_async import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from kafka_async.adapters.spark.lookup import Lookup
-from kafka_async.adapters.spark.options import SourceOptions
-from kafka_async.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka_async.adapters.spark.options.source_options import SourceOptions
+from kafka_async.adapters.spark.plan.lookup import Lookup
+from kafka_async.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafka_async.events import ClusterDescription, PartitionDescription, TopicDescription
+from kafka_async.records import ColumnBuilder, Columns
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -32,6 +33,9 @@ class Cluster:
     asked: list[str] = Factory(list)
     on_topics: Callable[[], object] = lambda: None
     """Called when topics were described."""
+    sizes: dict[TopicPartition, Callable[[int], int]] = Factory(dict)
+    """Bytes of the value at an offset."""
+    _reading: list[tuple[TopicPartition, int, int]] = Factory(list)
     waited_ms: list[float | None] = Factory(list)
     """How long it was waited for partitions that are not there."""
 
@@ -86,6 +90,24 @@ class Cluster:
 
     def assign(self, partitions: Any) -> None:
         assert set(partitions) <= self.logs.keys()
+
+    def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self.asked.append("records")
+        self._reading = [(partition, start, end) for partition, (start, end) in ranges.items()]
+        for partition, start, _ in self._reading:
+            if start < self.logs[partition][0]:
+                raise OffsetOutOfRangeError("gone", {partition: start})
+
+    def next_columns(self, wanted: Any, *, timeout_ms: float | None = None) -> Columns | None:
+        if not self._reading:
+            return None
+        into = ColumnBuilder()
+        for partition, start, end in self._reading:
+            for offset in range(start, end):
+                into.append((offset, 0, 0, None, bytes(self.sizes[partition](offset)), (), None, 0))
+            into.end_run(partition.topic, partition.partition, end - start)
+        self._reading = []
+        return into.finish()
 
     def pause(self, *partitions: TopicPartition) -> None: ...
 

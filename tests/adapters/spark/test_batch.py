@@ -2,11 +2,11 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from kafka_async import OffsetAndTimestamp, TopicPartition
 from kafka_async.adapters.spark.batch import plan_batch
-from kafka_async.adapters.spark.filters import Bounds
+from kafka_async.adapters.spark.plan.filters import Bounds
 from kafka_async.errors import DataLossError, KafkaConfigurationError
 
 from .support import A0, A1, B0, Cluster, lookup, options

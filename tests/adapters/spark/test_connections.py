@@ -102,6 +102,7 @@ def test_an_idle_consumer_is_closed(pool: Connections) -> None:
     assert consumer.life == ["started", "stopped"]  # type: ignore[attr-defined]  # the stand-in's
 
 
+@pytest.mark.brokers
 def test_a_child_process_begins_without_consumers(pool: Connections) -> None:
     before = connections()
     with multiprocessing.get_context("fork").Pool(1) as workers:

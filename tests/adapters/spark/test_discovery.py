@@ -20,8 +20,9 @@ def test_every_package_is_installed() -> None:
     assert set(SETUPTOOLS["packages"]) == names
 
 
+@pytest.mark.brokers
 def test_spark_finds_the_source_in_the_module_that_it_looks_for(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
     for name, folder in MAPPED.items():
         (tmp_path / name).symlink_to(ROOT / folder)  # as the installed package is
     look = (

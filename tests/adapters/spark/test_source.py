@@ -2,11 +2,12 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from kafka_async.adapters.spark.source import KafkaDataSource
+from kafka_async.errors import KafkaConfigurationError
 
 VALUE = StructType([StructField("value", BinaryType())])
 
@@ -18,3 +19,33 @@ def test_a_stream_warns_of_a_secret_that_its_plan_shows(caplog: pytest.LogCaptur
     warned = [record.getMessage() for record in caplog.records if "kafka.ssl.keystore.key is a secret" in record.getMessage()]
     assert len(warned) == (key == "hunter2")
     assert "hunter2" not in caplog.text
+
+
+PLAIN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+
+
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_a_schema_without_columns_is_refused(reader: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match="schema: there are no columns"):
+        getattr(KafkaDataSource(PLAIN), reader)(StructType([]))
+
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+STRICT = StructType([StructField("key", StringType()), StructField("value", BinaryType(), nullable=False)])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("headers", ArrayType(STRICT)),
+        ("headers", ArrayType(HEADER, containsNull=False)),
+        ("s", StructType([StructField("x", IntegerType(), nullable=False)])),
+        ("m", MapType(StringType(), LongType(), valueContainsNull=False)),
+        ("n", ArrayType(StructType([StructField("x", IntegerType(), nullable=False)]))),
+    ],
+)
+def test_what_can_be_null_within_a_column_cannot_be_denied(name: str, kind: DataType) -> None:
+    schema = "s STRUCT<x: INT>, m MAP<STRING, BIGINT>, n ARRAY<STRUCT<x: INT>>"
+    given = PLAIN | {"includeHeaders": "true", "value.format": "json", "value.schema": schema}
+    with pytest.raises(KafkaConfigurationError, match=f"schema: the content of column {name} can be null; it cannot be NOT NULL"):
+        KafkaDataSource(given).reader(StructType([StructField(name, kind)]))

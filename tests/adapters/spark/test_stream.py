@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from pyspark.cloudpickle import dumps, loads
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.spark.reader import TaskReader
 from kafka_async.adapters.spark.stream import StreamReader
+from kafka_async.adapters.spark.task import TaskReader
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
     DataLossError,
@@ -34,7 +35,7 @@ class Query:
 
     def __init__(self, cluster: Cluster, **given: str) -> None:
         settings = options(**given)
-        tasks = TaskReader(kafka={}, decoder=None, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+        tasks = TaskReader(kafka={}, decoders={}, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
         self.now = 0.0
         self.reader = StreamReader(settings, tasks, lookup(cluster, settings), clock=lambda: self.now)
 
@@ -80,7 +81,7 @@ def test_the_first_batch_begins_where_it_did_before_a_restart() -> None:
 def test_from_the_second_batch_on_offsets_are_those_of_sparks_own_connector() -> None:
     query = Query(cluster(), startingOffsets="earliest")
     first = query.latest(query.reader.initialOffset(), ReadMaxRows(6))
-    assert first == {"a": {"0": 2, "1": 4}, "__initial__": {"a": {"0": 0, "1": 0}}}
+    assert first == {"a": {"0": 2, "1": 4}, "__initial__/a": {"0": 0, "1": 0}}
     assert query.latest(first, ReadMaxRows(6)) == {"a": {"0": 4, "1": 8}}
 
 
@@ -200,14 +201,17 @@ def test_a_topic_known_to_be_made_anew_is_read_from_its_beginning(size: int, lim
     assert taken == list(range(size))
 
 
-def test_a_topic_made_anew_that_ends_where_the_old_one_did_is_read_once_it_grows() -> None:
+def test_a_topic_made_anew_that_ends_where_the_old_one_did_is_read_without_waiting_for_more() -> None:
     there = Cluster(logs={A0: (0, 10)})
     query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
     start = query.latest(query.reader.initialOffset())
     there.ids = {"a": 2}
-    assert query.latest(start) == start
+    end = query.latest(start)
+    assert query.ranges(start, end) == {A0: (0, 10)}
+    assert Query(there, failOnDataLoss="false").ranges(start, end) == {A0: (0, 10)}, "after a restart too"
+    assert query.latest(end) == end
     there.logs[A0] = (0, 11)
-    assert query.ranges(start, query.latest(start)) == {A0: (0, 11)}
+    assert query.ranges(end, query.latest(end)) == {A0: (10, 11)}
 
 
 def test_a_topic_made_anew_between_a_look_at_topics_and_its_end_is_read_from_its_beginning() -> None:
@@ -217,9 +221,89 @@ def test_a_topic_made_anew_between_a_look_at_topics_and_its_end_is_read_from_its
     there.logs, there.ids = {A0: (0, 7)}, {"a": 2}
     query.now -= 10.0  # what was heard of topics is not a second old
     end = query.latest(start)
-    assert query.ranges(start, end) == {}
+    assert query.ranges(start, end) == {A0: (0, 7)}
     there.logs[A0] = (0, 9)
-    assert query.ranges(end, query.latest(end)) == {A0: (0, 9)}
+    assert query.ranges(end, query.latest(end)) == {A0: (7, 9)}
+
+
+@pytest.mark.parametrize("size", [3, 10, 25], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize("moment", ["before the ends", "after the ends", "after the plan"])
+@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(4)], ids=["all", "limited"])
+def test_each_record_of_a_topic_made_anew_is_read_once_whenever_that_happens(moment: str, size: int, limit: Any) -> None:
+    there = Cluster(logs={A0: (0, 10)})
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
+    start = query.latest(query.reader.initialOffset())
+
+    def make_anew() -> None:
+        there.logs, there.ids = {A0: (0, size)}, {"a": 2}
+
+    if moment == "before the ends":
+        make_anew()
+    else:
+        there.logs[A0] = (0, 12)
+    taken: list[int] = []
+    for turn in range(40):
+        query.now -= 10.0 - 0.1  # what was heard of topics is not a second old, latest() adds ten seconds
+        end = query.latest(start, limit)
+        if turn == 0 and moment == "after the ends":
+            make_anew()
+        if end != start:
+            for first, stop in query.ranges(start, end).values():
+                if there.ids:  # else they are of the old topic
+                    taken += range(first, stop)
+        if turn == 0 and moment == "after the plan":
+            make_anew()
+        start = end
+    assert taken == list(range(size))
+
+
+def test_a_partition_that_is_missing_from_one_look_at_topics_is_gone_on_from(caplog: pytest.LogCaptureFixture) -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest", subscribePattern="a")
+    start = query.latest(query.reader.initialOffset())
+    gone = there.logs.pop(A1)
+    there.logs[A0] = (0, 12)
+    without = query.latest(start)
+    assert without == {"a": {"0": 12}}
+    assert query.ranges(start, without) == {A0: (10, 12)}
+    there.logs[A1] = gone
+    assert query.latest(without) == without, "a batch for nothing"
+    there.logs[A1] = (0, 23)
+    back = query.latest(without)
+    assert query.ranges(without, back) == {A1: (20, 23)}
+    restarted = Query(there, failOnDataLoss="false", subscribePattern="a")
+    assert restarted.ranges(without, back) == {A1: (20, 23)}, "a batch is what it was when it is planned again"
+    there.logs[A1] = (0, 24)
+    after = query.latest(back)
+    assert query.ranges(back, after) == {A1: (23, 24)}
+    assert after == {"a": {"0": 12, "1": 24}}
+
+
+def test_a_partition_that_was_missing_and_belongs_to_another_topic_now_is_read_from_its_beginning() -> None:
+    there = cluster()
+    there.logs[B0] = (0, 7)
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest", subscribePattern="[ab]")
+    start = query.latest(query.reader.initialOffset())
+    del there.logs[B0]
+    there.logs[A0] = (0, 12)
+    without = query.latest(start)
+    there.logs[B0], there.ids = (0, 9), {"b": 2}
+    assert query.ranges(without, query.latest(without)) == {B0: (0, 9)}
+
+
+def test_every_end_can_be_read_by_what_reads_offsets() -> None:
+    query = Query(cluster(), startingOffsets="earliest")
+    start = query.reader.initialOffset()
+    for end in (start, query.latest(start, ReadMaxRows(6))):
+        assert all(number.isdecimal() and type(offset) is int for parts in end.values() for number, offset in dict(parts).items())
+
+
+def test_a_topic_may_have_the_name_of_a_key() -> None:
+    there = Cluster(logs={TopicPartition("__initial__", 0): (0, 3)})
+    query = Query(there, subscribe="__initial__", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset())
+    assert query.ranges(query.reader.initialOffset(), end) == {TopicPartition("__initial__", 0): (0, 3)}
+    assert query.latest(end) == end
 
 
 def test_a_topic_that_vanishes_between_end_and_plan_is_lost_not_waited_for() -> None:
@@ -428,18 +512,33 @@ def test_progress_tells_where_the_topics_end() -> None:
     assert query.reader.reportLatestOffset() == {"a": {"0": 10, "1": 20}}
 
 
-def test_topics_are_looked_at_once_a_second() -> None:
+def test_topics_are_looked_at_once_a_second_while_nothing_comes() -> None:
     there = cluster()
     query = Query(there)
     for _ in range(15):
         query.now -= 10.0 - 0.1  # latest() adds ten seconds
-        query.latest(START)
+        query.latest({"a": {"0": 10, "1": 20}})
     assert there.asked.count("topics") == 2
     assert there.asked.count("ends") == 15
 
 
-def test_a_reader_travels_to_executors() -> None:
+def test_what_travels_to_executors_is_what_reads_there() -> None:
     settings = options(kafka__client__id="me")
-    tasks = TaskReader(kafka=settings.reading, decoder=None, names=("key",), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+    tasks = TaskReader(kafka=settings.reading, decoders={}, names=("key",), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
     copy = loads(dumps(StreamReader(settings, tasks)))  # type: ignore[no-untyped-call]  # Spark's own
-    assert copy.initialOffset() == {"__pending__": True}
+    assert copy.tasks == tasks
+    assert list(copy.read(InputPartition(None))) == []
+
+
+def test_a_batch_takes_about_as_many_bytes_as_it_may() -> None:
+    there = Cluster(logs={A0: (0, 1000), A1: (0, 1000)}, sizes={A0: lambda _: 100, A1: lambda _: 300})
+    query = Query(there, startingOffsets="earliest", maxBytesPerTrigger="100k", maxOffsetsPerTrigger="1000")
+    start, sizes = query.reader.initialOffset(), []
+    for _ in range(5):
+        end = query.latest(start, query.reader.getDefaultReadLimit())
+        sizes.append([stop - begin for begin, stop in query.ranges(start, end).values()])
+        start = end
+    assert sizes[:4] == [[256, 256]] * 3 + [[232, 232]]  # 102,400 bytes, and what is left
+    assert query.latest(start, query.reader.getDefaultReadLimit()) == start
+    assert isinstance(Query(there, maxBytesPerTrigger="1g").reader.getDefaultReadLimit(), ReadMaxBytes)
+    assert query.ranges(query.reader.initialOffset(), query.latest(query.reader.initialOffset())) == {A0: (0, 1000), A1: (0, 1000)}

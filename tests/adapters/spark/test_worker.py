@@ -1,37 +1,16 @@
-import pickle
-import socket
+"""Processes of PySpark's: what they import, and what is set in them."""
+
 import subprocess
 import sys
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kafka-async[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
+from pyspark.cloudpickle import dumps
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kafka_async.adapters.spark.source import BatchReader, KafkaDataSource
-from kafka_async.adapters.spark.worker import acknowledge
-
-IN_WORKER = {"PYTHON_WORKER_FACTORY_SECRET": "s"}
-CONNECTED = """
-import os, socket
-os.environ.pop("PYTHON_WORKER_FACTORY_SECRET", None)
-os.environ |= {settings}
-server = socket.create_server(("127.0.0.1", 0))
-spark = socket.create_connection(server.getsockname())
-worker, _ = server.accept()
-worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
-"""
-ASKED = "print(worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))"
-
-
-linux = pytest.mark.skipif(
-    not hasattr(socket, "TCP_QUICKACK"), reason="only Linux delays acknowledgements so that it can be told not to"
-)
-
-
-def connected(settings: dict[str, str]) -> str:
-    return CONNECTED.replace("{settings}", repr(settings))
+from kafka_async.adapters.spark.source import KafkaDataSource
 
 
 def said_by(code: str) -> str:
@@ -39,6 +18,7 @@ def said_by(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.brokers
 @pytest.mark.parametrize(("reused", "spared"), [("1", True), ("", False)])
 def test_the_collector_passes_over_what_is_imported_where_it_runs_after_every_task(reused: str, spared: bool) -> None:
     code = (
@@ -49,31 +29,43 @@ def test_the_collector_passes_over_what_is_imported_where_it_runs_after_every_ta
     assert said_by(code) == str(spared)
 
 
-@linux
-@pytest.mark.parametrize(("settings", "at_once"), [(IN_WORKER, "1"), ({}, "0")])
-def test_what_spark_sends_is_acknowledged_at_once_in_the_processes_that_it_started(settings: dict[str, str], at_once: str) -> None:
-    use = "from kafka_async.adapters.spark.worker import acknowledge; acknowledge()\n"
-    assert said_by(connected(settings) + use + ASKED) == at_once
+@pytest.mark.brokers
+def test_no_path_of_a_task_imports_pandas() -> None:
+    assert said_by("import tests.adapters.spark.every_path") == "[]"
 
 
-@linux
-def test_it_is_acknowledged_when_a_task_is_unpickled() -> None:
+@pytest.mark.brokers
+def test_what_a_task_unpickles_does_not_bring_what_only_the_driver_needs() -> None:
     source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
-    reader = source.reader(StructType([StructField("value", BinaryType())]))
-    code = connected(IN_WORKER)
-    code += f"import pickle; reader = pickle.loads({pickle.dumps(reader)!r}); print(type(reader).__name__)\n{ASKED}"
+    schema = StructType([StructField("value", BinaryType())])
+    sent = dumps((source, source.reader(schema), source.streamReader(schema)))  # type: ignore[no-untyped-call]  # Spark's own
+    ours = "kafka_async.adapters.spark."
+    found = said_by(
+        f"import pickle, sys; all = pickle.loads({sent!r});"
+        f"print(*sorted(name.removeprefix('{ours}') for name in sys.modules if name.startswith('{ours}')))"
+    )
+    assert not set(found.split()) & {
+        "batch",
+        "stream",
+        *(f"plan.{name}" for name in ("lookup", "filters", "admission")),
+        "values.formats",
+        "values.registry",
+    }
 
-    assert said_by(code).split() == [BatchReader.__name__, "1"]
+
+@pytest.mark.brokers
+def test_the_daemon_imports_what_a_task_needs_and_starts_no_thread() -> None:
+    code = (
+        "import sys, threading; from kafka_async.adapters.spark.daemon import preload; preload();"
+        "print(*(name in sys.modules for name in ('kafka_async.adapters.sync', 'pyarrow', 'pandas')), threading.active_count())"
+    )
+    assert said_by(code) == "True True False 1"
 
 
-@linux
-def test_looking_for_the_connection_leaves_no_file_open() -> None:
-    code = connected(IN_WORKER)
-    code += "from kafka_async.adapters.spark.worker import acknowledge\nbefore = len(os.listdir('/dev/fd'))\nacknowledge()\n"
-    code += "acknowledge()\nprint(len(os.listdir('/dev/fd')) - before)"
-
-    assert said_by(code) == "2"  # copies of both ends, here in one process
-
-
-def test_elsewhere_nothing_is_looked_for() -> None:
-    acknowledge()
+@pytest.mark.brokers
+def test_the_daemon_starts_without_what_cannot_be_imported() -> None:
+    code = (
+        "import sys; sys.modules['kafka_async.adapters.sync'] = None;"
+        "from kafka_async.adapters.spark.daemon import preload; preload(); print('here')"
+    )
+    assert said_by(code) == "here"

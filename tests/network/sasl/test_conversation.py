@@ -36,7 +36,7 @@ class Script:
     turns: list[Turn]
     name: ClassVar[str] = "SCRIPT"
     secrets: tuple[str, ...] = ("hunter2",)
-    heard: list[Any] = field(factory=list)
+    received: list[Any] = field(factory=list)
 
     def start(self) -> bytes | Work:
         turn = self.turns.pop(0)
@@ -44,7 +44,7 @@ class Script:
         return turn
 
     def receive(self, incoming: Any) -> Turn:
-        self.heard.append(incoming)
+        self.received.append(incoming)
         return self.turns.pop(0)
 
 
@@ -52,7 +52,7 @@ def conversation(*turns: Turn) -> tuple[SaslConversation, Script]:
     """A conversation whose handshake is asked for."""
     script = Script(list(turns))
     talk = SaslConversation(script, "broker:9092")
-    assert talk.start() == SaslHandshakeRequest(mechanism="SCRIPT")
+    assert talk.start(offered=False) == SaslHandshakeRequest(mechanism="SCRIPT")
     return talk, script
 
 
@@ -84,18 +84,33 @@ def test_challenges_go_to_the_mechanism_until_it_is_satisfied() -> None:
     assert talk.receive(SaslHandshakeResponse(mechanisms=("SCRIPT",))) == SaslAuthenticateRequest(auth_bytes=b"one")
     assert talk.receive(SaslAuthenticateResponse(auth_bytes=b"a")) == SaslAuthenticateRequest(auth_bytes=b"two")
     assert talk.receive(SaslAuthenticateResponse(auth_bytes=b"b")) == Authenticated(session_lifetime=None)
-    assert script.heard == [b"a", b"b"]
+    assert script.received == [b"a", b"b"]
 
 
-def test_work_is_handed_out_and_its_result_goes_to_the_mechanism() -> None:
+def test_work_is_handed_out_when_the_broker_offers_the_mechanism_and_its_result_goes_to_the_mechanism() -> None:
+    talk, script = conversation(WORK, b"one", WORK, None)
+    assert talk.receive(SaslHandshakeResponse()) is WORK
+    assert talk.receive("token") == SaslAuthenticateRequest(auth_bytes=b"one")
+    assert talk.receive(SaslAuthenticateResponse(auth_bytes=b"a")) is WORK
+    assert talk.receive("checked") == Authenticated()
+    assert script.received == ["token", b"a", "checked"]
+
+
+def test_a_token_is_not_asked_for_if_the_broker_does_not_offer_the_mechanism() -> None:
+    talk, script = conversation(WORK, b"one", None)
+    assert isinstance(refusal(talk, SaslHandshakeResponse(error_code=33, mechanisms=("PLAIN",))), AuthenticationMethodNotSupported)
+    assert script.turns[0] is WORK
+
+
+def test_in_a_renewal_the_token_is_there_before_the_handshake() -> None:
     script = Script([WORK, b"one", WORK, None])
     talk = SaslConversation(script, "broker:9092")
-    assert talk.start() is WORK
+    assert talk.start(offered=True) is WORK
     assert talk.receive("token") == SaslHandshakeRequest(mechanism="SCRIPT"), "the token is there before the handshake"
     assert talk.receive(SaslHandshakeResponse()) == SaslAuthenticateRequest(auth_bytes=b"one")
     assert talk.receive(SaslAuthenticateResponse(auth_bytes=b"a")) is WORK
     assert talk.receive("checked") == Authenticated()
-    assert script.heard == ["token", b"a", "checked"]
+    assert script.received == ["token", b"a", "checked"]
 
 
 def test_the_session_lifetime_of_the_last_answer_counts() -> None:
@@ -164,7 +179,7 @@ def test_a_challenge_that_is_too_large_never_reaches_the_mechanism() -> None:
     talk.receive(SaslHandshakeResponse())
     error = refusal(talk, SaslAuthenticateResponse(auth_bytes=bytes(LONGEST_CHALLENGE + 1)))
     assert isinstance(error, KafkaProtocolError)
-    assert not script.heard
+    assert not script.received
 
 
 def test_a_text_of_a_broker_is_shown_on_one_line_and_cut() -> None:

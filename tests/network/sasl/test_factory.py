@@ -38,7 +38,7 @@ def test_plain_says_name_and_password() -> None:
     make = authenticators(config(sasl_mechanism="PLAIN", **LOGIN), seen.append)
     assert make is not None
     conversation = make(NODE)
-    assert conversation.start() == SaslHandshakeRequest(mechanism="PLAIN")
+    assert conversation.start(offered=False) == SaslHandshakeRequest(mechanism="PLAIN")
     assert conversation.receive(SaslHandshakeResponse()) == SaslAuthenticateRequest(auth_bytes=b"\0user\0pencil")
     assert not seen
 
@@ -56,7 +56,7 @@ def test_plain_without_tls_is_a_fault_once() -> None:
 
 
 def first_words(conversation: Any) -> str:
-    conversation.start()
+    conversation.start(offered=False)
     said: bytes = conversation.receive(SaslHandshakeResponse()).auth_bytes
     return said.decode()
 
@@ -121,10 +121,10 @@ async def token_of(made: Any) -> bytes:
     """Return what a conversation of OAUTHBEARER says once it has its token."""
     assert made is not None
     conversation = made(NODE)
-    work = conversation.start()
+    assert conversation.start(offered=False) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
+    work = conversation.receive(SaslHandshakeResponse())
     assert isinstance(work, Work)
-    assert conversation.receive(await work.run()) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
-    said: bytes = conversation.receive(SaslHandshakeResponse()).auth_bytes
+    said: bytes = conversation.receive(await work.run()).auth_bytes
     return said
 
 

@@ -93,7 +93,7 @@ def test_a_profile_or_a_role() -> None:
 
 def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
-    with pytest.raises(ImportError, match=r"pip install 'kafka-async\[msk-iam\]'"):
+    with pytest.raises(ImportError, match=r"aws-msk-iam-sasl-signer-python.* extra 'msk-iam'.* pip install '\.\[msk-iam\]'"):
         MskTokenProvider("eu-west-1")
 
 

@@ -91,7 +91,7 @@ def test_a_message_has_exactly_the_fields_that_were_given(token: str, extensions
         (b"7", "gave no reason"),
     ],
 )
-def test_a_broker_that_refuses_is_told_that_we_heard_and_has_to_end_it(answer: bytes, text: str) -> None:
+def test_a_refusal_is_acknowledged_and_the_broker_has_to_end_it(answer: bytes, text: str) -> None:
     mechanism, _ = talk(PARTS)
     assert mechanism.receive(answer) == b"\x01"
     with pytest.raises(AuthenticationFailedError, match=text) as caught:
@@ -110,9 +110,9 @@ def test_the_token_does_not_show() -> None:
 def test_a_whole_conversation_with_a_session_that_ends() -> None:
     mechanism = OAuthBearer(lambda: pytest.fail("not here"))
     conversation = SaslConversation(mechanism, "one:9092")
-    assert isinstance(conversation.start(), Work)
-    assert conversation.receive(Bearer(token=TOKEN)) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
-    said = conversation.receive(SaslHandshakeResponse())
+    assert conversation.start(offered=False) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
+    assert isinstance(conversation.receive(SaslHandshakeResponse()), Work)
+    said = conversation.receive(Bearer(token=TOKEN))
     assert said == SaslAuthenticateRequest(auth_bytes=first_message(Bearer(token=TOKEN)))
     end = conversation.receive(SaslAuthenticateResponse(session_lifetime_ms=60_000))
     assert end == Authenticated(session_lifetime=60.0)

@@ -93,7 +93,7 @@ async def test_a_fault_that_passes_is_tried_again() -> None:
     assert len(endpoint.asked) == 4
 
 
-async def test_a_fault_that_stays_is_told_with_its_reason() -> None:
+async def test_a_fault_that_stays_is_reported_with_its_reason() -> None:
     body = json.dumps({"error": "temporarily_unavailable", "error_description": "later"}).encode()
     later = pytest.raises(KafkaConnectionError, match=r"/token: HTTP 503: temporarily_unavailable: later$")
     with TokenEndpoint(*[Reply(503, body)] * 1000) as endpoint, later:
@@ -105,7 +105,7 @@ async def test_nobody_there() -> None:
     with TokenEndpoint() as endpoint:
         pass
     with pytest.raises(KafkaConnectionError, match="ConnectError"):
-        await provider(endpoint, timeout=0.1).token()
+        await provider(endpoint, timeout=2).token()
 
 
 @pytest.mark.parametrize(
@@ -251,6 +251,20 @@ async def test_the_endpoint_has_to_prove_who_it_is(tmp_path: Any) -> None:
             await OidcTokenProvider(endpoint.url, "client", SECRET).token()
         assert not endpoint.asked
         assert await OidcTokenProvider(endpoint.url, "client", SECRET, ssl_cafile=cafile).token() == endpoint.tokens[0]
+
+
+async def test_an_endpoint_that_wants_a_certificate_of_ours_gives_no_token(tmp_path: Any) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    cafile = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(cafile)
+    with TokenEndpoint(context=context) as endpoint:
+        provider = OidcTokenProvider(endpoint.url, "client", SECRET, ssl_cafile=cafile, timeout=1.0)
+        with pytest.raises(KafkaConnectionError, match="https://localhost"):
+            await provider.token()
 
 
 async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

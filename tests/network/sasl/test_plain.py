@@ -11,12 +11,6 @@ def test_a_password_outside_ascii_is_its_utf8() -> None:
     assert Plain("jürgen", "pässwörd\u00a0\ufb01").start() == "\0jürgen\0pässwörd\u00a0\ufb01".encode()
 
 
-def test_a_broker_that_accepts_us_has_nothing_to_say() -> None:
-    mechanism = Plain("tim", "secret")
-    mechanism.start()
-    mechanism.receive(b"")
-
-
 def test_the_password_does_not_show() -> None:
     mechanism = Plain("tim", "hunter2")
     assert "hunter2" not in repr(mechanism)

@@ -1,0 +1,45 @@
+"""The API reference, made from docstrings by pdoc. From the root of a clone::
+
+    .venv/bin/pip install --editable '.[docs]'
+    .venv/bin/python .docs/build.py            # writes .docs/reference/index.html; another folder may be named
+
+Decides: which modules are public. A warning of pdoc, such as an annotation that it cannot read, is an error.
+"""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from unittest.mock import patch
+
+import pdoc
+
+MODULES = (
+    "kafka_async",
+    "kafka_async.errors",
+    "kafka_async.sync",
+    "kafka_async.testing",
+    "kafka_async.trace",
+    "kafka_async.adapters.admin",
+    "kafka_async.adapters.otel",
+    "kafka_async.spark",
+)
+"""What a program may import."""
+
+
+def build(folder: Path, *, search: bool = True) -> None:
+    """Write the reference into a folder. Raises a ``Warning`` for what pdoc complains of.
+
+    The index for ``search`` is made by node if it is installed, and by the reader's browser if not.
+    """
+    pdoc.render.configure(docformat="restructuredtext", show_source=False, search=search, footer_text="kafka_async")
+    shown = {"PDOC_DISPLAY_ENV_VARS": "1"}  # or a constant that equals an environment variable, such as 127.0.0.1, is a warning
+    with warnings.catch_warnings(), patch.dict(os.environ, shown):
+        warnings.simplefilter("error")
+        pdoc.pdoc(*MODULES, output_directory=folder)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "reference"
+    build(target)
+    print(target / "index.html")  # noqa: T201  # a command

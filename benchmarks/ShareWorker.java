@@ -1,0 +1,51 @@
+// Java's KafkaShareConsumer for the benchmark of share groups: reads COUNT records, with a handler of MS milliseconds and
+// as many THREADS, and accepts each. Prints the seconds from the first record to the last acknowledgement, or the latencies.
+import java.time.Duration;
+import java.util.*;
+import java.util.concurrent.*;
+import org.apache.kafka.clients.consumer.*;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+public class ShareWorker {
+    public static void main(String[] args) throws Exception {
+        String bootstrap = args[0], topic = args[1], group = args[2];
+        int count = Integer.parseInt(args[3]), ms = Integer.parseInt(args[4]), threads = Integer.parseInt(args[5]);
+        Properties options = new Properties();
+        options.put("bootstrap.servers", bootstrap);
+        options.put("group.id", group);
+        options.put("key.deserializer", ByteArrayDeserializer.class.getName());
+        options.put("value.deserializer", ByteArrayDeserializer.class.getName());
+        options.put("share.acknowledgement.mode", "explicit");
+        ExecutorService pool = Executors.newFixedThreadPool(Math.max(1, threads));
+        long began = 0;
+        int done = 0;
+        List<Double> latencies = new ArrayList<>();
+        try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(options)) {
+            consumer.subscribe(List.of(topic));
+            while (done < count) {
+                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(1000));
+                if (records.isEmpty()) continue;
+                if (began == 0) began = System.nanoTime();
+                List<Future<?>> running = new ArrayList<>();
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    latencies.add(System.currentTimeMillis() - (double) record.timestamp());
+                    if (ms > 0) running.add(pool.submit(() -> { try { Thread.sleep(ms); } catch (InterruptedException e) { } }));
+                    else { consumer.acknowledge(record); done++; }
+                }
+                int at = 0;
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    if (ms == 0) break;
+                    running.get(at++).get();
+                    consumer.acknowledge(record);
+                    done++;
+                }
+            }
+            consumer.commitSync();
+            double seconds = (System.nanoTime() - began) / 1e9;
+            Collections.sort(latencies);
+            System.out.printf(Locale.ROOT, "{\"seconds\": %f, \"done\": %d, \"median_ms\": %f, \"p99_ms\": %f}%n", seconds, done,
+                latencies.get(latencies.size() / 2), latencies.get(latencies.size() * 99 / 100));
+        }
+        pool.shutdown();
+    }
+}

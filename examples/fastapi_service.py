@@ -1,0 +1,132 @@
+"""A service with FastAPI that handles orders in the background: many at once, retried, dead letters, a stop that loses nothing.
+
+The consumer lives as long as the application (its lifespan). ``/alive`` and ``/ready`` are for probes, ``/metrics`` for Prometheus,
+``/`` shows the statistics. At SIGTERM uvicorn ends the lifespan: no new handler starts, what runs is finished and committed, the
+group is left. A handler that fails for good ends the service with its error, so that a supervisor sees it.
+
+``uvicorn`` may serve it from its own command line too: ``KAFKA_BOOTSTRAP=... KAFKA_TOPIC=... uvicorn --factory
+examples.fastapi_service:application``.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI, Response
+
+from examples.metrics import exposition
+from examples.mock import source
+from kafka_async import ConsumerRecord, KafkaConsumer, Reject, Retry, exponential
+
+
+class Orders:
+    """Bills orders."""
+
+    def __init__(self) -> None:
+        self.billed = 0
+        self.refused: list[int] = []
+
+    async def bill(self, record: ConsumerRecord[bytes, bytes]) -> None:
+        """Bill one order: a call of another service, for example. What it raises is tried again."""
+        await asyncio.sleep(0.005)
+        if record.value is None:
+            raise Reject("an order without an order")  # trying again is in vain
+        self.billed += 1
+
+    async def refuse(self, record: ConsumerRecord[bytes, bytes], error: BaseException, attempts: int) -> None:
+        """Take a record that failed for good; ``kafka_async.adapters.dead_letters`` writes it to a topic."""
+        self.refused.append(record.offset)
+
+
+def application(bootstrap: str = "", topic: str = "") -> FastAPI:
+    """Return the application; without arguments from the environment."""
+    orders = Orders()
+    consumer = KafkaConsumer[bytes, bytes](
+        topic or os.environ["KAFKA_TOPIC"],
+        bootstrap_servers=bootstrap or os.environ["KAFKA_BOOTSTRAP"],
+        group_id="billing",
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=100,
+    )
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with consumer:
+            policy = Retry(attempts=5, delay=exponential(0.5, 30), on=(OSError, TimeoutError))
+            work = consumer.process(orders.bill, concurrency=20, retry=policy, on_failure=orders.refuse)
+            processing = asyncio.create_task(work)
+            processing.add_done_callback(_end_the_service)
+            yield
+            processing.cancel()  # drains and commits
+            await asyncio.wait([processing])
+        print(f"left the group: {orders.billed} billed", flush=True)
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.get("/")
+    async def totals() -> dict[str, Any]:
+        lag = sum(partition.lag or 0 for partition in consumer.statistics().partitions.values())
+        return {"billed": orders.billed, "refused": len(orders.refused), "unread": lag}
+
+    @app.get("/alive")
+    async def alive(response: Response) -> dict[str, str]:
+        response.status_code = 200 if consumer.alive else 503
+        return {"state": str(consumer.state)}
+
+    @app.get("/ready")
+    async def ready(response: Response) -> dict[str, str]:
+        response.status_code = 200 if consumer.ready else 503
+        return {"state": str(consumer.state)}
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(exposition(consumer.metrics(), client_id="billing-1"), media_type="text/plain; version=0.0.4")
+
+    return app
+
+
+def _end_the_service(processing: "asyncio.Task[None]") -> None:
+    """Have uvicorn end if handling failed."""
+    if not processing.cancelled() and (error := processing.exception()) is not None:
+        logging.getLogger(__name__).critical("orders are not handled any more", exc_info=error)
+        signal.raise_signal(signal.SIGTERM)
+
+
+async def _visit(server: uvicorn.Server, limit: int | None) -> None:
+    """Print the service's address; with the mock cluster look at it until all is billed, and end it as a supervisor would."""
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.05)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    print(f"{url}/", flush=True)
+    if limit is None:
+        return
+    async with httpx.AsyncClient(base_url=url) as client:
+        while (found := (await client.get("/")).json())["billed"] < limit:  # noqa: ASYNC110 - as a client would
+            await asyncio.sleep(0.05)
+        print(found)
+        for path in ("/alive", "/ready"):
+            answer = await client.get(path)
+            print(path, answer.status_code, answer.json())
+        lines = (await client.get("/metrics")).text.splitlines()
+        print(*(line for line in lines if line.startswith("kafka_consumer_processing_records_handled_total")), sep="\n")
+    server.should_exit = True  # what SIGTERM does
+
+
+async def main() -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    with source() as (bootstrap, topic, limit):
+        port = int(os.environ.get("PORT", "0"))
+        server = uvicorn.Server(uvicorn.Config(application(bootstrap, topic), port=port, log_level="warning", ws="none"))
+        visit = asyncio.create_task(_visit(server, limit))
+        await server.serve()  # raises the signal again when everything has ended
+        await visit
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

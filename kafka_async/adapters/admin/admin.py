@@ -1,0 +1,369 @@
+"""Questions about groups: which there are, their members, their committed offsets.
+
+Decides: which broker is asked, and what its answer means. Owns nothing. Must never change anything on the cluster but share
+groups, which no consumer can: offsets of other groups are committed by a consumer.
+
+Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the consumer protocol first, then the classic one),
+``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Final
+
+from attrs import frozen
+
+from ...errors import GroupIdNotFound, IllegalStateError, MalformedResponseError, UnsupportedVersionError, for_code
+from ...model import Node, OffsetAndMetadata, TopicPartition
+from ...wire import FindCoordinatorRequest, OffsetFetchRequest, decode_assignment
+from ...wire.messages import DescribeConfigsRequest, DescribeConfigsResource, OffsetFetchRequestGroup
+from ...wire.messages.admin import (
+    AlterableConfig,
+    AlterShareGroupOffsetsRequest,
+    ConfiguredResource,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupMember,
+    DeleteShareGroupOffsetsRequest,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeShareGroupOffsetsRequest,
+    IncrementalAlterConfigsRequest,
+    ListGroupsRequest,
+    PartitionToAlter,
+    ShareGroupChoice,
+    ShareGroupDescribeRequest,
+    ShareGroupMember,
+    TopicToAlter,
+    TopicToForget,
+)
+from .client import Client
+
+GROUP: Final = 32
+"""Groups, as the configuration's resource type."""
+_GROUP_CONFIG: Final = 8
+"""Where a setting of a group comes from: itself (``ConfigEntry.ConfigSource``)."""
+_BY_NAME: Final = 9
+"""Highest version of OffsetFetch that names topics; later ones answer with ids alone, also of topics that are gone."""
+
+
+@frozen(kw_only=True)
+class GroupListing:
+    """A group as its coordinator lists it. An empty string: the broker is too old to send it."""
+
+    group_id: str
+    kind: str
+    """``classic``, ``consumer`` (KIP-848), ``share``, ``streams``; in lower case whatever the broker's spelling."""
+    protocol: str
+    """What its members are: ``consumer``, ``connect``; empty for a group that only has committed offsets."""
+    state: str
+
+
+@frozen(kw_only=True)
+class Member:
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    """``group_instance_id`` of a static member (KIP-345)."""
+    client_id: str
+    host: str
+    epoch: int | None
+    """Member epoch; ``None`` in the classic protocol."""
+    partitions: tuple[TopicPartition, ...]
+
+
+@frozen(kw_only=True)
+class Group:
+    """A group and its members."""
+
+    group_id: str
+    kind: str
+    state: str
+    assignor: str
+    epoch: int | None
+    """Group epoch; ``None`` in the classic protocol."""
+    coordinator: Node
+    members: tuple[Member, ...]
+    protocol: str = "consumer"
+    """What its members are, as in ``GroupListing``."""
+
+
+@frozen
+class ShareOffset:
+    """Where a share group stands in a partition."""
+
+    start: int | None
+    """The first offset that is not settled; ``None``: nothing was read yet."""
+    lag: int | None
+    """Records that are not settled (KIP-1226); ``None``: not known."""
+
+
+@frozen
+class Admin:
+    """Asks brokers about groups."""
+
+    client: Client
+
+    # --- questions -------------------------------------------------------------------------------------------------------------
+
+    async def list_groups(self) -> list[GroupListing]:
+        """Ask every broker for the groups it coordinates. Return them by name. Raises if a broker does not answer."""
+        found: list[GroupListing] = []
+        for node_id in self.client.nodes:
+            found += await self.client.persist(partial(self._list_groups_of, node_id))
+        return sorted(found, key=lambda group: group.group_id)
+
+    async def describe(self, group_id: str) -> Group:
+        """Ask the coordinator for the members of a group.
+
+        Raises ``GroupIdNotFound`` for one that does not exist, ``IllegalStateError`` for one that is not of consumers, such as a
+        group of Kafka Streams. A share group is described too; what it has is in ``share_offsets``.
+        """
+        try:
+            return await self.client.persist(lambda: self._describe(group_id))
+        except GroupIdNotFound:
+            listing = await self.find(group_id)
+            if listing is None or listing.kind in ("", "classic", "consumer"):
+                raise
+            if listing.kind == "share":
+                return await self.client.persist(lambda: self._describe_share(group_id))
+            raise IllegalStateError(f"group {group_id!r} is a {listing.kind} group, not a group of consumers") from None
+
+    async def find(self, group_id: str) -> GroupListing | None:
+        """Ask the coordinator how it lists a group, of whatever kind; ``None`` for one that does not exist."""
+        return await self.client.persist(lambda: self._find(group_id))
+
+    async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Ask the coordinator for all offsets that a group has committed; none for a group that does not exist."""
+        return await self.client.persist(lambda: self._committed(group_id))
+
+    # --- share groups ----------------------------------------------------------------------------------------------------------
+
+    async def share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
+        """Ask the coordinator where a share group stands in each partition that it has begun."""
+        return await self.client.persist(lambda: self._share_offsets(group_id))
+
+    async def move_share_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have a share group without members go on at these offsets; what was locked or settled past them counts for nothing.
+
+        Raises ``NonEmptyGroup`` for one with members, and the error of the first partition that was refused.
+        """
+        by_topic: dict[str, list[PartitionToAlter]] = {}
+        for (topic, partition), offset in sorted(offsets.items()):
+            by_topic.setdefault(topic, []).append(PartitionToAlter(partition_index=partition, start_offset=offset))
+        topics = tuple(TopicToAlter(topic_name=name, partitions=tuple(parts)) for name, parts in by_topic.items())
+        message = AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
+
+        async def attempt() -> None:
+            answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
+            _check(answer.error_code, answer.error_message)
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    _check(part.error_code, f"{topic.topic_name}-{part.partition_index}: {part.error_message}")
+
+        await self.client.persist(attempt)
+
+    async def forget_share_offsets(self, group_id: str, topics: Collection[str]) -> None:
+        """Have a share group without members forget topics: it begins them anew, where ``share.auto.offset.reset`` says."""
+        message = DeleteShareGroupOffsetsRequest(
+            group_id=group_id, topics=tuple(TopicToForget(topic_name=name) for name in sorted(topics))
+        )
+
+        async def attempt() -> None:
+            answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
+            _check(answer.error_code, answer.error_message)
+            for topic in answer.responses:
+                _check(topic.error_code, f"{topic.topic_name}: {topic.error_message}")
+
+        await self.client.persist(attempt)
+
+    async def configure_group(self, group_id: str, settings: Mapping[str, str | None]) -> None:
+        """Change settings of a group, which need not exist yet; ``None``: back to the brokers' default.
+
+        Raises ``InvalidConfigurationError`` for a setting or a value that brokers do not know.
+        """
+        configs = tuple(
+            AlterableConfig(name=name, config_operation=int(value is None), value=value) for name, value in settings.items()
+        )
+        resource = ConfiguredResource(resource_type=GROUP, resource_name=group_id, configs=configs)
+
+        async def attempt() -> None:
+            answer = await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)))
+            for altered in answer.responses:
+                _check(altered.error_code, altered.error_message)
+
+        await self.client.persist(attempt)
+
+    async def group_settings(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
+        """Return the settings of a group: each value, and whether it was set for the group itself."""
+        message = DescribeConfigsRequest(resources=(DescribeConfigsResource(resource_type=GROUP, resource_name=group_id),))
+
+        async def attempt() -> dict[str, tuple[str | None, bool]]:
+            answer = await self.client.ask(message)
+            found: dict[str, tuple[str | None, bool]] = {}
+            for result in answer.results:
+                _check(result.error_code, result.error_message)
+                found |= {config.name: (config.value, config.config_source == _GROUP_CONFIG) for config in result.configs}
+            return found
+
+        return await self.client.persist(attempt)
+
+    # --- one attempt at each ---------------------------------------------------------------------------------------------------
+
+    async def _list_groups_of(self, node_id: int) -> list[GroupListing]:
+        answer = await self.client.ask(ListGroupsRequest(), node_id)
+        _check(answer.error_code)
+        return [
+            GroupListing(
+                group_id=group.group_id, kind=group.group_type.lower(), protocol=group.protocol_type, state=group.group_state
+            )
+            for group in answer.groups
+        ]
+
+    async def _find(self, group_id: str) -> GroupListing | None:
+        coordinator = await self._coordinator(group_id)
+        listed = await self._list_groups_of(coordinator.id)
+        return next((listing for listing in listed if listing.group_id == group_id), None)
+
+    async def _coordinator(self, group_id: str) -> Node:
+        answer = await self.client.ask(FindCoordinatorRequest(coordinator_keys=(group_id,)))
+        for coordinator in answer.coordinators:
+            _check(coordinator.error_code, coordinator.error_message)
+            node = Node(coordinator.node_id, coordinator.host, coordinator.port)
+            self.client.learn(node)
+            return node
+        raise MalformedResponseError(f"a FindCoordinator response leaves the group {group_id!r} out")
+
+    async def _describe(self, group_id: str) -> Group:
+        coordinator = await self._coordinator(group_id)
+        try:
+            return await self._describe_consumer(group_id, coordinator)
+        except (GroupIdNotFound, UnsupportedVersionError):  # a classic group, or a broker that has no others
+            return await self._describe_classic(group_id, coordinator)
+
+    async def _describe_consumer(self, group_id: str, coordinator: Node) -> Group:
+        answer = await self.client.ask(ConsumerGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
+        for group in answer.groups:
+            _check(group.error_code, group.error_message)
+            return Group(
+                group_id=group_id,
+                kind="consumer",
+                state=group.group_state,
+                assignor=group.assignor_name,
+                epoch=group.group_epoch,
+                coordinator=coordinator,
+                members=tuple(_member(member) for member in group.members),
+            )
+        raise MalformedResponseError(f"a ConsumerGroupDescribe response leaves the group {group_id!r} out")
+
+    async def _describe_classic(self, group_id: str, coordinator: Node) -> Group:
+        answer = await self.client.ask(DescribeGroupsRequest(groups=(group_id,)), coordinator.id)
+        for group in answer.groups:
+            if group.group_state == "Dead" or group.error_code == GroupIdNotFound.errno:  # before version 6 only the state shows it
+                raise GroupIdNotFound(f"group {group_id!r} does not exist")
+            _check(group.error_code, group.error_message)
+            return Group(
+                group_id=group_id,
+                kind="classic",
+                state=group.group_state,
+                assignor=group.protocol_data,
+                epoch=None,
+                coordinator=coordinator,
+                members=tuple(_classic_member(member, group.protocol_type) for member in group.members),
+                protocol=group.protocol_type,
+            )
+        raise MalformedResponseError(f"a DescribeGroups response leaves the group {group_id!r} out")
+
+    async def _describe_share(self, group_id: str) -> Group:
+        coordinator = await self._coordinator(group_id)
+        answer = await self.client.ask(ShareGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
+        for group in answer.groups:
+            _check(group.error_code, group.error_message)
+            return Group(
+                group_id=group_id,
+                kind="share",
+                state=group.group_state,
+                assignor=group.assignor_name,
+                epoch=group.group_epoch,
+                coordinator=coordinator,
+                members=tuple(_share_member(member) for member in group.members),
+                protocol="share",
+            )
+        raise MalformedResponseError(f"a ShareGroupDescribe response leaves the group {group_id!r} out")
+
+    async def _share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
+        coordinator = await self._coordinator(group_id)
+        message = DescribeShareGroupOffsetsRequest(groups=(ShareGroupChoice(group_id=group_id),))
+        answer = await self.client.ask(message, coordinator.id)
+        found: dict[TopicPartition, ShareOffset] = {}
+        for group in answer.groups:
+            _check(group.error_code, group.error_message)
+            for topic in group.topics:
+                for part in topic.partitions:
+                    _check(part.error_code, part.error_message)
+                    start, lag = part.start_offset, part.lag
+                    found[TopicPartition(topic.topic_name, part.partition_index)] = ShareOffset(
+                        start if start >= 0 else None, lag if lag >= 0 else None
+                    )
+        return found
+
+    async def _committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        coordinator = await self._coordinator(group_id)
+        message = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group_id),))
+        answer = await self.client.ask(message, coordinator.id, highest_version=_BY_NAME)
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for group in answer.groups:
+            _check(group.error_code)
+            for topic in group.topics:
+                for part in topic.partitions:
+                    _check(part.error_code)
+                    if part.committed_offset >= 0:
+                        epoch = part.committed_leader_epoch if part.committed_leader_epoch >= 0 else None
+                        found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                            part.committed_offset, part.metadata or "", epoch
+                        )
+        return found
+
+
+def _check(code: int, message: str | None = None) -> None:
+    if code:
+        raise for_code(code, message)
+
+
+def _member(member: ConsumerGroupMember) -> Member:
+    assigned = member.assignment.topic_partitions
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=member.member_epoch,
+        partitions=tuple(sorted(TopicPartition(topic.topic_name, part) for topic in assigned for part in topic.partitions)),
+    )
+
+
+def _share_member(member: ShareGroupMember) -> Member:
+    assigned = member.assignment.topic_partitions
+    return Member(
+        member_id=member.member_id,
+        instance_id=None,
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=member.member_epoch,
+        partitions=tuple(sorted(TopicPartition(topic.topic_name, part) for topic in assigned for part in topic.partitions)),
+    )
+
+
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> Member:
+    partitions: list[TopicPartition] = []
+    if protocol_type == "consumer" and member.member_assignment:  # others (Kafka Connect) give their members something else
+        assigned = decode_assignment(member.member_assignment).assigned_partitions
+        partitions = [TopicPartition(topic.topic, part) for topic in assigned for part in topic.partitions]
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=None,
+        partitions=tuple(sorted(partitions)),
+    )

@@ -1,0 +1,146 @@
+"""Single requests to brokers, without a consumer.
+
+Decides: when a question is asked again. Owns: a delegate and its connections, apart from those of any consumer, for as long as its
+``async with`` lasts. Must never know what a message means, except Metadata, which have the brokers' addresses.
+
+Driven as the background loop drives its own; see ``background/loop.py``.
+"""
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Final, Self, TypeVar
+
+import anyio
+from attrs import define, field
+
+from ...config import ConsumerConfig
+from ...errors import KafkaError, for_code
+from ...events import Call
+from ...model import Node
+from ...network import (
+    ConnectionRunner,
+    ExponentialBackoff,
+    NetworkClientDelegate,
+    TcpConnector,
+    TransportFactory,
+    UnsentRequest,
+    authenticators,
+    bootstrap_nodes,
+)
+from ...network.waiting import LoopSignal, running_loop
+from ...trace import Listener, LoggingListener
+from ...wire import MetadataRequest, Request, Response
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+_ANY: Final = 0x7FFF
+
+
+@define(eq=False)
+class Client:
+    """Sends requests to brokers. Get one from ``Client.connect``."""
+
+    config: ConsumerConfig
+    clock: Callable[[], float]
+    trace: Listener = field(factory=LoggingListener)
+    _delegate: NetworkClientDelegate = field(init=False)
+    _signal: LoopSignal = field(factory=LoopSignal, init=False)
+    _nodes: dict[int, Node] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._delegate = NetworkClientDelegate(
+            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config, self.trace)
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, config: ConsumerConfig, transport_factory: TransportFactory | None = None) -> AsyncGenerator[Self, None]:
+        """Yield a client that knows the cluster's brokers.
+
+        Raises ``KafkaTimeoutError`` if no broker answers within ``request_timeout_ms``, ``KafkaConnectionError`` for names that
+        cannot be resolved, ``AuthenticationFailedError``.
+        """
+        loop = running_loop()
+        # Transports on asyncio tell the delegate what came from outside of any task, where anyio's clock does not answer.
+        client = cls(config, loop.time if loop is not None else anyio.current_time)
+        failure: Exception | None = None
+        client._delegate.set_bootstrap(await bootstrap_nodes(config))
+        async with anyio.create_task_group() as tasks:
+            factory = transport_factory or TcpConnector.from_config(config)
+            runner = ConnectionRunner(client._delegate, tasks, factory, client.clock, client._signal.wake)
+            tasks.start_soon(client._run, runner, name="kafka_async requests")
+            try:
+                await client._find_brokers()
+                yield client
+            except Exception as error:
+                failure = error  # raised below: the task group would wrap it
+            client._delegate.close(client.clock())
+            runner.perform(client._delegate.plan(client.clock()))
+            await runner.aclose()
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Ids of the cluster's brokers, in order."""
+        return tuple(sorted(self._nodes))
+
+    def learn(self, node: Node) -> None:
+        """Take note of a broker that another one named; it may have come after we asked for them."""
+        if self._nodes.setdefault(node.id, node) is node:
+            self._delegate.set_nodes(self._nodes, self.clock())
+
+    async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat ``attempt`` after failures that may pass, until ``default_api_timeout_ms`` are over; then raise the last one."""
+        deadline = self.clock() + self.config.default_api_timeout_ms / 1000
+        backoff = ExponentialBackoff(max(self.config.retry_backoff_ms, 10) / 1000, max(self.config.retry_backoff_max_ms, 10) / 1000)
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                pause = backoff.delay(failures, random.random())  # noqa: S311  # jitter is no secret
+                if not error.retriable or self.clock() + pause >= deadline:
+                    raise
+            failures += 1
+            await anyio.sleep(pause)
+
+    async def ask(self, message: Request[R], node_id: int | None = None, *, highest_version: int = _ANY) -> R:
+        """Send one request to a broker (``None``: any) and return its answer. Raises what the network reports."""
+        now = self.clock()
+        call: Call[R] = Call(now + self.config.request_timeout_ms / 1000, self._signal.wake)
+        request = UnsentRequest(
+            message=message,
+            on_done=lambda outcome, _: call.fail(outcome) if isinstance(outcome, KafkaError) else call.resolve(outcome),
+            expires_at=call.deadline,
+            node_id=node_id,
+            withdrawn=lambda: call.withdrawn,
+            highest_version=highest_version,
+        )
+        self._delegate.add((request,), now)
+        self._signal.wake()
+        try:
+            while not call.done:
+                await self._signal.wait(self._signal.ticket(), inf)
+            return call.result()
+        finally:
+            call.withdraw()
+
+    async def _run(self, runner: ConnectionRunner) -> None:
+        """Do what the delegate plans, whenever there may be something new."""
+        while True:
+            ticket = self._signal.ticket()
+            plan = self._delegate.plan(self.clock())
+            runner.perform(plan)
+            await self._signal.wait(ticket, plan.wake_at - self.clock())
+
+    async def _find_brokers(self) -> None:
+        answer = await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False))
+        if answer.error_code:
+            raise for_code(answer.error_code)
+        self._nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in answer.brokers}
+        self._delegate.set_nodes(self._nodes, self.clock())

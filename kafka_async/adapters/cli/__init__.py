@@ -1,0 +1,17 @@
+"""The command ``kafka-async`` (extra ``cli``).
+
+::
+
+    main.py       where the command starts; says what to install if an extra is missing
+    commands.py   the application: consume, options, demo, and the commands below
+    topics.py     topics list, topics describe
+    groups.py     groups list, groups describe, groups configure
+    offsets.py    offsets show, offsets reset, offsets forget
+    copying.py    what consume does: where reading begins, when it is over
+    demo.py       what demo does: a simulated cluster, a producer, a check that all arrived
+    formats.py    a record as bytes: kcat's format strings, JSON
+    tables.py     rows as a table for people
+    settings.py   the options of the consumer: -b, -F, -X
+    share.py      reading as a member of a share group
+    shell.py      what all commands share: output, exit codes, the log
+"""

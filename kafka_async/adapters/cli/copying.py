@@ -1,0 +1,225 @@
+"""Copying records to standard output: what ``kafka-async consume`` does.
+
+Decides: where reading begins and when it is over. Owns: how far each partition was read. Must never let the offset of a record be
+committed that was not written: a batch is written and flushed before the next read call, which is what lets auto-commit have it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import typer
+from attrs import define, field, frozen
+
+from ...application.callbacks import ConsumerRebalanceListener
+from ...application.consumer import KafkaConsumer
+from ...errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ...model import TopicPartition
+from .formats import Writer
+from .settings import nearest
+from .shell import Output, natural
+
+BATCH: Final = 1_000
+"""Records per read and write."""
+
+_WHILE_ENDING: Final = 200
+_FOREVER: Final = 3_600_000
+
+
+@frozen(kw_only=True)
+class Start:
+    """Where reading begins: the parsed ``--offset``."""
+
+    kind: str
+    """``beginning``, ``end``, ``stored``, ``offset``, ``tail`` (the last ``number`` records of each partition) or ``time`` (ms)."""
+    number: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "Start":
+        """Return what ``text`` means. Raises ``typer.BadParameter``."""
+        try:
+            if text in ("beginning", "end", "stored"):
+                return cls(kind=text)
+            if text.startswith("s@"):
+                return cls(kind="time", number=moment(text[2:]))
+            if text.startswith("-"):
+                return cls(kind="tail", number=natural(text[1:]))
+            return cls(kind="offset", number=natural(text))
+        except ValueError:
+            raise typer.BadParameter(
+                f"{text!r}: expected 'beginning', 'end', 'stored', an offset, -N for the last N records, s@MILLISECONDS or s@DATE "
+                "such as s@2026-01-31T09:30"
+            ) from None
+
+    async def seek(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
+        """Set the position of every assigned partition. Raises ``OffsetOutOfRangeError`` for an offset beyond an end."""
+        match self.kind:
+            case "beginning":
+                await consumer.seek_to_beginning()
+            case "end":
+                await consumer.seek_to_end()
+            case "time":
+                await consumer.seek_to_timestamp(self.number)
+            case _:
+                assigned = consumer.assignment()
+                ends, begins = await consumer.end_offsets(assigned), await consumer.beginning_offsets(assigned)
+                for partition, offset in self._offsets(begins, ends, output).items():
+                    consumer.seek(partition, offset)
+
+    def _offsets(
+        self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], output: Output
+    ) -> dict[TopicPartition, int]:
+        """Return where reading begins in each partition, within what it has."""
+        if self.kind == "tail":
+            return {partition: max(begins[partition], end - self.number) for partition, end in ends.items()}
+        beyond = [f"{_name(partition)} ends at {end}" for partition, end in sorted(ends.items()) if end < self.number]
+        if beyond:
+            raise OffsetOutOfRangeError(f"offset {self.number} is beyond the end: {', '.join(beyond)}")
+        for partition, begin in sorted(begins.items()):
+            if begin > self.number:
+                output.notify(f"% {_name(partition)} has no offset {self.number} any more: reading begins at {begin}")
+        return {partition: max(begin, self.number) for partition, begin in begins.items()}
+
+
+def moment(text: str) -> int:
+    """Return a time, as milliseconds since the epoch or in ISO 8601 (UTC if it does not say), in milliseconds.
+
+    Raises ``ValueError`` for what is no time since 1970.
+    """
+    if text.isdecimal():
+        return natural(text)
+    found = datetime.fromisoformat(text)
+    since = round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    if since < 0:
+        raise ValueError(text)
+    return since
+
+
+class Reading(Protocol):
+    """A way to get at records: ``Partitions`` or ``Membership``."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the consumer."""
+        ...
+
+    async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
+        """Have the started consumer read what it is to read."""
+        ...
+
+
+@frozen(kw_only=True)
+class Partitions:
+    """Reads partitions of topics, without a group."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    """Partition ids; ``()``: all."""
+    start: Start
+    options: dict[str, Any]
+
+    async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
+        """Assign the partitions and go where reading begins. Raises ``UnknownTopicOrPartitionError``."""
+        found = await find_partitions(consumer, self.topics, self.partitions)
+        consumer.assign(found)
+        await self.start.seek(consumer, output)
+
+
+@frozen(kw_only=True)
+class Membership:
+    """Reads topics as a member of a group."""
+
+    topics: tuple[str, ...]
+    options: dict[str, Any]
+
+    async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
+        """Join the group. Raises ``UnknownTopicOrPartitionError``, at once and not when a broker has had time to create a topic."""
+        await find_partitions(consumer, self.topics)
+        consumer.subscribe(self.topics, listener=_Teller(output, consumer.group_metadata().group_id))
+
+
+@define(eq=False)
+class _Teller(ConsumerRebalanceListener):
+    """Tells the person at the terminal what the group gives and takes."""
+
+    output: Output
+    group_id: str | None
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.output.notify(f"% Group {self.group_id}: assigned {_names(assigned)}")
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.output.notify(f"% Group {self.group_id}: revoked {_names(revoked)}")
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self.output.notify(f"% Group {self.group_id}: lost {_names(lost)}")
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(_name, sorted(partitions))) or "nothing"
+
+
+def _name(partition: TopicPartition) -> str:
+    """Return a partition as kcat writes it."""
+    return f"{partition.topic} [{partition.partition}]"
+
+
+async def find_partitions(
+    consumer: KafkaConsumer[Any, Any], topics: Collection[str], wanted: Collection[int] = ()
+) -> list[TopicPartition]:
+    """Return the partitions ``wanted`` (none: all) of ``topics``. Raises ``UnknownTopicOrPartitionError`` that names others."""
+    cluster = await consumer.describe_topics(*topics)
+    partitions: list[TopicPartition] = []
+    for topic in topics:
+        if topic not in cluster.topics:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist{nearest(topic, await consumer.topics())}")
+        found = sorted(part.partition for part in cluster.topics[topic].partitions)
+        unknown = sorted(set(wanted) - set(found))
+        if unknown:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has no partition {', '.join(map(str, unknown))}; it has {len(found)}, from 0 on"
+            )
+        partitions += [TopicPartition(topic, number) for number in wanted or found]
+    return partitions
+
+
+@define(eq=False, kw_only=True)
+class Copy:
+    """Writes what a ``Reading`` returns, until the end that was asked for."""
+
+    reading: Reading
+    count: int | None
+    exit_at_end: bool
+    write: Writer
+    delimiter: bytes
+    _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
+    """Where each partition ended when it was first ours."""
+    _reached: set[TopicPartition] = field(factory=set, init=False)
+
+    async def run(self, output: Output) -> int:
+        """Read and write. Return the exit code."""
+        consumer: KafkaConsumer[Any, Any] = KafkaConsumer(**self.reading.options)
+        async with consumer:
+            await self.reading.begin(consumer, output)
+            left = self.count
+            while left != 0 and not (self.exit_at_end and await self._is_at_end(consumer, output)):
+                limit = BATCH if left is None else min(BATCH, left)
+                timeout = _WHILE_ENDING if self.exit_at_end else _FOREVER
+                batch = await consumer.getmany(timeout_ms=timeout, max_records=limit)
+                records = [record for part in batch.values() for record in part]
+                await output.write(b"".join([self.write(record) + self.delimiter for record in records]))
+                left = None if left is None else left - len(records)
+        return 0
+
+    async def _is_at_end(self, consumer: KafkaConsumer[Any, Any], output: Output) -> bool:
+        """Return whether everything that is assigned was read up to where it ended. A member without partitions waits for some."""
+        assigned = consumer.assignment()
+        fresh = assigned - self._ends.keys()
+        if fresh:
+            self._ends |= await consumer.end_offsets(fresh)
+        for partition in sorted(assigned - self._reached):
+            position = await consumer.position(partition)
+            if position >= self._ends[partition]:
+                self._reached.add(partition)
+                output.notify(f"% Reached end of topic {_name(partition)} at offset {position}")
+        return bool(assigned) and assigned <= self._reached

@@ -1,0 +1,310 @@
+"""The commands ``kafka-async groups``: which groups there are, their members, their lag.
+
+Decides: what is shown of a group. Owns nothing. Must never join a group or commit.
+"""
+
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from attrs import frozen
+
+from ...application.consumer import KafkaConsumer
+from ...config import ConsumerConfig
+from ...model import OffsetAndMetadata, TopicPartition
+from ..admin import Admin, Client, Group, GroupListing, Member, ShareOffset
+from .formats import dump
+from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
+from .shell import Debug, Output, run, show_log
+from .tables import printable, table
+
+AsJson = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
+
+groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and describe groups.")
+
+
+@frozen(kw_only=True)
+class Progress:
+    """How far a group is in one partition."""
+
+    partition: TopicPartition
+    committed: OffsetAndMetadata | None
+    end: int | None
+    """The offset that comes next in the log; ``None`` if the partition is gone or has no leader."""
+    member: Member | None = None
+    """Who has the partition."""
+    reported: int | None = None
+    """The lag as the coordinator of a share group reports it (KIP-1226)."""
+
+    @property
+    def lag(self) -> int | None:
+        """Records that the group has not committed yet; ``None`` if that is not known."""
+        if self.committed is None or self.end is None:
+            return self.reported
+        return max(0, self.end - self.committed.offset)
+
+    @property
+    def offset(self) -> int | None:
+        """The committed offset."""
+        return self.committed.offset if self.committed is not None else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values under their names, for JSON."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "committed": self.offset,
+            "end": self.end,
+            "lag": self.lag,
+            "leader_epoch": self.committed.leader_epoch if self.committed is not None else None,
+            "metadata": self.committed.metadata if self.committed is not None else None,
+        }
+
+
+async def ends_of(consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Look up the ends of those partitions that exist and have a leader: waiting for the others would cost the whole answer."""
+    names = {partition.topic for partition in partitions}
+    if not names:
+        return {}
+    cluster = await consumer.describe_topics(*names)
+    led = {
+        TopicPartition(topic.name, part.partition)
+        for topic in cluster.topics.values()
+        for part in topic.partitions
+        if part.leader is not None
+    }
+    return await consumer.end_offsets(led & set(partitions)) if led & set(partitions) else {}
+
+
+def progress(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], ends: Mapping[TopicPartition, int], members: Iterable[Member] = ()
+) -> list[Progress]:
+    """Return one value for each partition that is committed or assigned, in order."""
+    owners = {partition: member for member in members for partition in member.partitions}
+    return [
+        Progress(partition=each, committed=committed.get(each), end=ends.get(each), member=owners.get(each))
+        for each in sorted(committed.keys() | owners.keys())
+    ]
+
+
+def share_progress(offsets: Mapping[TopicPartition, ShareOffset]) -> list[Progress]:
+    """Return one value for each partition that a share group has begun, in order; what it settled stands as what is committed."""
+    return [
+        Progress(
+            partition=each,
+            committed=OffsetAndMetadata(found.start) if found.start is not None else None,
+            end=None,
+            reported=found.lag,
+        )
+        for each, found in sorted(offsets.items())
+    ]
+
+
+# --- list ----------------------------------------------------------------------------------------------------------------------
+
+
+@groups.command("list")
+def list_groups(
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    states: Annotated[
+        list[str] | None, typer.Option("--state", help="Only groups in this state, such as Stable or Empty; can be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """List the groups of the cluster."""
+    options = admin_options(brokers, config, settings)
+    wanted = {state.lower() for state in states or ()}
+
+    async def work() -> str | bytes:
+        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+            found = await Admin(client).list_groups()
+        shown = [group for group in found if not wanted or group.state.lower() in wanted]
+        return b"".join(map(_listing_json, shown)) if as_json else _listing_table(shown)
+
+    start(work, debug)
+
+
+def _listing_json(group: GroupListing) -> bytes:
+    return json_line({"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state})
+
+
+def _listing_table(shown: list[GroupListing]) -> str:
+    return table(
+        ("GROUP", "TYPE", "PROTOCOL", "STATE"), [(group.group_id, group.kind, group.protocol, group.state) for group in shown]
+    )
+
+
+# --- describe ------------------------------------------------------------------------------------------------------------------
+
+
+@groups.command()
+def describe(
+    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups to describe.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Show the members of groups, and their lag by partition."""
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str | bytes:
+        found: list[tuple[Group, list[Progress]]] = []
+        async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
+            for name in dict.fromkeys(names):
+                group = await Admin(client).describe(name)
+                if group.kind == "share":
+                    found.append((group, share_progress(await Admin(client).share_offsets(name))))
+                    continue
+                committed = await Admin(client).committed(name)
+                owned = {partition for member in group.members for partition in member.partitions}
+                ends = await ends_of(lookups, committed.keys() | owned)
+                found.append((group, progress(committed, ends, group.members)))
+        if as_json:
+            return b"".join(description_json(group, rows) for group, rows in found)
+        return "\n".join(description(group, rows) for group, rows in found)
+
+    start(work, debug)
+
+
+def description(group: Group, rows: Iterable[Progress]) -> str:
+    """Return the group as a line about it, a table of its members and a table of its partitions."""
+    parts = [f"Group {printable(group.group_id)}: {group.state}, {group.kind} protocol"]
+    parts += [f"assignor {printable(group.assignor)}"] if group.assignor else []
+    parts += [f"epoch {group.epoch}"] if group.epoch is not None else []
+    text = f"{', '.join(parts)}, coordinator {group.coordinator}\n\n"
+    epoch = group.epoch is not None
+    if group.members:
+        text += table(
+            ("MEMBER", "INSTANCE", "CLIENT", "HOST", *(["EPOCH"] if epoch else []), "PARTITIONS"),
+            [
+                (
+                    each.member_id,
+                    each.instance_id,
+                    each.client_id,
+                    each.host,
+                    *([each.epoch] if epoch else []),
+                    names_of(each.partitions),
+                )
+                for each in group.members
+            ],
+        )
+    else:
+        text += "No members.\n"
+    if group.kind == "share":  # many members have a partition
+        settled = [(*each.partition, each.offset, each.lag) for each in rows]
+        return text + "\n" + (table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n")
+    lines = [
+        (*each.partition, each.offset, each.end, each.lag, each.member.member_id if each.member is not None else None)
+        for each in rows
+    ]
+    header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
+    return text + "\n" + (table(header, lines) if lines else "No committed offsets.\n")
+
+
+def description_json(group: Group, rows: Iterable[Progress]) -> bytes:
+    """Return the same as a line of JSON."""
+    node = group.coordinator
+    return json_line(
+        {
+            "group": group.group_id,
+            "type": group.kind,
+            "state": group.state,
+            "assignor": group.assignor,
+            "epoch": group.epoch,
+            "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "instance_id": each.instance_id,
+                    "client_id": each.client_id,
+                    "host": each.host,
+                    "epoch": each.epoch,
+                    "partitions": [partition._asdict() for partition in each.partitions],
+                }
+                for each in group.members
+            ],
+            "partitions": [
+                {**each.as_json(), "member_id": each.member.member_id if each.member is not None else None} for each in rows
+            ],
+        }
+    )
+
+
+def names_of(partitions: Iterable[TopicPartition]) -> str:
+    """Return partitions as ``orders:0,1,2 payments:0``, the way ``offsets reset --topic`` takes them."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(partition))
+    return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
+
+
+# --- configure -----------------------------------------------------------------------------------------------------------------
+
+
+@groups.command()
+def configure(
+    name: Annotated[str, typer.Argument(metavar="GROUP", help="Group to configure; it need not exist yet.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SETTING=VALUE...]", help="Settings to change; SETTING= goes back to the brokers' default."),
+    ] = None,
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Change a group's own settings, such as share.auto.offset.reset=earliest, and show them.
+
+    For share groups: share.auto.offset.reset, share.isolation.level, share.record.lock.duration.ms, share.delivery.count.limit,
+    share.session.timeout.ms, share.heartbeat.interval.ms; for groups of consumers: consumer.session.timeout.ms,
+    consumer.heartbeat.interval.ms.
+    """
+    options = admin_options(brokers, config, settings)
+    wanted: dict[str, str | None] = {}
+    for text in changes or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{text!r}: expected SETTING=VALUE")
+        wanted[key.strip()] = value.strip() or None
+
+    async def work() -> str | bytes:
+        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+            admin = Admin(client)
+            if wanted:
+                await admin.configure_group(name, wanted)
+            found = await admin.group_settings(name)
+        if as_json:
+            rows = [{"group": name, "setting": key, "value": value, "own": own} for key, (value, own) in sorted(found.items())]
+            return b"".join(map(json_line, rows))
+        lines = [(key, value, "group" if own else "default") for key, (value, own) in sorted(found.items())]
+        return table(("SETTING", "VALUE", "FROM"), lines)
+
+    start(work, debug)
+
+
+# --- shared with offsets.py and topics.py --------------------------------------------------------------------------------------
+
+
+def admin_options(brokers: str | None, file: Path | None, settings: list[str] | None) -> dict[str, Any]:
+    """Return the options of a consumer that looks and does not touch. Raises ``typer.BadParameter``."""
+    defaults = {"bootstrap_servers": BROKERS, "client_id": "kafka-async", "auto_offset_reset": "earliest"}
+    options = consumer_options(settings, file=file, defaults=defaults, chosen={"bootstrap_servers": brokers})
+    return options | {"group_id": None, "group_instance_id": None, "allow_auto_create_topics": False}
+
+
+def json_line(value: Any) -> bytes:
+    """Return a value as one line of JSON."""
+    return dump(value) + b"\n"
+
+
+def start(work: Callable[[], Coroutine[Any, Any, str | bytes]], debug: bool) -> None:
+    """Run a command's work and write what it returns."""
+    show_log(debug)
+    run(work(), Output(debug=debug))

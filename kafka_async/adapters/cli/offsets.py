@@ -1,0 +1,347 @@
+"""The commands ``kafka-async offsets``: what a group has committed, and moving it.
+
+Decides: where a group that is moved shall read on, and which groups are left alone: those with members. Owns nothing. Must never
+commit without ``--execute``, nor below the first or above the last offset of a partition.
+
+Options are those of Java's ``kafka-consumer-groups.sh --reset-offsets`` where it has them.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+from attrs import frozen
+
+from ...application.consumer import KafkaConsumer
+from ...config import ConsumerConfig
+from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError
+from ...model import OffsetAndMetadata, TopicPartition
+from ..admin import Admin, Client, Group
+from .copying import find_partitions, moment
+from .groups import AsJson, Progress, admin_options, ends_of, json_line, names_of, progress, share_progress, start
+from .settings import Brokers, CommandConfig, Settings, nearest
+from .shell import Debug, Output, natural, run, show_log
+from .tables import table
+
+offsets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and reset the committed offsets of a group.")
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to show or reset.")]
+
+
+# --- show ----------------------------------------------------------------------------------------------------------------------
+
+
+@offsets.command()
+def show(
+    group: GroupName,
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    topics: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Only this topic; can be repeated.")] = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Show the offsets that a group has committed, and its lag."""
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str | bytes:
+        async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
+            found = await Admin(client).describe(group)  # a group that does not exist is an error, not a group without offsets
+            if found.kind == "share":
+                shared = share_progress(await Admin(client).share_offsets(group))
+                return _share_offsets(group, [row for row in shared if not topics or row.partition.topic in topics], as_json)
+            committed = await Admin(client).committed(group)
+            chosen = {each: offset for each, offset in committed.items() if not topics or each.topic in topics}
+            rows = progress(chosen, await ends_of(lookups, chosen.keys()))
+        if as_json:
+            return b"".join(json_line({"group": group, **row.as_json()}) for row in rows)
+        lines = [
+            (*row.partition, row.offset, row.end, row.lag, row.committed.leader_epoch, row.committed.metadata)
+            for row in rows
+            if row.committed is not None
+        ]
+        header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LEADER-EPOCH", "METADATA")
+        return table(header, lines) if lines else "No committed offsets.\n"
+
+    start(work, debug)
+
+
+def _share_offsets(group: str, rows: Collection[Progress], as_json: bool) -> str | bytes:
+    if as_json:
+        return b"".join(json_line({"group": group, **row.as_json()}) for row in rows)
+    return table(("TOPIC", "PARTITION", "START", "LAG"), [(*row.partition, row.offset, row.lag) for row in rows])
+
+
+# --- reset ---------------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Target:
+    """Where a group shall read on."""
+
+    kind: str
+    """``earliest``, ``latest``, ``offset``, ``shift`` (by ``number`` from what is committed) or ``time`` (milliseconds)."""
+    number: int = 0
+
+    @classmethod
+    def parse(cls, *, earliest: bool, latest: bool, offset: int | None, moment: str | None, shift: int | None) -> "Target":
+        """Return the one target that was given. Raises ``typer.BadParameter`` if there is none, or more than one."""
+        given = {
+            "--to-earliest": cls(kind="earliest") if earliest else None,
+            "--to-latest": cls(kind="latest") if latest else None,
+            "--to-offset": cls(kind="offset", number=offset) if offset is not None else None,
+            "--to-datetime": cls(kind="time", number=milliseconds(moment)) if moment is not None else None,
+            "--shift-by": cls(kind="shift", number=shift) if shift is not None else None,
+        }
+        targets = {name: target for name, target in given.items() if target is not None}
+        if len(targets) != 1:
+            found = f"; found {' and '.join(targets)}" if targets else ""
+            raise typer.BadParameter(f"expected one of {', '.join(given)}{found}")
+        return next(iter(targets.values()))
+
+    async def find(
+        self, consumer: KafkaConsumer[Any, Any], current: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset that is meant in each partition, wherever that is. Raises ``NoOffsetForPartitionError``."""
+        match self.kind:
+            case "earliest":
+                return await consumer.beginning_offsets(current)
+            case "latest":
+                return dict(ends)
+            case "offset":
+                return dict.fromkeys(current, self.number)
+            case "time":
+                found = await consumer.offsets_for_times(dict.fromkeys(current, self.number))
+                return {each: answer.offset if answer is not None else ends[each] for each, answer in found.items()}
+            case _:
+                return self._shifted(current)
+
+    def _shifted(self, current: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+        without = tuple(each for each, offset in current.items() if offset is None)
+        if without:
+            raise NoOffsetForPartitionError(f"--shift-by: no offset is committed for {names_of(without)}", without)
+        return {each: offset + self.number for each, offset in current.items() if offset is not None}
+
+
+def milliseconds(text: str) -> int:
+    """Return an ISO 8601 time (UTC if it does not say) as milliseconds since the epoch. Raises ``typer.BadParameter``."""
+    try:
+        if text.isdecimal():
+            raise ValueError(text)  # milliseconds and seconds look alike
+        return moment(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r}: expected a time after 1970-01-01, such as 2026-01-31T09:30:00+01:00; UTC if it has no offset"
+        ) from None
+
+
+def topic_choice(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return topic and partitions (``()``: all) of ``orders`` or ``orders:0,1``. Raises ``typer.BadParameter``."""
+    topic, colon, numbers = text.partition(":")
+    try:
+        partitions = tuple(dict.fromkeys(natural(number.strip()) for number in numbers.split(","))) if colon else ()
+    except ValueError:
+        partitions, topic = (), ""
+    if not topic:
+        raise typer.BadParameter(f"{text!r}: expected a topic, or a topic and partitions as in orders:0,1")
+    return topic, partitions
+
+
+@frozen(kw_only=True)
+class Move:
+    """One partition's way from where the group is to where it shall be."""
+
+    partition: TopicPartition
+    current: int | None
+    new: int
+    note: str
+    """Why ``new`` is not what was asked for; empty if it is."""
+
+    @classmethod
+    def within(cls, partition: TopicPartition, current: int | None, wanted: int, begin: int, end: int) -> "Move":
+        """Return a move to ``wanted``, or as near to it as the log lets us go."""
+        new = min(max(wanted, begin), end)
+        note = "" if new == wanted else f"{wanted} is outside of {begin}..{end}"
+        return cls(partition=partition, current=current, new=new, note=note)
+
+
+@frozen(kw_only=True)
+class Reset:
+    """What ``offsets reset`` was asked to do."""
+
+    group: str
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+    target: Target
+    execute: bool
+    create: bool
+    """A group that does not exist may be made, by its first commit."""
+    options: dict[str, Any]
+
+    async def run(self) -> list[Move]:
+        """Plan the moves and, with ``execute``, make them. Return them.
+
+        Raises ``GroupIdNotFound``, and ``IllegalStateError`` for a group with members or one that is not of consumers.
+        """
+        async with Client.connect(ConsumerConfig.from_options(self.options)) as client:
+            admin = Admin(client)
+            if await self._check_group(admin) == "share":
+                return await self._move_share_group(admin)
+            committed = await admin.committed(self.group)
+        async with KafkaConsumer(**self.options | {"group_id": self.group, "enable_auto_commit": False}) as consumer:
+            partitions: list[TopicPartition] = []
+            for topic, numbers in self.topics:
+                partitions += await find_partitions(consumer, (topic,), numbers)
+            moves = await self._plan(consumer, sorted(set(partitions)), committed)
+            if self.execute:
+                await _commit(consumer, moves)
+        return moves
+
+    async def _move_share_group(self, admin: Admin) -> list[Move]:
+        """As for other groups, but the coordinator moves it: a share group has no commits."""
+        found = await admin.share_offsets(self.group)
+        starts = {each: OffsetAndMetadata(offset.start) for each, offset in found.items() if offset.start is not None}
+        async with KafkaConsumer(**self.options) as consumer:
+            partitions: list[TopicPartition] = []
+            for topic, numbers in self.topics:
+                partitions += await find_partitions(consumer, (topic,), numbers)
+            moves = await self._plan(consumer, sorted(set(partitions)), starts)
+        if self.execute:
+            await admin.move_share_group(self.group, {move.partition: move.new for move in moves})
+        return moves
+
+    async def _check_group(self, admin: Admin) -> str:
+        """Return the group's kind."""
+        try:
+            group = await admin.describe(self.group)
+        except GroupIdNotFound as error:
+            if self.create:
+                return ""
+            near = nearest(self.group, [listing.group_id for listing in await admin.list_groups()])
+            raise GroupIdNotFound(f"group {self.group!r} does not exist{near}; --create makes it") from error
+        if group.protocol not in ("", "consumer", "share"):
+            raise IllegalStateError(f"group {self.group!r} is a group of {group.protocol!r}, not of consumers")
+        if group.members:
+            raise IllegalStateError(refusal(group))
+        return group.kind
+
+    async def _plan(
+        self,
+        consumer: KafkaConsumer[Any, Any],
+        partitions: Collection[TopicPartition],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> list[Move]:
+        current = {each: committed[each].offset if each in committed else None for each in partitions}
+        begins, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        wanted = await self.target.find(consumer, current, ends)
+        return [Move.within(each, current[each], wanted[each], begins[each], ends[each]) for each in partitions]
+
+
+def refusal(group: Group) -> str:
+    """Return why a group with members is left alone: they would go on from where they are and overwrite what we commit."""
+    names = [f"{each.client_id or each.member_id} at {each.host.lstrip('/')} ({each.member_id})" for each in group.members]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    members = "member" if len(names) == 1 else "members"
+    return f"group {group.group_id!r} is in use by {len(names)} {members}; stop them first: {shown}"
+
+
+async def _commit(consumer: KafkaConsumer[Any, Any], moves: Iterable[Move]) -> None:
+    """Commit for a group that we are not a member of; its coordinator refuses should a member have joined meanwhile."""
+    targets = {move.partition: OffsetAndMetadata(move.new) for move in moves}
+    consumer.assign(targets)
+    consumer.pause(*targets)  # nothing is to be fetched
+    await consumer.commit(targets)
+
+
+@offsets.command()
+def reset(
+    group: GroupName,
+    topics: Annotated[
+        list[str], typer.Option("-t", "--topic", metavar="TOPIC[:P,...]", help="Topic, or some of its partitions; can be repeated.")
+    ],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset.")] = False,
+    latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    moment: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="ISO", help="To the first record at or after a time; UTC if it has no offset."),
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option("--shift-by", help="By this many offsets from the current one; backwards if negative.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit. Without it, only show what would be committed.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Make the group if it does not exist.")] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Move a group without members to other offsets. Shows what would be done; does it with --execute."""
+    target = Target.parse(earliest=earliest, latest=latest, offset=offset, moment=moment, shift=shift)
+    choices = tuple(topic_choice(text) for text in topics)
+    options = admin_options(brokers, config, settings)
+    wanted = Reset(group=group, topics=choices, target=target, execute=execute, create=create, options=options)
+    output = Output(debug=debug)
+
+    async def work() -> str | bytes:
+        moves = await wanted.run()
+        output.notify(summary(wanted, moves))
+        return _moves_json(wanted, moves) if as_json else _moves_table(moves)
+
+    show_log(debug)
+    run(work(), output)
+
+
+@offsets.command()
+def forget(
+    group: GroupName,
+    topics: Annotated[list[str], typer.Option("-t", "--topic", help="Topic to forget; can be repeated.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Have a share group without members forget topics: it begins them anew, where its share.auto.offset.reset says."""
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str:
+        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+            found = await Admin(client).describe(group)
+            if found.kind != "share":
+                raise IllegalStateError(f"group {group!r} is not a share group; 'offsets reset' moves a group of consumers")
+            if found.members:
+                raise IllegalStateError(refusal(found))
+            await Admin(client).forget_share_offsets(group, dict.fromkeys(topics))
+        return f"Group {group!r} has forgotten {', '.join(dict.fromkeys(topics))}.\n"
+
+    start(work, debug)
+
+
+def summary(wanted: Reset, moves: Collection[Move]) -> str:
+    """Return what was committed, in a sentence."""
+    if not wanted.execute:
+        return "Dry run: nothing was committed. Add --execute to commit the new offsets."
+    moved = sum(move.new != move.current for move in moves)
+    partitions = "1 partition" if len(moves) == 1 else f"{len(moves)} partitions"
+    return f"Committed the offsets of {partitions} for group {wanted.group!r}; {moved or 'none'} of them changed."
+
+
+def _moves_table(moves: Iterable[Move]) -> str:
+    rows = [(*move.partition, move.current, move.new, move.note) for move in moves]
+    return table(("TOPIC", "PARTITION", "CURRENT", "NEW", "NOTE"), rows)
+
+
+def _moves_json(wanted: Reset, moves: Iterable[Move]) -> bytes:
+    return b"".join(
+        json_line(
+            {
+                "group": wanted.group,
+                **move.partition._asdict(),
+                "current": move.current,
+                "new": move.new,
+                "note": move.note,
+                "committed": wanted.execute,
+            }
+        )
+        for move in moves
+    )

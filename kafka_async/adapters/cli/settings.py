@@ -1,0 +1,127 @@
+"""The options of a consumer on the command line: ``-b``, ``-F`` and ``-X``.
+
+Decides: which of them wins (``-X``, then what has an option of its own, then the file, then the default), and how text becomes a
+value. Owns nothing. Must never show a value that may be a secret, also where it was typed in the wrong place.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from ...config import ConsumerConfig
+from ...config.consumer_config import NAMES
+from ...config.consumer_config import nearest as nearest_option
+from ...config.sources import properties_options
+from ...config.texts import OBJECTS, option_name, option_value
+from ...errors import KafkaError
+
+BROKERS: Final = "localhost:9092"
+
+Brokers: TypeAlias = Annotated[
+    str | None, typer.Option("-b", "--bootstrap", metavar="HOST:PORT[,...]", help=f"Brokers to ask first. Default: {BROKERS}.")
+]
+Settings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        "--set",
+        metavar="OPTION=VALUE",
+        help="Any option of the consumer; can be repeated. OPTION=@FILE takes the value from a file, for secrets; a value that "
+        "begins with @ is written @@. 'kafka-async options' lists the options.",
+    ),
+]
+CommandConfig: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "-F",
+        "--command-config",
+        metavar="FILE",
+        help="A properties file with options, as for Java's tools: option=value on each line. -b, -X and the like override it.",
+    ),
+]
+
+_NAME: Final = re.compile(r"[a-z]+([._][a-z]+)*")
+
+
+def consumer_options(
+    settings: Sequence[str] | None,
+    *,
+    file: Path | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the options of a consumer from ``defaults``, a file, what was ``chosen`` by options of their own, and ``-X`` settings.
+
+    ``None`` in ``chosen`` stands for what was not chosen. Raises ``typer.BadParameter`` for what is unknown, has no value or
+    takes a Python object.
+    """
+    options = dict(defaults or {})
+    options |= _from_file(file) if file is not None else {}
+    options |= {name: value for name, value in (chosen or {}).items() if value is not None}
+    options |= dict(map(setting, settings or ()))
+    try:
+        ConsumerConfig.from_options(options)
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from None
+    return options
+
+
+def _from_file(path: Path) -> Mapping[str, Any]:
+    try:
+        options = properties_options(path)
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None
+    except (ValueError, TypeError, KafkaError) as error:
+        raise typer.BadParameter(str(error)) from None
+    return {name: value for name, value in options.items() if name not in OBJECTS}  # keys and values stay bytes here
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Return name and value of ``option=value``, the value as the option's type. Dots and underscores are the same in a name.
+
+    Raises ``typer.BadParameter``, without the value.
+    """
+    typed, equals, value = text.partition("=")
+    name = option_name(typed)
+    if name not in NAMES:
+        raise typer.BadParameter(_unknown(typed.strip(), bool(equals)))
+    if not equals:
+        raise typer.BadParameter(f"{typed.strip()}: expected option=value")
+    try:
+        return name, option_value(name, _content(name, value))  # with its blanks: a password may begin or end with one
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _unknown(typed: str, has_value: bool) -> str:
+    """Say what is wrong with a name. It is shown if it looks like one: it may be a password as well."""
+    if not has_value and not _NAME.fullmatch(typed):
+        return "expected option=value; what was given is not shown, for it may be a secret"
+    near = nearest_option(option_name(typed))
+    shown = repr(typed) if _NAME.fullmatch(typed) else "(not shown, for it may be a secret)"
+    return f"unknown option {shown}{near}; 'kafka-async options' lists the options"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'name'?`` for the one of ``known`` that is most like ``name``; an empty string if none is."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _content(name: str, value: str) -> str:
+    """Return the value, or what is in the file that it names, without the line end that editors put there."""
+    if value.startswith("@@"):
+        return value[1:]
+    if not value.startswith("@"):
+        return value
+    try:
+        return re.sub(r"\r?\n\Z", "", Path(value[1:]).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
+        raise typer.BadParameter(
+            f"{name}: cannot read the file after '@': {why}; a value that begins with @ is written @@"
+        ) from None

@@ -1,0 +1,103 @@
+"""The command ``kafka-async share consume``: reads as a member of a share group.
+
+Decides: how each record is acknowledged, and when. Owns: the consumer while the command runs. Must never accept a record
+before it was written.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import typer
+
+from ...application.share.consumer import ShareConsumer
+from ...application.share.record import ShareRecord
+from ...model import ConsumerRecord
+from .formats import CODES, Writer
+from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
+from .shell import Debug, Output, layout, run, show_log
+
+share = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read as a member of a share group (Kafka 4.2).")
+
+_WAIT: Final = 200
+"""Milliseconds after which it is looked whether the time is over."""
+
+
+@share.callback()
+def _about() -> None:
+    """Read as a member of a share group (Kafka 4.2)."""
+
+
+@share.command(epilog=CODES)
+def consume(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
+    group: Annotated[str, typer.Option("-G", "--group", help="The share group.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    accept: Annotated[bool, typer.Option("--accept", help="Accept each record once it is written (the default).")] = False,
+    release: Annotated[bool, typer.Option("--release", help="Release each record: it is delivered again.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Reject each record: it is not delivered again.")] = False,
+    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after this many records.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Exit when no record has come for this many seconds.")
+    ] = None,
+    text: Annotated[str, typer.Option("-f", "--format", help="What to write for a record, with the codes below.")] = "",
+    as_json: Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")] = False,
+    key_delimiter: Annotated[str | None, typer.Option("-K", "--key-delimiter", help="Write keys too, followed by this.")] = None,
+    delimiter: Annotated[str, typer.Option("-D", "--delimiter", help="What to write after each record (not with -f).")] = r"\n",
+    null: Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")] = False,
+    settings: Settings = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write nothing but records and errors.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Read topics as a member of a share group, write their records, and accept, release or reject them.
+
+    Where a group starts is its own setting: kafka-async groups configure GROUP share.auto.offset.reset=earliest
+    """
+    chosen = [name for name, given in (("--accept", accept), ("--release", release), ("--reject", reject)) if given]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} do not go together")
+    say: Callable[[ShareRecord[Any, Any]], None] = (
+        ShareRecord.release if release else ShareRecord.reject if reject else ShareRecord.accept
+    )
+    write, end = layout(text, as_json, key_delimiter, delimiter, b"NULL" if null else b"")
+    defaults = {"bootstrap_servers": BROKERS, "allow_auto_create_topics": False}
+    options = consumer_options(settings, file=config, defaults=defaults, chosen={"bootstrap_servers": brokers, "group_id": group})
+    options["strict_max_records"] = count is not None  # others get what we will not read
+    try:
+        consumer: ShareConsumer[Any, Any] = ShareConsumer(*dict.fromkeys(names), **options)
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from None
+    show_log(debug)
+    output = Output(debug=debug, quiet=quiet)
+    run(_copy(consumer, say, write, end, count, timeout, output), output)
+
+
+async def _copy(
+    consumer: ShareConsumer[Any, Any],
+    say: Callable[[ShareRecord[Any, Any]], None],
+    write: Writer,
+    end: bytes,
+    count: int | None,
+    timeout: float | None,
+    output: Output,
+) -> int:
+    written = 0
+    async with consumer:
+        last = time.monotonic()
+        while count is None or written < count:
+            batch = await consumer.getmany(timeout_ms=_WAIT, max_records=None if count is None else count - written)
+            for records in batch.values():
+                await output.write(b"".join(write(ConsumerRecord(*record.fields())) + end for record in records))
+                for record in records:
+                    say(record)
+                written += len(records)
+            now = time.monotonic()
+            last = now if batch else last
+            if timeout is not None and now - last >= timeout:
+                break
+        refused = [error for error in (await consumer.flush()).values() if error is not None]
+        for error in refused:
+            output.notify(f"not every acknowledgement was accepted: {error}")
+    output.notify(f"{written} records")
+    return 1 if refused else 0

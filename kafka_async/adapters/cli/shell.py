@@ -1,0 +1,155 @@
+"""What the commands of ``kafka-async`` share: their output, their exit codes, how they end.
+
+Decides: which exit code an outcome has. Owns the process's standard output while a command runs. Must never show a traceback that
+was not asked for with ``--debug``: an error is one line on stderr, and texts of brokers and other clients reach the terminal
+without control codes. Must never write to standard output on the event loop: a pipe without a reader would hold up the consumer
+and the signals that are to end it.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Final, NoReturn, TypeAlias
+
+import typer
+from attrs import define, field
+
+from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
+from ..running import EXIT_CODE, Terminated, until_terminated
+from .formats import Writer, formatter, json_line, unescape
+from .main import FAILED, INTERRUPTED, drop_unwritten, let_interrupts_raise
+from .tables import printable
+
+PATIENCE: Final = 0.5
+"""Seconds that a write has to end in once the command is to end."""
+
+Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the log, and tracebacks.")]
+
+
+@define(eq=False, kw_only=True)
+class Output:
+    """Where a command writes. Values go to ``sys.stdout.buffer`` as they are."""
+
+    debug: bool
+    quiet: bool = False
+    writing: bool = field(default=False, init=False)
+    """A write has begun and is not over."""
+    _thread: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "kafka_async output"), init=False)
+
+    async def write(self, data: bytes) -> None:
+        """Write ``data`` and flush it. Raises what writing raises.
+
+        Cancelled while the data is still being read, it returns when that is done, and the caller's next ``await`` is cancelled
+        instead: what was written counts as written. Otherwise the write goes on without us.
+        """
+        if not data:
+            return
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._write, data)
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError as cancelled:
+            await asyncio.wait((work,), timeout=PATIENCE)
+            task = asyncio.current_task()
+            if not work.done() or task is None:
+                raise
+            work.result()
+            task.cancel(*cancelled.args)
+
+    def _write(self, data: bytes) -> None:
+        self.writing = True
+        try:
+            left = memoryview(data)
+            while left:  # a signal that comes while a pipe is full makes it less than all
+                left = left[sys.stdout.buffer.write(left) :]
+            sys.stdout.buffer.flush()
+        finally:
+            self.writing = False
+
+    def notify(self, text: str) -> None:
+        """Write a line for the person at the terminal, beside the data."""
+        if not self.quiet:
+            sys.stderr.write(f"{printable(text)}\n")
+
+    def fail(self, error: BaseException) -> "typer.Exit":
+        """Write what went wrong as one line, and return what ends the program."""
+        if self.debug:
+            logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
+        text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
+        sys.stderr.write(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
+        return self.end(FAILED)
+
+    def end(self, code: int) -> "typer.Exit":
+        """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""
+        if self.writing:
+            sys.stderr.flush()
+            os._exit(code)
+        self._thread.shutdown()
+        return typer.Exit(code)
+
+
+def show_log(debug: bool) -> None:
+    """Show the package's log only when it was asked for; by default the last error is enough."""
+    logger = logging.getLogger("kafka_async")
+    logger.propagate = False
+    handler = logging.StreamHandler() if debug else logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoReturn:
+    """Run ``work`` and end the program.
+
+    ``work`` returns an exit code, or what to write: text for people, or bytes, which no locale changes. What it raises decides the
+    exit code too.
+    """
+    try:
+        let_interrupts_raise()
+        outcome = asyncio.run(until_terminated(work))
+        if isinstance(outcome, str):
+            sys.stdout.write(outcome)
+        elif isinstance(outcome, bytes):
+            sys.stdout.buffer.write(outcome)
+        code = outcome if isinstance(outcome, int) else 0
+        if not output.writing:
+            sys.stdout.flush()
+    except KeyboardInterrupt:  # asyncio.run has cancelled the work and waited until the consumer was stopped
+        code = INTERRUPTED
+    except Terminated:
+        code = EXIT_CODE
+    except BrokenPipeError:  # the reader of our output has gone: nothing to complain about
+        drop_unwritten()
+        code = 0
+    except (KafkaError, ConsumerStoppedError, IllegalOperation, OSError, ValueError, TypeError) as error:
+        if isinstance(error, OSError):
+            drop_unwritten()
+        raise output.fail(error) from None
+    raise output.end(code)
+
+
+def natural(text: str) -> int:
+    """Return a number written in ASCII digits. Raises ``ValueError``."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(text)
+    return int(text)
+
+
+def layout(text: str, as_json: bool, key_delimiter: str | None, delimiter: str, null: bytes) -> tuple[Writer, bytes]:
+    """Return what writes a record, and what comes after it."""
+    given = [name for name, value in (("-f", text), ("-J", as_json), ("-K", key_delimiter)) if value]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} do not go together")
+    try:
+        end = unescape(delimiter)
+        if text:
+            return formatter(text, null=null), b""
+        if as_json:
+            return json_line, b"\n"
+        if key_delimiter is None:
+            return formatter("%s", null=null), end
+        return formatter("%k" + key_delimiter.replace("%", "%%") + "%s", null=null), end
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

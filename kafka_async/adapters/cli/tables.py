@@ -1,0 +1,44 @@
+"""Rows as a table for people.
+
+Decides: how a table looks: aligned columns without lines, numbers on the right, ``-`` for what is not known. Owns nothing. Must
+never let text of other clients reach the terminal as control codes: every client chooses its own name.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+
+Cell: TypeAlias = str | int | None
+Rows: TypeAlias = Sequence[Sequence[Cell]]
+
+_WIDE: Final = 10_000
+"""Columns if the output is no terminal: a file or a pipe gets each row on one line."""
+
+
+def table(columns: Sequence[str], rows: Rows) -> str:
+    """Return rows under the names of their columns, each line ended. On a terminal, long cells are folded to fit."""
+    grid = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
+    for index, name in enumerate(columns):
+        kinds = {type(row[index]) for row in rows} - {type(None)}
+        grid.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*[_shown(cell) for cell in row])
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_WIDE)
+    with console.capture() as capture:
+        console.print(grid)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with everything that is no printable character as an escape of Python."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None or cell == "":
+        return "-"
+    return printable(cell) if isinstance(cell, str) else str(cell)

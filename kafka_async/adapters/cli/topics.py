@@ -1,0 +1,133 @@
+"""The commands ``kafka-async topics``: which topics there are, where their partitions are and what is in them.
+
+Decides: what is shown of a topic. Owns nothing. Must never create a topic by asking for it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+from attrs import frozen
+
+from ...application.consumer import KafkaConsumer
+from ...errors import UnknownTopicOrPartitionError
+from ...events import PartitionDescription, TopicDescription
+from ...model import TopicPartition
+from .groups import AsJson, admin_options, json_line, start
+from .settings import Brokers, CommandConfig, Settings, nearest
+from .shell import Debug
+from .tables import Cell, table
+
+topics = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and describe topics.")
+
+
+# --- list ----------------------------------------------------------------------------------------------------------------------
+
+
+@topics.command("list")
+def list_topics(
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics, such as __consumer_offsets.")] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """List the topics of the cluster, with the number of their partitions."""
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str | bytes:
+        async with KafkaConsumer[Any, Any](**options) as consumer:
+            cluster = await consumer.describe_topics()
+        shown = sorted((topic for topic in cluster.topics.values() if internal or not topic.internal), key=lambda topic: topic.name)
+        if as_json:
+            return b"".join(json_line(_listing(topic)) for topic in shown)
+        return table(("TOPIC", "PARTITIONS", "REPLICAS"), [tuple(_listing(topic).values())[:3] for topic in shown])
+
+    start(work, debug)
+
+
+def _listing(topic: TopicDescription) -> dict[str, Cell]:
+    replicas = max((len(part.replicas) for part in topic.partitions), default=0)
+    return {"topic": topic.name, "partitions": len(topic.partitions), "replicas": replicas, "internal": topic.internal}
+
+
+# --- describe ------------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Row:
+    """One partition of a topic."""
+
+    topic: str
+    described: PartitionDescription
+    begin: int | None
+    """The first offset; ``None`` if the partition has no leader."""
+    end: int | None
+    """The offset that comes next."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values under their names, for JSON."""
+        return {
+            "topic": self.topic,
+            "partition": self.described.partition,
+            "leader": self.described.leader,
+            "replicas": list(self.described.replicas),
+            "isr": list(self.described.isr),
+            "begin": self.begin,
+            "end": self.end,
+        }
+
+    def as_cells(self) -> tuple[Cell, ...]:
+        """Return the values for a table."""
+        part = self.described
+        return (self.topic, part.partition, part.leader, _ids(part.replicas), _ids(part.isr), self.begin, self.end)
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+@topics.command()
+def describe(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to describe.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Show the partitions of topics: leader, replicas, first offset and end."""
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str | bytes:
+        async with KafkaConsumer[Any, Any](**options) as consumer:
+            rows = await describe_all(consumer, dict.fromkeys(names))
+        if as_json:
+            return b"".join(json_line(row.as_json()) for row in rows)
+        header = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "BEGIN", "END")
+        return table(header, [row.as_cells() for row in rows])
+
+    start(work, debug)
+
+
+async def describe_all(consumer: KafkaConsumer[Any, Any], names: Iterable[str]) -> list[Row]:
+    """Return the partitions of topics. Raises ``UnknownTopicOrPartitionError`` that names the first that does not exist."""
+    wanted = tuple(names)
+    found: Mapping[str, TopicDescription] = (await consumer.describe_topics(*wanted)).topics
+    for name in wanted:
+        if name not in found:
+            raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{nearest(name, await consumer.topics())}")
+    led = [TopicPartition(name, part.partition) for name in wanted for part in found[name].partitions if part.leader is not None]
+    begins = await consumer.beginning_offsets(led) if led else {}
+    ends = await consumer.end_offsets(led) if led else {}
+    return [
+        Row(
+            topic=name,
+            described=part,
+            begin=begins.get(TopicPartition(name, part.partition)),
+            end=ends.get(TopicPartition(name, part.partition)),
+        )
+        for name in wanted
+        for part in sorted(found[name].partitions, key=lambda part: part.partition)
+    ]

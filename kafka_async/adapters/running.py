@@ -1,0 +1,66 @@
+"""Run a program until it ends or gets a signal: what ``asyncio.run`` does at Ctrl-C, at SIGTERM too.
+
+Decides: how a program ends at SIGTERM, by which supervisors, containers and service managers stop one. Owns the handler of that
+signal while a program runs. Must never end a process before its ``async with`` blocks are left: a member that does not leave keeps
+its partitions until its session ends.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+EXIT_CODE: Final = 128 + signal.SIGTERM
+"""What a shell reports of a process that ended by SIGTERM: 143."""
+
+
+class Terminated(Exception):  # not an error: it shows how the program ended
+    """SIGTERM came, and the program has ended because of it."""
+
+
+async def until_terminated(main: Coroutine[Any, Any, T]) -> T:
+    """Await ``main``; SIGTERM cancels it. A second SIGTERM ends the process at once.
+
+    Raises ``Terminated`` if ``main`` has ended by that cancellation. Outside the main thread signals belong to other code, and
+    this only awaits.
+    """
+    task = asyncio.ensure_future(main)
+    loop = asyncio.get_running_loop()
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        loop.call_soon_threadsafe(task.cancel, Terminated)
+
+    try:
+        before = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not the main thread
+        return await task
+    try:
+        return await task
+    except asyncio.CancelledError as cancelled:
+        if cancelled.args != (Terminated,):
+            raise
+        raise Terminated from None
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
+    """Run a coroutine as ``asyncio.run`` does, and end it well at SIGTERM too. Return what it returns.
+
+    SIGTERM cancels ``main``, as Ctrl-C does: ``async with consumer`` is left, the member leaves its group, and the others have its
+    partitions at once instead of after ``session_timeout_ms``. Records that a cancelled task holds are not consumed: they come
+    again. To finish them first, have a handler of the signal call ``consumer.stop()``, or use ``process``. The exit code is 143
+    then. A second SIGTERM ends the process at once.
+
+    Raises what ``main`` raises, ``SystemExit(143)`` after SIGTERM, ``RuntimeError`` if an event loop runs already.
+    """
+    with asyncio.Runner(debug=debug) as runner:
+        try:
+            return runner.run(until_terminated(main))
+        except Terminated:
+            pass
+    raise SystemExit(EXIT_CODE)

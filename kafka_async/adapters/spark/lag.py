@@ -1,0 +1,105 @@
+"""How far a streaming query is behind, from what Spark reports of it.
+
+Decides: what counts as behind. Owns nothing. Must never ask a broker: Spark's report holds where the last batch ended, and where
+the partitions ended when it was planned.
+
+Spark has a field for metrics of a source in its reports, and no way for a source in Python to fill it. The offsets are there.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from ...errors import KafkaConfigurationError
+from ...model import TopicPartition
+from .plan.offsets import Offsets, from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
+
+
+@frozen
+class Lag:
+    """What a query has still to read, as of the planning of its last batch."""
+
+    partitions: Mapping[TopicPartition, int]
+    """Offsets between the end of the batch and the end of each partition; some may be of no record, as in a compacted topic."""
+    records_per_second: float
+    """How fast the batch was processed."""
+
+    @property
+    def records(self) -> int:
+        """The offsets of all partitions together."""
+        return sum(self.partitions.values())
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it takes to catch up at this speed, if nothing is added; ``None`` if nothing was processed to tell it."""
+        if self.records == 0:
+            return 0.0
+        return self.records / self.records_per_second if self.records_per_second > 0 else None
+
+
+def lag(progress: "StreamingQueryProgress | Mapping[str, Any] | None") -> Lag | None:
+    """Return how far a query is behind, from ``query.lastProgress`` or what a listener got.
+
+    ``None`` if the report does not say: before the first batch, and of a trigger for which Spark planned no batch. Sources with
+    offsets of another shape are passed over; Spark's own Kafka connector has the same.
+    """
+    if progress is None:
+        return None
+    reported: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    found: dict[TopicPartition, int] = {}
+    known = False
+    for source in reported.get("sources", ()):
+        ends, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        if ends is not None and latest is not None:
+            known = True
+            found |= {partition: max(0, end - ends.get(partition, 0)) for partition, end in latest.items()}
+    return Lag(found, float(reported.get("processedRowsPerSecond") or 0.0)) if known else None
+
+
+def _offsets(given: Any) -> Offsets | None:
+    """Return the offsets in a report, without what is noted beside them; ``None`` if they are none."""
+    shaped = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(shaped, dict):
+        return None
+    try:
+        return from_json({name: parts for name, parts in shaped.items() if not name.startswith("__") or "/" not in name}, "offsets")
+    except KafkaConfigurationError:
+        return None
+
+
+def add_lag_listener(spark: "SparkSession", report: Callable[[str, Lag], Any]) -> "StreamingQueryListener":
+    """Have ``report(name, lag)`` called after each batch of every streaming query of a session, by its name or else its id.
+
+    It is called in a thread of Spark's. Returns the listener, for ``spark.streams.removeListener``.
+    """
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryListener,
+    )
+
+    class LagListener(StreamingQueryListener):
+        def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's names
+            pass
+
+        def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+            if (found := lag(event.progress)) is not None:
+                report(event.progress.name or str(event.progress.id), found)
+
+        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+            pass
+
+    listener = LagListener()
+    spark.streams.addListener(listener)
+    return listener

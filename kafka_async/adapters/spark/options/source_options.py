@@ -1,0 +1,427 @@
+"""The options of the source: names, meanings, and what is refused before anything runs.
+
+Decides: what every option means, which contradict each other, and which options of the consumer ``kafka.*`` stands for. Owns
+nothing: ``SourceOptions`` is a value that travels to executors. Must never connect, and never show the value of a ``kafka.*``
+option: it may be a secret.
+
+Names and meanings are those of Spark's own connector (``KafkaSourceProvider``); Spark hands names over in any case.
+"""
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from attrs import field, fields_dict, frozen
+
+from ....config import ConsumerConfig
+from ....errors import KafkaConfigurationError
+from ....model import TopicPartition
+from ..plan.offsets import OffsetSpec, check_order, names_of, parse_assignment, parse_offsets, parse_timestamps
+from ..plan.planner import PACK_RECORDS, OffsetRange, Task, plan
+from . import java_security
+from .patterns import python_pattern
+from .secrets import REGISTRY_SECRETS, check, is_reference
+
+T = TypeVar("T")
+
+_NAMES: Final = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "includeHeaders",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    # Not in Spark's own connector:
+    "columns",
+    "pushFilters",
+    "commitGroup",
+    "packRecords",
+    "maxBytesPerTrigger",
+)
+_STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+_ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+
+_REFUSED: Final[Mapping[str, str]] = {
+    **java_security.REFUSED,
+    "auto_offset_reset": "use startingOffsets; the source keeps its offsets itself",
+    "key_deserializer": "keys are bytes; cast them, or use value.format for values",
+    "value_deserializer": "values are bytes; cast them, or use value.format",
+    "enable_auto_commit": "the source keeps its offsets itself; use commitGroup to let lag tools see them",
+    "interceptors": "interceptors do not see columns",
+    "interceptor_classes": "interceptors do not see columns",
+    "background": "the source decides where the consumer runs",
+    "trace": "it takes a Python object",
+    "ssl_context": "it takes a Python object",
+}
+# Options of Java's consumer that have no meaning here. A job that moves over by the name of the format must still start.
+_MEANINGLESS: Final = java_security.MEANINGLESS | {
+    "metric_reporters",
+    "metrics_num_samples",
+    "metrics_recording_level",
+    "metrics_sample_window_ms",
+    "auto_include_jmx_reporter",
+    "share_acknowledgement_mode",
+    "share_acquire_mode",
+}
+_WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+_UNITS: Final[Mapping[str, float]] = {
+    "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
+}  # fmt: skip
+_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
+_POWERS: Final[Mapping[str, int]] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+@frozen(kw_only=True)
+class SourceOptions:
+    """All options of a source, validated. Build it with ``parse``."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """The regular expression that is found in names of topics, in Python's notation; people write Java's."""
+    partitions: tuple[TopicPartition, ...] = ()
+    starting: OffsetSpec | None = None
+    """``None``: not said, which is ``earliest`` for a batch and ``latest`` for a stream."""
+    ending: OffsetSpec | None = None
+    latest_without_match: bool = False
+    """Whether to begin at the end if no record is as young as the time to begin at; else that is an error."""
+    fail_on_data_loss: bool = True
+    include_headers: bool | None = None
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    pack_records: int = PACK_RECORDS
+    """How many offsets several ranges that share a task have together, at most; 0: each has a task of its own."""
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    """About how many bytes the keys and values of a micro-batch have, at most."""
+    max_trigger_delay: float = 900.0
+    """Seconds."""
+    poll_timeout_ms: int = 120_000
+    retries: int = 3
+    retry_interval: float = 1.0
+    """Seconds."""
+    columns: tuple[str, ...] = ()
+    push_filters: bool = False
+    commit_group: str | None = None
+    group_id_prefix: str | None = None
+    value: Mapping[str, str] = field(factory=dict)
+    """The ``value.*`` and ``key.*`` options."""
+    kafka: Mapping[str, str] = field(factory=dict, repr=False)
+    """Options of the consumer, by its names and still as texts; a text may be a reference to a secret, or to one of JAAS."""
+
+    @property
+    def group(self) -> str | None:
+        """The group whose committed offsets ``startingOffsets=committed`` means."""
+        return self.commit_group or self.kafka.get("group_id")
+
+    @property
+    def reading(self) -> dict[str, str]:
+        """The consumer's options for tasks: without a group, and with errors instead of positions that move by themselves."""
+        kept = {name: text for name, text in self.kafka.items() if name not in ("group_id", "group_instance_id")}
+        forced = {"auto_offset_reset": "none", "enable_auto_commit": "false"}
+        return {"client_id": self._client_id, "allow_auto_create_topics": "false"} | _LARGE_FETCHES | kept | forced
+
+    @property
+    def looking(self) -> dict[str, str]:
+        """The consumer's options for looking offsets up, those that a group committed too."""
+        return self.reading | ({"group_id": self.group} if self.group is not None else {})
+
+    @property
+    def sampling(self) -> dict[str, str]:
+        """The consumer's options for reading a few records to learn how large they are."""
+        return self.looking | _SMALL_FETCHES
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """The options whose values are secrets themselves and show in the plan of a stream: Spark redacts by names and words."""
+        key = "ssl_keystore_key"
+        secrets = {key: self.kafka.get(key), **{name: self.value.get(name) for name in REGISTRY_SECRETS}}
+        shown = (name for name, text in secrets.items() if text is not None and not is_reference(name, text))
+        return tuple(java_security.dotted(name) if name == key else name for name in shown)
+
+    @property
+    def committing(self) -> dict[str, str]:
+        """The consumer's options for committing offsets: a stream waits for it, and can do without."""
+        return self.looking | {"default_api_timeout_ms": _COMMIT_MS}
+
+    @property
+    def _client_id(self) -> str:
+        return f"{self.group_id_prefix or 'spark'}-kafka-async"
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
+        """Return the options. Raises ``KafkaConfigurationError`` that names the option, what was given and what is expected."""
+        given = _recognized(options)
+        starting = _spec(given, "starting", ("earliest", "latest", "committed"))
+        parsed = cls(
+            **_topics(given),
+            starting=starting,
+            ending=_spec(given, "ending", ("earliest", "latest")),
+            latest_without_match=_one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+            fail_on_data_loss=_flag(given, "failOnDataLoss", True),
+            include_headers=_flag(given, "includeHeaders", False) if "includeHeaders" in given else None,
+            min_partitions=_number(given, "minPartitions", 1),
+            max_records_per_partition=_number(given, "maxRecordsPerPartition", 1),
+            pack_records=_or(_number(given, "packRecords", 0), PACK_RECORDS),
+            max_offsets_per_trigger=_number(given, "maxOffsetsPerTrigger", 1),
+            min_offsets_per_trigger=_number(given, "minOffsetsPerTrigger", 1),
+            max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
+            max_trigger_delay=_seconds(given, "maxTriggerDelay", 900.0),
+            poll_timeout_ms=_number(given, "kafkaConsumer.pollTimeoutMs", 1) or 120_000,
+            retries=_or(_number(given, "fetchOffset.numRetries", 0), 3),
+            retry_interval=_or(_number(given, "fetchOffset.retryIntervalMs", 0), 1000) / 1000,
+            columns=tuple(_words(given["columns"])) if "columns" in given else (),
+            push_filters=_flag(given, "pushFilters", False),
+            commit_group=_text(given, "commitGroup"),
+            group_id_prefix=_text(given, "groupIdPrefix"),
+            value=_value(given),
+            kafka=_kafka(given),
+        )
+        parsed._check_together()
+        return parsed
+
+    def _check_together(self) -> None:
+        low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if low is not None and high is not None and low > high:
+            raise KafkaConfigurationError(f"minOffsetsPerTrigger={low} is above maxOffsetsPerTrigger={high}")
+        if self.starting is not None and self.starting.kind == "committed" and self.group is None:
+            raise KafkaConfigurationError("startingOffsets=committed needs commitGroup, or kafka.group.id, to say of which group")
+        if "bootstrap_servers" not in self.kafka:
+            raise KafkaConfigurationError("kafka.bootstrap.servers is missing; expected 'host:port' or a list of them with commas")
+
+    @property
+    def exact(self) -> bool:
+        """Whether beginning and end are both given as offsets."""
+        return all(spec is not None and spec.kind == "offsets" for spec in (self.starting, self.ending))
+
+    def check_batch(self) -> None:
+        """Raise ``KafkaConfigurationError`` for what only a stream can mean."""
+        if self.starting is not None and (self.starting.kind == "latest" or -1 in _offsets(self.starting)):
+            raise KafkaConfigurationError(f"{self.starting.option}: a batch that begins at the end (latest, -1) reads nothing")
+        if self.ending is not None and (self.ending.kind == "earliest" or -2 in _offsets(self.ending)):
+            raise KafkaConfigurationError(f"{self.ending.option}: a batch that ends at the beginning (earliest, -2) reads nothing")
+        for spec in filter(None, (self.starting, self.ending)):
+            foreign = {partition for partition in spec.numbers if not self._may_read(partition)}
+            if foreign:
+                raise KafkaConfigurationError(f"{spec.option}: {names_of(foreign)} is not read")
+        if self.starting is not None and self.ending is not None:
+            check_order(self.starting, self.ending)
+
+    def tasks(self, ranges: Iterable[OffsetRange]) -> list[Task]:
+        """Return the tasks that read ``ranges``. How many cores executors have is not known here; the driver's stand for them."""
+        return plan(
+            ranges,
+            min_partitions=self.min_partitions,
+            max_records=self.max_records_per_partition,
+            pack=self.pack_records,
+            cores=os.cpu_count() or 1,
+        )
+
+    def _may_read(self, partition: TopicPartition) -> bool:
+        return self.selects(partition.topic) or partition.topic in self.topics or partition in self.partitions
+
+    def selects(self, topic: str) -> bool:
+        """Return whether ``subscribePattern`` is found in the name of a topic, at any place, as Spark's own connector has it."""
+        return self.pattern is not None and re.search(self.pattern, topic) is not None
+
+    def check_stream(self) -> None:
+        """Raise ``KafkaConfigurationError`` for what only a batch can mean."""
+        if self.ending is not None:
+            raise KafkaConfigurationError(f"{self.ending.option}: a stream has no end; it is for batch reads")
+        if self.push_filters:
+            raise KafkaConfigurationError("pushFilters: Spark offers filters to batch reads only")
+
+
+# --- one option ------------------------------------------------------------------------------------------------------------------
+
+
+def _recognized(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by the names that they have here. Raises ``KafkaConfigurationError`` for unknown ones."""
+    known = {name.lower(): name for name in _NAMES}
+    given = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower.startswith(("kafka.", "value.", "key.")):
+            given[lower] = text
+        elif lower in known:
+            given[known[lower]] = text
+        else:
+            raise KafkaConfigurationError(f"unknown option {name!r}{_nearest(name, _NAMES)}")
+    return given
+
+
+def _nearest(name: str, names: Any) -> str:
+    lower = {candidate.lower(): candidate for candidate in names}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    return f"; did you mean {lower[near[0]]!r}?" if near else ""
+
+
+def _topics(given: Mapping[str, str]) -> dict[str, Any]:
+    chosen = [name for name in _STRATEGIES if name in given]
+    if len(chosen) != 1:
+        found = f"; found {' and '.join(chosen)}" if chosen else ""
+        raise KafkaConfigurationError(f"expected exactly one of subscribe, subscribePattern and assign{found}")
+    text = given[chosen[0]]
+    if chosen[0] == "assign":
+        return {"partitions": parse_assignment(text)}
+    if chosen[0] == "subscribe":
+        topics = tuple(sorted(set(_words(text))))
+        if not topics:
+            raise KafkaConfigurationError(f"subscribe={text!r}: expected topic names with commas between them")
+        return {"topics": topics}
+    if not text.strip():
+        raise KafkaConfigurationError("subscribePattern is empty; expected a regular expression")
+    return {"pattern": python_pattern(text.strip())}
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _spec(given: Mapping[str, str], side: str, words: tuple[str, ...]) -> OffsetSpec | None:
+    """Return where to begin or to end; of several options the first of these, as in Spark's own connector."""
+    whole, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+    if whole in given:
+        return OffsetSpec("timestamp", whole, timestamp=_or(_number(given, whole, 0), 0))
+    if each in given:
+        return parse_timestamps(each, given[each])
+    return parse_offsets(offsets, given[offsets], words) if offsets in given else None
+
+
+def _offsets(spec: OffsetSpec) -> frozenset[int]:
+    return frozenset(spec.numbers.values()) if spec.kind == "offsets" else frozenset()
+
+
+def _number(given: Mapping[str, str], name: str, low: int) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = low - 1
+    if number < low:
+        raise KafkaConfigurationError(f"{name}={text!r}: expected a whole number of at least {low}")
+    return number
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    return _WORDS[_one_of(given, name, tuple(_WORDS), str(default).lower())]
+
+
+def _one_of(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
+    word = given.get(name, default).strip().lower()
+    if word not in words:
+        raise KafkaConfigurationError(f"{name}={given[name]!r}: expected {' or '.join(words)}")
+    return word
+
+
+def _text(given: Mapping[str, str], name: str) -> str | None:
+    if name in given and not given[name].strip():
+        raise KafkaConfigurationError(f"{name} is empty")
+    return given.get(name)
+
+
+def _bytes(given: Mapping[str, str], name: str) -> int | None:
+    """Return a size as Spark writes them, ``64m``; bytes if it has no unit."""
+    if name not in given:
+        return None
+    match = _SIZE.fullmatch(given[name].strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise KafkaConfigurationError(f"{name}={given[name]!r}: expected a size such as 1048576, 64m or 1g")
+    return int(match[1]) << _POWERS[match[2]]
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    """Return a duration as Spark writes them, ``15m``; milliseconds if it has no unit."""
+    if name not in given:
+        return default
+    match = _DURATION.fullmatch(given[name].strip().lower())
+    if match is None or (match[2] or "ms") not in _UNITS:
+        raise KafkaConfigurationError(f"{name}={given[name]!r}: expected a duration such as 500ms, 30s, 15m or 1h")
+    return int(match[1]) * _UNITS[match[2] or "ms"]
+
+
+# --- options of the consumer -----------------------------------------------------------------------------------------------------
+
+
+def _kafka(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the ``kafka.*`` options by the consumer's names. Raises ``KafkaConfigurationError`` for unknown or refused ones."""
+    known = (fields_dict(ConsumerConfig).keys() - {"given"}) | java_security.NAMES
+    found = {}
+    for name, text in given.items():
+        if not name.startswith("kafka."):
+            continue
+        ours = name.removeprefix("kafka.").replace(".", "_").replace("-", "_")
+        if ours in _REFUSED:
+            raise KafkaConfigurationError(f"{name} is not supported: {_REFUSED[ours]}")
+        if ours in _MEANINGLESS:
+            continue
+        if ours not in known:
+            names = [java_security.dotted(other) for other in known - _REFUSED.keys()]
+            raise KafkaConfigurationError(f"unknown option {name!r}{_nearest(name, names)}")
+        found[ours] = text
+    return java_security.in_our_words(found)
+
+
+def _value(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the ``value.*`` and ``key.*`` options. Raises ``KafkaConfigurationError`` for a reference in one that takes none."""
+    found = {name: text for name, text in given.items() if name.startswith(("value.", "key."))}
+    for name, text in found.items():
+        check(name, text, name)
+    return found
+
+
+def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
+    """Return the consumer's options with texts turned into what each option takes.
+
+    Raises ``KafkaConfigurationError`` that names the option, and not what was given: it may be a secret.
+    """
+    attributes = fields_dict(ConsumerConfig)
+    options: dict[str, Any] = {}
+    for name, text in java_security.as_connected(kafka).items():
+        convert, expected = _CONVERTERS.get(attributes[name].type, (None, ""))
+        try:
+            options[name] = text if convert is None else convert(text.strip())
+        except (ValueError, KeyError):
+            raise KafkaConfigurationError(f"{java_security.dotted(name)}: expected {expected}") from None
+    return options
+
+
+_LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}
+"""A task reads few partitions to their ends, so fetches are large: what one costs beside its bytes nearly disappears."""
+
+_SMALL_FETCHES: Final = {"max_partition_fetch_bytes": str(64 * 2**10), "default_api_timeout_ms": "10000"}
+
+_COMMIT_MS: Final = "5000"
+"""How long one try to commit may take."""
+
+_CONVERTERS: Final[Mapping[Any, tuple[Callable[[str], Any], str]]] = {
+    int: (int, "a whole number"),
+    bool: (lambda text: _WORDS[text.lower()], "true or false"),
+    Mapping[str, str] | None: (json.loads, 'JSON like {"name": "value"}'),
+}

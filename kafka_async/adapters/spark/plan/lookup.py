@@ -1,0 +1,245 @@
+"""Questions of the driver to the cluster: which partitions there are, and where they begin and end.
+
+Decides: which partitions a job reads, which of them are gone, which offsets its options mean, how often a question is asked again.
+Owns the ids of topics that it has seen. Must never keep a connection of its own: it leases one, and asks within the deadlines of
+the consumer. Must never wait for the offsets of a topic that is not there.
+
+An exception on the driver ends a streaming query: what may pass is tried again here (``fetchOffset.numRetries``), beyond what the
+consumer itself tries until its ``default_api_timeout_ms``; and for ``PATIENCE`` once the cluster has answered.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from attrs import define, field
+
+from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
+from ....events import TopicDescription
+from ....model import TopicPartition
+from ..connections import Lease, leased
+from ..options.source_options import SourceOptions
+from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
+
+if TYPE_CHECKING:
+    from ...sync import KafkaConsumer
+
+T = TypeVar("T")
+PATIENCE: Final = 120.0
+"""Seconds for which a cluster that has answered before is asked again."""
+_HASTE_MS: Final = 2000.0
+"""How long offsets are waited for, of partitions that may be gone, before it is looked whether they are."""
+_log = logging.getLogger("kafka_async.spark")
+
+_COMMIT_INTERVAL: Final = 1.0
+Partitions = Collection[TopicPartition]
+_GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
+
+
+@define(eq=False)
+class Lookup:
+    """Asks a cluster on behalf of one source."""
+
+    options: SourceOptions
+    lease: Lease = leased
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    topic_ids: Mapping[str, Any] = field(factory=dict, init=False)
+    """Ids of topics, as of the last look at partitions; ``None``: the cluster has none."""
+    _answered: bool = field(default=False, init=False)
+    _reported: set[str] = field(factory=set, init=False)
+
+    # --- partitions ------------------------------------------------------------------------------------------------------------
+
+    def partitions(self, *, first: bool = True) -> frozenset[TopicPartition]:
+        """Return the partitions that the options name.
+
+        Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist; at a
+        later look than the ``first`` they are missing for whoever has read them to tell.
+        """
+        return self._persist(lambda consumer: self._partitions(consumer, strict=first))
+
+    def _partitions(self, consumer: "KafkaConsumer", *, strict: bool) -> frozenset[TopicPartition]:
+        named = self.options.topics or {partition.topic for partition in self.options.partitions}
+        topics: Mapping[str, TopicDescription] = consumer.describe_topics(*named).topics
+        if self.options.pattern is not None:
+            topics = {name: topic for name, topic in topics.items() if self.options.selects(name) and not topic.internal}
+        missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
+        if missing and strict:
+            raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
+        found = _partitions_of(topics)
+        absent = set(self.options.partitions) - found
+        if absent and strict:
+            raise UnknownTopicOrPartitionError(f"assign: partitions that do not exist: {names_of(absent)}")
+        self._check_ids({name: topic.topic_id for name, topic in topics.items()})
+        return frozenset(self.options.partitions) & found if self.options.partitions else frozenset(found)
+
+    def _check_ids(self, ids: Mapping[str, Any]) -> None:
+        known, self.topic_ids = self.topic_ids, dict(ids)
+        for name, topic_id in ids.items():
+            if topic_id is not None and known.get(name, topic_id) != topic_id:
+                self.lost(f"topic {name!r} {_GONE}")
+
+    # --- offsets ---------------------------------------------------------------------------------------------------------------
+
+    def bounds(self, partitions: Partitions) -> tuple[Offsets, Offsets]:
+        """Return where each partition that is still there begins and ends (``read_committed``: the last stable offset)."""
+        begins = self.earliest(partitions)
+        ends = self.latest(begins)
+        return {partition: begins[partition] for partition in ends}, ends
+
+    def earliest(self, partitions: Partitions) -> Offsets:
+        """Return where each partition that is still there begins."""
+        return self._listed(lambda consumer, left, limit: consumer.beginning_offsets(left, limit), partitions)
+
+    def latest(self, partitions: Partitions) -> Offsets:
+        """Return where each partition that is still there ends."""
+        return self._listed(lambda consumer, left, limit: consumer.end_offsets(left, limit), partitions)
+
+    def _listed(self, ask: "Callable[[KafkaConsumer, Partitions, float | None], Offsets]", partitions: Partitions) -> Offsets:
+        """Ask for offsets. A deleted topic has no leader to say so: after a failure it is looked which partitions are there."""
+        left, doubted = frozenset(partitions), False
+        limit: float | None = _HASTE_MS
+
+        def attempt(consumer: "KafkaConsumer") -> Offsets:
+            nonlocal left, limit, doubted
+            if doubted:
+                there = left & _partitions_of(consumer.describe_topics(*{partition.topic for partition in left}).topics)
+                limit, left = None if there == left else _HASTE_MS, there
+            doubted = True
+            return ask(consumer, left, limit) if left else {}
+
+        return self._persist(attempt) if left else {}
+
+    def resolve(self, spec: OffsetSpec, begins: Offsets, ends: Offsets, *, start: bool) -> Offsets:
+        """Return the offsets that ``spec`` means, of the partitions of ``begins``; ``start``: to begin there, not to end.
+
+        Raises ``KafkaConfigurationError`` if it does not name exactly these partitions, ``NoOffsetForPartitionError`` where
+        nothing is as young as the time to begin at, or nothing is committed.
+        """
+        match spec.kind:
+            case "earliest":
+                return dict(begins)
+            case "latest":
+                return dict(ends)
+            case "committed":
+                return self._committed(begins)
+            case "offsets":
+                self._check_complete(spec, begins)
+                words = {EARLIEST: begins, LATEST: ends}
+                return {partition: words[at][partition] if at < 0 else at for partition, at in spec.numbers.items()}
+            case _:
+                times = dict.fromkeys(begins, spec.timestamp) if spec.kind == "timestamp" else spec.numbers
+                self._check_complete(spec, begins)
+                return self._by_time(times, ends, spec.option, strict=start and not self.options.latest_without_match)
+
+    def at_times(self, times: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
+        """Return the first offset at or after a time (milliseconds) in each partition, its end if there is none."""
+        return self._by_time(times, ends, "timestamp", strict=False)
+
+    def _by_time(self, times: Mapping[TopicPartition, int], ends: Offsets, option: str, *, strict: bool) -> Offsets:
+        found = self._persist(lambda consumer: consumer.offsets_for_times(times)) if times else {}
+        none = sorted(partition for partition, answer in found.items() if answer is None)
+        if none and strict:
+            text = f"{option}: no record of {name_of(none[0])} is at or after {times[none[0]]}"
+            raise NoOffsetForPartitionError(f"{text}; startingOffsetsByTimestampStrategy=latest begins at the end", tuple(none))
+        return {partition: ends[partition] if answer is None else answer.offset for partition, answer in found.items()}
+
+    def _committed(self, begins: Offsets) -> Offsets:
+        found = self._persist(lambda consumer: consumer.committed_offsets(*begins)) if begins else {}
+        for partition, committed in found.items():
+            if committed is None:
+                text = "group %s has committed nothing of %s; beginning at its first offset"
+                _log.info(text, self.options.group, name_of(partition))
+        return {partition: begins[partition] if at is None else at.offset for partition, at in found.items()}
+
+    @staticmethod
+    def _check_complete(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> None:
+        given, there = set(spec.numbers), set(partitions)
+        if spec.kind == "timestamp" or given == there:
+            return
+        problems = [f"no offset is given for {names_of(there - given)}"] if there - given else []
+        problems += [f"{names_of(given - there)} is not read"] if given - there else []
+        expected = "expected every partition that is read, and no other"
+        raise KafkaConfigurationError(f"{spec.option}: {expected}: {'; '.join(problems)}")
+
+    def sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, float]:
+        """Read ranges of offsets, and return the bytes of keys and values per offset of each; nothing if they cannot be read."""
+        if not ranges:
+            return {}
+        try:
+            found = self._persist(lambda consumer: _bytes_of(consumer, ranges), self.options.sampling)
+        except (KafkaError, DataLossError) as error:
+            _log.warning("the size of records is not known: %s", error)
+            return {}
+        return {partition: found.get(partition, 0) / (end - start) for partition, (start, end) in ranges.items()}
+
+    # --- commits ---------------------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets, *, patience: float = 0.0) -> bool:
+        """Commit finished offsets to ``commitGroup``, for tools that show lag. Return whether they are; a failure stops nothing.
+
+        ``patience``: seconds in which to try again after failures that may pass.
+        """
+        deadline = self.clock() + patience
+        while True:
+            try:
+                with self.lease(self.options.committing) as consumer:
+                    consumer.assign(offsets)
+                    consumer.pause(*offsets)  # nothing is to be fetched
+                    consumer.commit(offsets)
+            except KafkaError as error:
+                _log.warning("offsets could not be committed to group %s: %s", self.options.commit_group, error)
+                if not error.retriable or self.clock() + _COMMIT_INTERVAL >= deadline:
+                    return False
+            else:
+                return True
+            self.sleep(_COMMIT_INTERVAL)
+
+    # --- failures --------------------------------------------------------------------------------------------------------------
+
+    def lost(self, text: str) -> None:
+        """Records are gone: raise ``DataLossError``, or report it."""
+        if self.options.fail_on_data_loss:
+            raise DataLossError(f"{text}; set failOnDataLoss to false to go on all the same")
+        if text not in self._reported:
+            self._reported.add(text)
+            _log.warning("%s; going on, since failOnDataLoss is false", text)
+
+    def _persist(self, ask: "Callable[[KafkaConsumer], T]", kafka: Mapping[str, str] | None = None) -> T:
+        """Ask, and again after failures that may pass. ``kafka``: the options of the consumer that asks."""
+        deadline = self.clock() + (PATIENCE if self._answered else 0.0)
+        retries = 0
+        while True:
+            try:
+                with self.lease(self.options.looking if kafka is None else kafka) as consumer:
+                    answer = ask(consumer)
+            except KafkaError as error:
+                if not error.retriable or (retries >= self.options.retries and self.clock() >= deadline):
+                    raise
+                _log.warning("asking again after %s", error)
+            else:
+                self._answered = True
+                return answer
+            retries += 1
+            self.sleep(self.options.retry_interval)
+
+
+def _partitions_of(topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
+    return {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
+
+
+def _bytes_of(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+    """Return the bytes of the keys and values in ranges of offsets."""
+    found: dict[TopicPartition, int] = {}
+    consumer.assign_ranges(ranges)
+    while (columns := consumer.next_columns(("key", "value"))) is not None:
+        at = 0
+        for topic, number, rows in columns.runs:
+            partition = TopicPartition(topic, number)
+            for column in filter(None, (columns.keys, columns.values)):
+                ends = memoryview(column.offsets).cast("i")
+                found[partition] = found.get(partition, 0) + ends[at + rows] - ends[at]
+            at += rows
+    return found

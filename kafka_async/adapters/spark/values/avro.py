@@ -1,0 +1,264 @@
+"""Avro values to columns (``value.format=avro``, extra ``avro``).
+
+Decides: what counts as a bad value. Owns a bounded cache of parsed schemas per process. Must never let a value decide how much is
+allocated: ``avro_schema`` refuses arrays whose elements take no bytes.
+
+Without a registry a value is the bytes of one record in ``value.schema``. With one the id of the writer's schema is looked for
+first in the header ``__value_schema_id`` (Confluent Platform 8: a one and the sixteen bytes of a schema's GUID, or a zero byte and
+the number in four; the value is then the bare record), and else in front of the value: a zero byte, the number in four bytes, the
+record. The columns are then those of ``value.schema`` if that is given too,
+else those of the registry's newest schema of the subject at the time the read is planned; each record is resolved from its
+writer's schema to that one. A value is bad if it is cut off, if bytes are left over, if it cannot be resolved, and if
+the registry says that there is no such id. A registry that does not answer is an error, never a bad value; so is a topic of which
+the first values that a process reads, ``FEW`` or more, have no id at all: it was written without a registry, or by another one.
+
+Numbers stand for dates and times until Arrow has them: no object is made for one. Sources: the Avro 1.12 specification;
+"Wire Format" of Confluent's schema registry.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import time
+from collections.abc import Mapping, Sequence
+from math import inf
+from struct import Struct
+from typing import Any, Final, cast
+from uuid import UUID
+
+import pyarrow as pa
+from attrs import field, frozen
+
+from ....application.arrow import array_of
+from ....errors import KafkaConfigurationError
+from ..options.secrets import REGISTRY
+from .avro_schema import Types, plain
+from .ddl import Fields
+from .decoding import BadValueError, Decoder, Piece
+from .registry import Found, Registry, UnknownSchemaError
+
+try:
+    import fastavro
+    from fastavro.schema import SchemaParseException, UnknownType
+except ImportError as missing:
+    raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '.[avro]' from a clone") from missing
+
+NUMBER: Final = 0
+GUID: Final = 1
+"""The first byte of an id: of a number in four bytes, or of a GUID in sixteen."""
+FRAME: Final = Struct(">bI")
+GUID_SIZE: Final = 17
+FEW: Final = 5
+"""Fewer values without an id may be bad values."""
+MISSING_SECONDS: Final = 30.0
+"""How long an id that the registry did not know is not asked for again: it may be about to learn it from its leader."""
+MAX_UNKNOWN: Final = 64
+"""Ids that the registry may not know within one batch, until the values are taken for something else than framed Avro."""
+
+
+@frozen(kw_only=True)
+class AvroDecoder(Decoder):
+    """Records of one Avro schema, read from whatever schema each was written with."""
+
+    schema: str
+    """The reader's schema, as JSON."""
+    built: Fields
+    """The types that Arrow builds, by column, before they are cast to those of ``columns``."""
+    registry: Registry | None = None
+    known: tuple[tuple[int | str, str], ...] = field(default=(), repr=False)
+    """Schemas of writers, by id, that the driver asked for, as JSON: tasks need not ask for these."""
+
+    @property
+    def id_header(self) -> str | None:
+        """The header that may hold the id of a schema; none if there is no registry."""
+        return None if self.registry is None else f"__{self.part}_schema_id"
+
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        """Return the values decoded, each by itself.
+
+        Raises ``KafkaConfigurationError`` if the first values of a topic have no id, ``RegistryError`` if the registry cannot
+        be asked.
+        """
+        read = _Reader(self)
+        listed = values.to_pylist()
+        if self.registry is not None:
+            _check_ids(self, topic, listed, ids)
+        of_headers = [None] * len(listed) if ids is None else ids.to_pylist()
+        records: list[Mapping[str, Any]] = []
+        bad = {}
+        for place, (value, said) in enumerate(zip(listed, of_headers, strict=True)):
+            try:
+                records.append({} if value is None else read(value, said))
+            except BadValueError as error:
+                records.append({})
+                bad[place] = str(error)
+        types = dict(self.built)
+        try:
+            return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
+        except (pa.ArrowException, OverflowError):
+            return self._apart(records, bad)
+
+    def _apart(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> Piece:
+        """Return the records without those that hold what Arrow has no room for, a time out of range."""
+        types = dict(self.built)
+        for place, record in enumerate(records):
+            try:
+                for name, kind in self.columns:
+                    _column([record], name, types[name], kind)
+            except (pa.ArrowException, OverflowError):
+                records[place] = {}
+                bad[place] = f"field {name!r} is out of range"
+        return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
+
+
+def _column(records: Sequence[Mapping[str, Any]], name: str, built: Any, kind: Any) -> Any:
+    found = array_of(built, [record.get(name) for record in records])
+    return found if built == kind else found.cast(kind)
+
+
+class _Reader:
+    """Reads the values of one batch."""
+
+    def __init__(self, decoder: AvroDecoder) -> None:
+        self._decoder = decoder
+        self._schema = _parsed(decoder.schema)
+        self._known = dict(decoder.known)
+        self._unknown: set[str | int] = set()
+
+    def __call__(self, value: bytes, header: bytes | None) -> Mapping[str, Any]:
+        """Return the record in a value. Raises ``BadValueError``."""
+        data = io.BytesIO(value)
+        writer = self._schema
+        if (registry := self._decoder.registry) is not None:
+            writer = self._writer(registry, _in_front(data) if header is None else _in_header(header))
+        reader = None if writer is self._schema else self._schema
+        try:
+            record: Any = fastavro.schemaless_reader(data, writer, reader)
+        except EOFError:
+            raise BadValueError("it is cut off") from None
+        except Exception as error:  # fastavro has no base class of its own; wrong bytes raise whatever they meet
+            raise BadValueError(f"it is not a record of the schema ({type(error).__name__})") from None
+        if left := len(value) - data.tell():
+            raise BadValueError(f"{left} bytes are left over")
+        return cast(Mapping[str, Any], record)  # the schema is a record's
+
+    def _writer(self, registry: Registry, name: str | int) -> Any:
+        """Return the schema with an id. Raises ``BadValueError`` if the registry has none."""
+        if (text := self._known.get(name)) is not None:
+            return _parsed(text)
+        if _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
+            try:
+                return _writer(registry, name)
+            except UnknownSchemaError:
+                _note_missing(registry, name)
+        self._unknown.add(name)
+        if len(self._unknown) > MAX_UNKNOWN:
+            raise KafkaConfigurationError(
+                f"the registry knows none of {MAX_UNKNOWN} ids in one batch; are the values in Confluent's wire format?"
+            )
+        raise BadValueError(f"the registry has no schema {name}")
+
+
+def _in_front(data: io.BytesIO) -> int:
+    head = data.read(FRAME.size)
+    if len(head) < FRAME.size or head[0] != NUMBER:
+        raise BadValueError("it does not begin with a zero byte and the id of a schema")
+    number: int = FRAME.unpack(head)[1]
+    return number
+
+
+def _in_header(header: bytes) -> str | int:
+    if len(header) == FRAME.size and header[0] == NUMBER:
+        number: int = FRAME.unpack(header)[1]
+        return number
+    if len(header) == GUID_SIZE and header[0] == GUID:
+        return str(UUID(bytes=header[1:]))
+    raise BadValueError("the header holds no id of a schema")
+
+
+_without_ids: dict[tuple[AvroDecoder, str], int | None] = {}
+"""How many values of a topic this process has seen before the first with an id; ``None``: it has seen one with an id."""
+_missing: dict[tuple[Registry, str | int], float] = {}
+"""Ids that a registry did not know, and when."""
+_MOST: Final = 1000
+
+
+def _note_missing(registry: Registry, name: str | int) -> None:
+    if len(_missing) >= _MOST:
+        _missing.clear()
+    _missing[registry, name] = time.monotonic()
+
+
+def _check_ids(decoder: AvroDecoder, topic: str, values: Sequence[bytes | None], ids: Any) -> None:
+    """Raise ``KafkaConfigurationError`` if no value of a topic had an id so far, whichever partitions and batches they came in."""
+    if (before := _without_ids.get((decoder, topic), 0)) is None:
+        return
+    there = [value for value in values if value is not None]
+    some = ids is not None or any(len(value) >= FRAME.size and value[0] == NUMBER for value in there)
+    if len(_without_ids) >= _MOST:
+        _without_ids.clear()
+    count = before + len(there)
+    _without_ids[decoder, topic] = None if some else count
+    if not some and count >= FEW:
+        raise KafkaConfigurationError(
+            f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema, in the header {decoder.id_header} "
+            f"or in front; if they were written without a schema registry, give {decoder.part}.schema alone"
+        )
+
+
+@functools.lru_cache(maxsize=1000)
+def _writer(registry: Registry, name: str | int) -> Any:
+    schema, _ = plain(registry.schema(name), f"schema {name}")
+    return _parse(schema, f"schema {name}")
+
+
+@functools.lru_cache(maxsize=100)
+def _parsed(text: str) -> Any:
+    return _parse(json.loads(text), "value.schema")
+
+
+def _parse(schema: Any, where: str) -> Any:
+    try:
+        return fastavro.parse_schema(schema)
+    except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
+        raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
+
+
+def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapping[str, Any]) -> AvroDecoder:
+    """Return the decoder that the options ask for. Raises ``KafkaConfigurationError``, and what ``registry`` raises."""
+    registry = Registry.of(options) if f"{REGISTRY}url" in options else None
+    subject = options.get(f"{REGISTRY}subject") or (f"{topics[0]}-{common['part']}" if len(topics) == 1 else "")
+    given, where = _given(options, subject, registry)
+    schema, named = plain(given, where)
+    _parse(schema, where)
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise KafkaConfigurationError(f"{where}: expected a record, whose fields become columns")
+    built, columns = Types(named, where).record(schema)
+    known = _known(registry.planned(subject)) if registry is not None and subject else ()
+    return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), registry=registry, known=known, **common)
+
+
+def _known(found: Mapping[int | str, Found]) -> tuple[tuple[int | str, str], ...]:
+    """Return the schemas as tasks read with them; one that cannot be read with is left for the task that meets it."""
+    known = []
+    for name, each in found.items():
+        with contextlib.suppress(KafkaConfigurationError):
+            known.append((name, json.dumps(plain(each, f"schema {name}")[0])))
+    return tuple(known)
+
+
+def _given(options: Mapping[str, str], subject: str, registry: Registry | None) -> tuple[Found, str]:
+    """Return the reader's schema and what to call it."""
+    if text := options.get("value.schema", "").strip():
+        try:
+            return Found(json.loads(text)), "value.schema"
+        except (ValueError, RecursionError):
+            raise KafkaConfigurationError("value.schema: expected an Avro schema in JSON") from None
+    if registry is None:
+        unused = [name for name in options if name.startswith(REGISTRY)]
+        also = f" ({unused[0]} alone says nothing)" if unused else ""
+        raise KafkaConfigurationError(f"value.format=avro needs value.schema or value.schema.registry.url{also}")
+    if not subject:
+        raise KafkaConfigurationError(f"{REGISTRY}subject is missing: more than one topic may be read")
+    return registry.newest(subject, options.get(f"{REGISTRY}version", "latest")), f"subject {subject!r}"

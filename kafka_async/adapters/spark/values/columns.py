@@ -1,0 +1,130 @@
+"""Columns of records as Arrow record batches in exactly the types that Spark wants.
+
+Decides: how Kafka's columns become Spark's: times in microseconds, ``timestampType`` as 32 bits, headers null if a record has
+none. Owns arrays of repeated topics and partition numbers, which every batch takes a slice of. Must never do anything per record.
+
+Spark checks only the first batch of a task against its schema, and what does not fit in a later one breaks in the JVM: every batch
+is built from the same schema here, by the same steps.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field
+
+from ....application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
+from ....errors import KafkaConfigurationError
+from ....records import BinaryColumn, Columns, HeadersColumn
+from .schema import HEADERS, KEY, kafka_columns
+
+if TYPE_CHECKING:
+    from .formats import ValueDecoder
+
+_ROWS: Final = 16_384
+
+
+@define(eq=False)
+class BatchBuilder:
+    """Builds the batches of one task. ``names`` are the columns of ``COLUMNS``, or of the decoder, in the order of ``schema``."""
+
+    names: tuple[str, ...]
+    schema: Any
+    """The ``pyarrow.Schema`` that Spark expects."""
+    decoders: "Mapping[str, ValueDecoder]" = field(factory=dict)
+    """What decodes values, and keys."""
+    _topics: dict[str, Any] = field(factory=dict, init=False)
+    _partitions: dict[int, Any] = field(factory=dict, init=False)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The columns that have to be decoded from the records."""
+        owners = {name: part for part, decoder in self._used.items() for name, _ in decoder.fields}
+        ids = any(decoder.id_header is not None for decoder in self._used.values())
+        return kafka_columns(self.names, owners) | ({HEADERS} if ids else frozenset())
+
+    @property
+    def _used(self) -> "dict[str, ValueDecoder]":
+        """The decoders of which a column is wanted."""
+        return {part: each for part, each in self.decoders.items() if {name for name, _ in each.fields} & set(self.names)}
+
+    def build(self, columns: Columns) -> Any:
+        """Return ``columns`` as a ``pyarrow.RecordBatch``."""
+        build: dict[str, Callable[[], Any]] = {
+            "topic": lambda: _joined([self._repeat(self._topics, topic, rows) for topic, _, rows in columns.runs]),
+            "partition": lambda: _joined([self._repeat(self._partitions, number, rows) for _, number, rows in columns.runs]),
+            "offset": lambda: plain_array(pa.int64(), columns.rows, columns.offsets),
+            "timestamp": lambda: _timestamps(columns),
+            "timestampType": lambda: plain_array(pa.int8(), columns.rows, columns.timestamp_types).cast(pa.int32()),
+            "key": lambda: binary_array(_there(columns.keys)),
+            "value": lambda: binary_array(_there(columns.values)),
+            "headers": lambda: _headers(columns.rows, _there(columns.headers), self.schema.field(self.names.index("headers")).type),
+        }
+        decoded: dict[str, Any] = {}
+        for part, decoder in self._used.items():
+            decoded |= _decoded(decoder, _there(columns.keys if part == KEY else columns.values), columns)
+        arrays = [decoded[name] if name in decoded else build[name]() for name in self.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _repeat(self, known: dict[Any, Any], value: Any, rows: int) -> Any:
+        array = known.get(value)
+        if array is None or len(array) < rows:
+            kind = pa.string() if isinstance(value, str) else pa.int32()
+            array = known[value] = pa.repeat(scalar_of(kind, value), max(_ROWS, 2 * rows))
+        return array.slice(0, rows)
+
+
+def _decoded(decoder: "ValueDecoder", column: BinaryColumn, columns: Columns) -> dict[str, Any]:
+    """Return the columns that a decoder makes of keys or values, run by run: its errors name topic, partition and offset."""
+    ids = None if decoder.id_header is None else _last_headers(columns.rows, _there(columns.headers), decoder.id_header)
+    values = binary_array(column)
+    offsets = plain_array(pa.int64(), columns.rows, columns.offsets)
+    parts: list[Sequence[Any]] = []
+    at = 0
+    for topic, partition, rows in columns.runs:
+        where: dict[str, Any] = {"topic": topic, "partition": partition, "offsets": offsets.slice(at, rows)}
+        if ids is not None:
+            where["ids"] = ids.slice(at, rows)
+        parts.append(decoder.decode(values.slice(at, rows), **where))
+        at += rows
+    return {name: _joined([part[i] for part in parts]) for i, (name, _) in enumerate(decoder.fields)}
+
+
+def _there(column: Any) -> Any:
+    if column is None:
+        raise KafkaConfigurationError("a column was not decoded")
+    return column
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _timestamps(columns: Columns) -> Any:
+    milliseconds = plain_array(pa.int64(), columns.rows, columns.timestamps)
+    return pc.multiply(milliseconds, scalar_of(pa.int64(), 1000)).view(pa.timestamp("us", tz="UTC"))
+
+
+def _last_headers(rows: int, column: HeadersColumn, name: str) -> Any:
+    """Return the value of the last header of a name in each record, as a binary array; ``None`` if no record has one."""
+    keys = binary_array(column.keys)
+    found = pc.indices_nonzero(pc.equal(keys, scalar_of(pa.binary(), name.encode()))).to_pylist()
+    if not found:
+        return None
+    ends = plain_array(pa.int32(), rows + 1, column.offsets).to_pylist()
+    places: list[int | None] = [None] * rows
+    for entry in found:
+        places[bisect_right(ends, entry) - 1] = entry
+    return binary_array(column.values).take(array_of(pa.int32(), places))
+
+
+def _headers(rows: int, column: HeadersColumn, kind: Any) -> Any:
+    """Return Arrow's ``list<struct<key, value>>``; null if a record has no headers, as Spark's own connector has it."""
+    arrays = [text_array(binary_array(column.keys)), binary_array(column.values)]
+    entries = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+    ends = plain_array(pa.int32(), rows + 1, column.offsets)
+    some = pc.not_equal(ends.slice(0, rows), ends.slice(1))
+    validity = some.buffers()[1]
+    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(column.offsets)], children=[entries])

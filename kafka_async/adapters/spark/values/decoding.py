@@ -1,0 +1,120 @@
+"""What every format of values has in common: which columns there are, and what becomes of bad values.
+
+Decides: what a bad value leaves. Owns nothing: decoders are values that travel to executors. Must never drop a value: it is
+decoded, or its bytes are in ``_corrupt``, or the read ends with an error that says where it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from ....application.arrow import array_of
+from ....errors import DeserializationError, KafkaConfigurationError
+from .ddl import Fields, ddl
+from .schema import VALUE
+
+CORRUPT: Final = "_corrupt"
+"""The column of the bytes of values that could not be decoded; ``_corrupt_key`` for keys."""
+REASON: Final = "_corrupt_reason"
+"""The column that says why, without showing the value; ``_corrupt_key_reason`` for keys."""
+
+
+class BadValueError(ValueError):
+    """A value is not what the format or the schema says; the text says why, without the value."""
+
+
+@frozen(kw_only=True)
+class Piece:
+    """Decoded values: an array for each column, and why some values are bad, by their place."""
+
+    arrays: Sequence[Any]
+    bad: Mapping[int, str] = {}
+
+
+@frozen(kw_only=True)
+class Decoder(ABC):
+    """Makes columns of values. A subclass says how; this class sorts out what is bad."""
+
+    columns: Fields
+    permissive: bool = True
+    """Bad values are null, their bytes are in ``_corrupt`` and why is in ``_corrupt_reason``; else the first ends the read."""
+    prefix: str = ""
+    """Stands before the name of each column."""
+    part: str = VALUE
+    """Which part of a record is decoded: ``value`` or ``key``."""
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Name and DDL type of the columns that stand in place of ``value``."""
+        found = tuple((self.prefix + name, ddl(kind)) for name, kind in self.columns)
+        return (*found, *((name, ddl(kind)) for name, kind in self.about_bad.items())) if self.permissive else found
+
+    @property
+    def about_bad(self) -> dict[str, Any]:
+        """Name and Arrow type of the columns about what is bad."""
+        corrupt, reason = (CORRUPT, REASON) if self.part == VALUE else (f"{CORRUPT}_{self.part}", f"{CORRUPT}_{self.part}_reason")
+        return {corrupt: pa.binary(), reason: pa.string()}
+
+    @property
+    def id_header(self) -> str | None:
+        """The header that ``decode`` wants of each record; ``None``: no header."""
+        return None
+
+    def select(self, types: Mapping[str, Any]) -> Self:
+        """Return a decoder of fewer columns: what is not decoded costs nothing, and its faults are not noticed.
+
+        ``types``: name and Arrow type of the columns that are wanted. Names that are none of this decoder's are passed over. With
+        ``_corrupt`` or ``_corrupt_reason`` among them all columns stay, for whoever asked to leave out: what counts as bad does not
+        depend on which others are wanted. Raises ``KafkaConfigurationError`` for a column that has another type.
+        """
+        kept = []
+        for name, kind in self.columns:
+            if (wanted := types.get(self.prefix + name)) is not None:
+                if wanted != kind:
+                    raise KafkaConfigurationError(f"schema: column {self.prefix + name} is {ddl(kind)}, not {wanted}")
+                kept.append((name, kind))
+        about = {name: kind for name, kind in self.about_bad.items() if self.permissive and name in types}
+        for name, kind in about.items():
+            if types[name] != kind:
+                raise KafkaConfigurationError(f"schema: column {name} is {ddl(kind)}, not {types[name]}")
+        if about:
+            return self
+        return evolve(self, columns=tuple(kept))
+
+    def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> list[Any]:
+        """Return one array per field for a ``pyarrow.BinaryArray``; ``offsets`` is an int64 array of the same length.
+
+        ``ids``: the header ``id_header`` of each record, as a binary array; null if a record has none. A null value is null in
+        every column. Raises ``DeserializationError`` with topic, partition and offset for the first bad value unless the decoder is
+        permissive.
+        """
+        piece = self.piece(values, ids, topic)
+        if piece.bad and not self.permissive:
+            first = min(piece.bad)
+            where = f"{topic}-{partition}, offset {offsets[first].as_py()}"
+            raise DeserializationError(f"{where}: the {self.part} cannot be decoded: {piece.bad[first]}")
+        return [*piece.arrays, *_about_bad(values, piece.bad)] if self.permissive else list(piece.arrays)
+
+    @abstractmethod
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        """Return the values of a ``pyarrow.BinaryArray`` decoded. What one of them means depends on none of the others."""
+
+
+def one_of(options: Mapping[str, str], name: str, words: Sequence[str]) -> str:
+    """Return the value of an option; the first of ``words`` if it is not given. Raises ``KafkaConfigurationError``."""
+    word = options.get(name, words[0]).strip().lower()
+    if word not in words:
+        raise KafkaConfigurationError(f"{name}={options[name]!r}: expected {' or '.join(words)}")
+    return word
+
+
+def _about_bad(values: Any, bad: Mapping[int, str]) -> list[Any]:
+    """Return the columns ``_corrupt`` and ``_corrupt_reason``."""
+    count = len(values)
+    if not bad:
+        return [pa.nulls(count, pa.binary()), pa.nulls(count, pa.string())]
+    places = array_of(pa.int32(), [place if place in bad else None for place in range(count)])
+    return [values.take(places), array_of(pa.string(), [bad.get(place) for place in range(count)])]

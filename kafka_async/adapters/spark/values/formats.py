@@ -1,0 +1,188 @@
+"""Values to columns: what ``value.format`` and the other ``value.*`` options mean.
+
+Decides: which decoder turns the bytes of values into columns, and what is refused before anything runs. Owns nothing: a decoder
+is a value, made once on the driver and sent to the executors, so that all of them have the same columns. Must never do anything
+where values stay bytes.
+
+| option | meaning |
+|---|---|
+| ``value.format`` | ``binary`` (values stay as they are), ``string``, ``json`` or ``avro`` |
+| ``value.schema`` | json: columns in Spark's DDL; avro: the schema in JSON, the reader's schema if there is a registry |
+| ``value.mode`` | ``permissive``: bad values are null and in ``_corrupt``; ``failfast``: the first ends the read |
+| ``value.keep`` | ``true``: the column ``value`` stays beside what it is decoded to |
+| ``value.prefix`` | stands before the name of each column, where a field is named like a column of Kafka |
+| ``value.timezone`` | json: the zone of times that have none; UTC, since the session's zone is not known here |
+| ``value.schema.registry.*`` | avro: see ``registry`` |
+
+``key.*`` are the same for keys. Their columns have the prefix ``key_`` if ``key.prefix`` is not given, since keys often have the
+names of fields of their values; bad ones are in ``_corrupt_key``. Their registry is that of the values, where none is given.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from ....application.arrow import array_of
+from ....errors import KafkaConfigurationError
+from ..options.secrets import REGISTRY
+from .ddl import check_names, ddl, parse_fields
+from .decoding import CORRUPT, REASON, Decoder, Piece, one_of
+from .registry import NAMES as REGISTRY_OPTIONS
+from .schema import KEY, VALUE
+from .times import zone
+
+FORMATS: Final = ("binary", "string", "json", "avro")
+_COMMON: Final = ("value.format", "value.mode", "value.prefix", "value.keep")
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "binary": ("value.format",),
+    "string": _COMMON,
+    "json": (*_COMMON, "value.schema", "value.timezone"),
+    "avro": (
+        *_COMMON,
+        "value.schema",
+        *(f"{REGISTRY}{name}" for name in REGISTRY_OPTIONS),
+    ),
+}
+
+
+class ValueDecoder(Protocol):
+    """Turns the values of one partition's stretch of records into columns."""
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Name and DDL type of the columns that stand in place of ``value``."""
+        ...
+
+    def select(self, types: Mapping[str, Any]) -> "ValueDecoder":
+        """Return a decoder of at least those columns, by name and Arrow type; of all of them if ``_corrupt`` is one."""
+        ...
+
+    @property
+    def id_header(self) -> str | None:
+        """The header that ``decode`` wants of each record; ``None``: no header."""
+        ...
+
+    def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> Sequence[Any]:
+        """Return one array per field for a binary array of values; ``offsets`` is an int64 array of the same length.
+
+        ``ids``: the header ``id_header`` of each record, as a binary array.
+        """
+        ...
+
+
+class StringDecoder(Decoder):
+    """Values as UTF-8 texts in a column ``value``."""
+
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        """Return the values as texts without copying them, where all of them are UTF-8."""
+        if not self.columns:
+            return Piece(arrays=[], bad=_no_texts(values))
+        try:
+            return Piece(arrays=[values.cast(pa.string())])
+        except pa.ArrowInvalid:
+            bad = _no_texts(values)
+        texts = [None if value is None or place in bad else value.decode() for place, value in enumerate(values.to_pylist())]
+        return Piece(arrays=[array_of(pa.string(), texts)], bad=bad)
+
+
+def _no_texts(values: Any) -> dict[int, str]:
+    """Return what is wrong with values that are no UTF-8, by their place."""
+    bad = {}
+    for place, value in enumerate(values.to_pylist()):
+        try:
+            _ = value is None or value.decode()
+        except UnicodeDecodeError as error:
+            bad[place] = f"it is not UTF-8 from byte {error.start} on"
+    return bad
+
+
+def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> ValueDecoder | None:
+    """Return the decoder that the ``value.*`` options ask for, or the ``key.*`` options; ``None``: they stay bytes.
+
+    Names of options are in small letters. ``topics``: what is read, where that is known; it names the subject in a schema registry.
+    Raises ``KafkaConfigurationError`` for options that are unknown, contradict each other or name what cannot be decoded, and what
+    ``registry`` raises if it is asked.
+    """
+    if part == VALUE:
+        return _decoder_for({name: text for name, text in options.items() if not name.startswith("key.")}, topics, part)
+    if not any(name.startswith("key.") for name in options):
+        return None
+    try:
+        return _decoder_for(_of_keys(options), topics, part)
+    except KafkaConfigurationError as error:
+        raise KafkaConfigurationError(str(error).replace("value.", "key.")) from None
+
+
+def keeps(options: Mapping[str, str], part: str) -> bool:
+    """Return whether a part of a record stays as it is, beside what it is decoded to."""
+    return one_of(options, f"{part}.keep", ("false", "true")) == "true"
+
+
+def _of_keys(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of keys by the names that those of values have."""
+    own = {f"value.{name.removeprefix('key.')}": text for name, text in options.items() if name.startswith("key.")}
+    if own.get("value.format", "").strip().lower() != "avro" or "value.schema.registry.url" in own:
+        return own
+    of_one_subject = (f"{REGISTRY}subject", f"{REGISTRY}version")
+    return {name: text for name, text in options.items() if name.startswith(REGISTRY) and name not in of_one_subject} | own
+
+
+def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> ValueDecoder | None:
+    kind = one_of(options, "value.format", FORMATS)
+    _check(options, kind)
+    if kind == "binary":
+        return None
+    common: dict[str, Any] = {
+        "permissive": one_of(options, "value.mode", ("permissive", "failfast")) == "permissive",
+        "prefix": options.get("value.prefix", "key_" if part == KEY and kind != "string" else ""),
+        "part": part,
+    }
+    if kind == "json":
+        decoder: Decoder = _json(options, common)
+    elif kind == "string":
+        decoder = StringDecoder(columns=((part, pa.string()),), **common)
+    else:
+        from .avro import avro_decoder  # fastavro is another extra
+
+        decoder = avro_decoder(options, topics, common)
+    check_names((name for name, _ in decoder.fields), f"value.schema (beside {CORRUPT} and {REASON})")
+    return decoder
+
+
+def _check(options: Mapping[str, str], kind: str) -> None:
+    known = sorted({name for names in _OPTIONS.values() for name in names})
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            raise KafkaConfigurationError(f"unknown option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+        if name not in _OPTIONS[kind]:
+            raise KafkaConfigurationError(f"{name} has no meaning with value.format={kind}")
+
+
+def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> Decoder:
+    if not options.get("value.schema", "").strip():
+        raise KafkaConfigurationError(
+            "value.format=json needs value.schema: columns in Spark's DDL, such as 'id BIGINT, item STRING'"
+        )
+    columns = parse_fields(options["value.schema"])
+    for _, column in columns:
+        _check_keys(column)
+    from .json_values import JsonDecoder  # msgspec is another extra
+
+    name = options.get("value.timezone", "UTC")
+    try:
+        return JsonDecoder(columns=columns, zone=zone(name), **common)
+    except ValueError:
+        raise KafkaConfigurationError(f"value.timezone={name!r}: expected a name such as Europe/Berlin, or +02:00") from None
+
+
+def _check_keys(kind: Any) -> None:
+    if pa.types.is_map(kind):
+        if not pa.types.is_string(kind.key_type):
+            raise KafkaConfigurationError(f"value.schema: {ddl(kind)}; the keys of a map in JSON are STRING")
+        _check_keys(kind.item_type)
+        return
+    for i in range(kind.num_fields):
+        _check_keys(kind.field(i).type)

@@ -1,0 +1,121 @@
+"""Whole batches of JSON values by Arrow's reader, where every value is plainly valid.
+
+Decides: what Arrow's reader may decide alone, and which types it gets for those of the schema. Owns nothing. Must never make a
+Python object of a record.
+
+All values of a batch are read as one text, ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
+can begin behind another within one: so every join ends a row whatever the values are, each value makes at least one row, and as
+many rows as values means one each. Arrow refuses what it cannot convert, names that come twice, and bytes that are no UTF-8. Where
+Arrow would accept more than ``from_json`` does, or something else, the type is read as a text and cast (dates), or checked
+(decimals).
+"""
+
+from datetime import UTC, date, tzinfo
+from struct import Struct
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from ....application.arrow import array_of, plain_array, scalar_of
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
+
+_TWO_INT32: Final = Struct("=ii")
+_JOIN: Final = b'}\n{"r":'
+_YEAR_1: Final = date(1, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
+"""Days from 1970-01-01 to the first day of the year 1."""
+_DAY: Final = 86_400_000_000
+"""Microseconds."""
+_MINUS_ZERO: Final = {pa.float32(): (pa.int32(), -(1 << 31)), pa.float64(): (pa.int64(), -(1 << 63))}
+"""The bits of minus zero as a whole number."""
+
+
+def raw_type(columns: Fields, zone: tzinfo) -> Any:
+    """Return the type that Arrow's reader gets for a row; ``None`` if it cannot read one of the columns."""
+    return _raw(pa.struct(list(columns)), zone) if columns else None
+
+
+def read_all(values: Any, columns: Fields, zone: tzinfo) -> list[Any] | None:
+    """Return the columns; ``None`` if any value, or any type, needs a closer look."""
+    raw = raw_type(columns, zone)
+    if raw is None or not len(values):
+        return None
+    try:
+        rows = _read(values, raw)
+        if rows is None:
+            return None
+        arrays = [_cast(array, kind) for array, (_, kind) in zip(rows.flatten(), columns, strict=True)]
+        return None if any(map(_is_doubtful, arrays)) else arrays
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+
+
+def _read(values: Any, raw: Any) -> Any:
+    """Return an array of rows; ``None`` if there are not as many as values, or more nulls. Raises ``ArrowInvalid``."""
+    values.cast(pa.string())  # raises for what is no UTF-8, and copies nothing
+    if nulls := values.null_count:
+        values = pc.fill_null(values, scalar_of(pa.binary(), b"null"))
+    edge = array_of(pa.binary(), [b""])
+    edged = pa.concat_arrays([edge, values, edge])
+    one_list = pa.ListArray.from_arrays(plain_array(pa.int32(), 2, _TWO_INT32.pack(0, len(edged))), edged)
+    whole = pc.binary_join(one_list, scalar_of(pa.binary(), _JOIN))[0].as_buffer()
+    # The first value is empty, and so is the last: what is left of their joins goes.
+    text = whole.slice(2, whole.size - 2 - (len(_JOIN) - 1))
+    table = pj.read_json(
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),  # one block, so that no row is cut
+        parse_options=pj.ParseOptions(explicit_schema=pa.schema([("r", raw)]), unexpected_field_behavior="ignore"),
+    )
+    rows = table.column("r")
+    if len(rows) != len(values) or rows.num_chunks != 1 or rows.null_count != nulls:
+        return None
+    return rows.chunk(0)
+
+
+def _raw(kind: Any, zone: tzinfo) -> Any:
+    """Return the type to read a column with, before it is cast to ``kind``."""
+    if pa.types.is_struct(kind):
+        parts = [(part.name, _raw(part.type, zone)) for part in kind]
+        return None if any(raw is None for _, raw in parts) else pa.struct(parts)
+    if pa.types.is_map(kind) or pa.types.is_binary(kind):
+        return None  # there is no conversion to maps, and none from base64
+    if pa.types.is_list(kind):
+        raw = _raw(kind.value_type, zone)
+        return None if raw is None else pa.list_(pa.field("element", raw))
+    # Arrow reads a number as a date, and drops the zone of a time that should have none.
+    if pa.types.is_date(kind) or kind == TIMESTAMP_NTZ or (kind == TIMESTAMP and zone is not UTC):
+        return pa.string()
+    return kind
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if array.type != kind:
+        array = array.cast(kind)
+    if _has_decimal(kind):
+        array.validate(full=True)  # the reader checks the scale of a decimal and not its precision
+    return array
+
+
+def _is_doubtful(array: Any) -> bool:
+    """Return whether something in a column may be other than Arrow reads it.
+
+    That is a date before the year 1: the year 0 is none. And minus zero: ``-0`` is a whole number, which has no sign, and ``-0.0``
+    is none.
+    """
+    kind = array.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        lowest = pc.min(array.view(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
+        return lowest is not None and lowest < (_YEAR_1 if pa.types.is_date(kind) else _YEAR_1 * _DAY)
+    if kind in _MINUS_ZERO:
+        bits, zero = _MINUS_ZERO[kind]
+        return pc.any(pc.equal(array.view(bits), scalar_of(bits, zero))).as_py() is True
+    if pa.types.is_list(kind):
+        return _is_doubtful(array.flatten())
+    return pa.types.is_struct(kind) and any(_is_doubtful(part) for part in array.flatten())
+
+
+def _has_decimal(kind: Any) -> bool:
+    if pa.types.is_decimal(kind):
+        return True
+    return any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))

@@ -1,0 +1,294 @@
+"""One JSON value at a time, as Spark's ``from_json`` reads it in its permissive mode.
+
+Decides: what a value that is not plainly valid becomes. Owns nothing. Must never raise for any bytes: what is wrong is said.
+
+A field of another type is null, its neighbors are kept, and the record counts as bad; so it is within structs, while a bad
+element takes its whole array or map along. A text that is no JSON object gives nulls. Of names that come twice the last counts.
+What follows the first object is passed over. Fields of type STRING take any JSON, written without blanks.
+
+Different from ``from_json``, on purpose: what Jackson takes beyond JSON is bad, but for the numbers NaN and Infinity, which Python
+programs write; numbers in fields of type STRING are written as Python does (1e16, not 1.0E16); a TINYINT of 128 to 255 is bad and
+does not wrap round, a map has each key once, times without a date and years beyond 9999 are bad (``times``).
+
+Source: the behavior of Spark's ``JacksonParser``, as a comparison with it in the tests shows it.
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable
+from datetime import tzinfo
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from attrs import define, field
+
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, ddl
+from .decoding import BadValueError
+from .times import days, microseconds
+
+Convert: TypeAlias = Callable[[Any, list[str]], Any]
+"""Makes what Arrow takes of what ``json`` gives; notes what is wrong inside of it, raises ``BadValueError`` for the whole."""
+
+_BLANKS: Final = " \t\r\n"
+_INTEGERS: Final = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
+_JSON: Final = json.JSONDecoder(parse_float=Decimal)
+
+
+@define(eq=False)
+class RecordReader:
+    """Reads values with the given columns."""
+
+    columns: Fields
+    zone: tzinfo
+    _converts: list[tuple[str, Convert]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._converts = [(name, converter(kind, self.zone)) for name, kind in self.columns]
+
+    def read(self, value: bytes | None) -> tuple[list[Any], str | None]:
+        """Return what a value holds for each column, and what is wrong with it."""
+        nothing = [None] * len(self.columns)
+        if value is None or not (text := value.decode("utf-8", "replace").strip(_BLANKS)):
+            return nothing, None
+        try:
+            found = _JSON.raw_decode(text)[0]
+        except (ValueError, RecursionError) as error:
+            return nothing, f"it is not JSON ({error})" if isinstance(error, json.JSONDecodeError) else "it is not JSON"
+        if not isinstance(found, dict):
+            return nothing, f"expected a JSON object, found {_kind(found)}"
+        problems: list[str] = []
+        return [convert_field(name, found.get(name), convert, problems) for name, convert in self._converts], next(
+            iter(problems), None
+        )
+
+
+def converter(kind: Any, zone: tzinfo) -> Convert:
+    """Return the converter to a type."""
+    return _orders(kind, zone)(kind, zone)
+
+
+def _orders(kind: Any, zone: tzinfo) -> Callable[[Any, tzinfo], Convert]:
+    for belongs, make in _CONVERTERS:
+        if belongs(kind):
+            return make
+    raise TypeError(f"no conversion to {kind}")
+
+
+def convert_field(name: str, value: Any, convert: Convert, problems: list[str]) -> Any:
+    """Return what Arrow takes of one field; ``None``, and one problem more, where it is bad."""
+    if value is None:
+        return None
+    try:
+        return convert(value, problems)
+    except BadValueError as error:
+        problems.append(f"field {name!r}: {error}")
+        return None
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float() | Decimal():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _bad(kind: Any, value: Any) -> BadValueError:
+    return BadValueError(f"expected {ddl(kind)}, found {_kind(value)}")
+
+
+# --- one type --------------------------------------------------------------------------------------------------------------------
+
+
+def _boolean(kind: Any, _: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> bool:
+        if not isinstance(value, bool):
+            raise _bad(kind, value)
+        return value
+
+    return convert
+
+
+def _integer(kind: Any, _: tzinfo) -> Convert:
+    limit = 1 << _INTEGERS[kind] - 1
+
+    def convert(value: Any, _: list[str]) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _bad(kind, value)
+        if not -limit <= value < limit:
+            raise BadValueError(f"a number too large for {ddl(kind)}")
+        return value
+
+    return convert
+
+
+def _floating(kind: Any, _: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> float:
+        if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+            raise _bad(kind, value)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+
+    return convert
+
+
+def _decimal(kind: Any, _: tzinfo) -> Convert:
+    unit = Decimal(1).scaleb(-kind.scale)
+    context = Context(prec=kind.precision, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
+
+    def convert(value: Any, _: list[str]) -> Decimal:
+        if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+            raise _bad(kind, value)
+        if isinstance(value, str) and (value != value.strip() or "_" in value):  # Python takes both
+            raise _bad(kind, value)
+        try:
+            number = Decimal(value).quantize(unit, context=context)
+        except InvalidOperation:
+            number = Decimal("NaN")
+        if not number.is_finite():  # "NaN" is a Decimal too, and it rounds to itself
+            raise BadValueError(f"no number that fits {ddl(kind)}")
+        return number
+
+    return convert
+
+
+def _string(_: Any, __: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> str:
+        text = value if isinstance(value, str) else text_of(value)
+        return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+    return convert
+
+
+def _binary(kind: Any, _: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> bytes:
+        if not isinstance(value, str):
+            raise _bad(kind, value)
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise BadValueError("a text that is not base64") from None
+
+    return convert
+
+
+def _date(kind: Any, _: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> int:
+        if not isinstance(value, str):
+            raise _bad(kind, value)
+        return _time(days, kind, value)
+
+    return convert
+
+
+def _timestamp(kind: Any, zone: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return _seconds(kind, value)
+        if not isinstance(value, str):
+            raise _bad(kind, value)
+        return _time(lambda text: microseconds(text, zone), kind, value)
+
+    return convert
+
+
+def _timestamp_ntz(kind: Any, _: tzinfo) -> Convert:
+    def convert(value: Any, _: list[str]) -> int:
+        if not isinstance(value, str):
+            raise _bad(kind, value)
+        return _time(lambda text: microseconds(text, None), kind, value)
+
+    return convert
+
+
+def _seconds(kind: Any, value: int) -> int:
+    if abs(value) >= 1 << 43:  # in microseconds it must fit 64 bits
+        raise BadValueError(f"a number too large for {ddl(kind)}")
+    return value * 1_000_000
+
+
+def _time(read: Callable[[str], int], kind: Any, text: str) -> int:
+    try:
+        return read(text)
+    except (ValueError, OverflowError):
+        raise BadValueError(f"a text that is not {ddl(kind)}") from None
+
+
+def _array(kind: Any, zone: tzinfo) -> Convert:
+    element = converter(kind.value_type, zone)
+
+    def convert(value: Any, problems: list[str]) -> list[Any]:
+        if not isinstance(value, list):
+            raise _bad(kind, value)
+        return [None if part is None else element(part, problems) for part in value]
+
+    return convert
+
+
+def _map(kind: Any, zone: tzinfo) -> Convert:
+    item = converter(kind.item_type, zone)
+
+    def convert(value: Any, problems: list[str]) -> list[tuple[str, Any]]:
+        if not isinstance(value, dict):
+            raise _bad(kind, value)
+        return [(key, None if part is None else item(part, problems)) for key, part in value.items()]
+
+    return convert
+
+
+def _struct(kind: Any, zone: tzinfo) -> Convert:
+    parts = [(part.name, converter(part.type, zone)) for part in kind]
+
+    def convert(value: Any, problems: list[str]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _bad(kind, value)
+        return {name: convert_field(name, value.get(name), convert, problems) for name, convert in parts}
+
+    return convert
+
+
+_CONVERTERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, tzinfo], Convert]], ...]] = (
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, _floating),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_string, _string),
+    (pa.types.is_binary, _binary),
+    (pa.types.is_date, _date),
+    (TIMESTAMP.equals, _timestamp),
+    (TIMESTAMP_NTZ.equals, _timestamp_ntz),
+    (pa.types.is_map, _map),
+    (pa.types.is_list, _array),
+    (pa.types.is_struct, _struct),
+)
+
+
+# --- JSON as a text --------------------------------------------------------------------------------------------------------------
+
+
+def text_of(value: Any) -> str:
+    """Return JSON as a text without blanks, with numbers as Python writes them."""
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            return "{" + ",".join(f"{text_of(key)}:{text_of(part)}" for key, part in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(text_of, value)) + "]"
+        case Decimal() | float():
+            return json.dumps(float(value))
+        case _:
+            return json.dumps(value)

@@ -1,0 +1,72 @@
+"""JSON values to columns (``value.format=json``, with msgspec, which the extras ``spark`` and ``json`` bring).
+
+Decides: what reads a batch. Owns what a process has compiled for the schemas of its tasks, and whether Arrow's reader refused the
+last batches of one. Nobody can tell from a value's columns what it was that read it.
+
+A batch of which every value is plainly valid is read by Arrow at once (``json_bulk``). It refuses a batch for one value, so where
+it refused one, the next ones go to ``json_rows`` straight away, which takes half as long again and does not mind: twice as many
+after each further refusal, and at most ``LONGEST_PAUSE``.
+"""
+
+import functools
+from collections.abc import Callable
+from datetime import UTC, tzinfo
+from math import inf
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from .ddl import Fields
+from .decoding import Decoder, Piece
+from .json_bulk import raw_type, read_all
+from .json_rows import RowReader
+
+KEPT: Final = 100
+"""Schemas of which a process keeps what it compiled."""
+LONGEST_PAUSE: Final = 31
+"""Batches."""
+
+
+@frozen(kw_only=True)
+class JsonDecoder(Decoder):
+    """JSON objects with known fields; others are passed over."""
+
+    zone: tzinfo = field(default=UTC)
+    """The zone of times that have none of their own."""
+
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        """Return the values as ``from_json`` reads them."""
+        return _reader(self.columns, self.zone).read(values)
+
+
+@define(eq=False)
+class JsonReader:
+    """Reads batch after batch of values with some columns."""
+
+    columns: Fields
+    zone: tzinfo
+    at_once: Callable[[Any, Fields, tzinfo], list[Any] | None] = read_all
+    _rows: RowReader = field(init=False)
+    _pause: float = field(init=False)
+    """How many batches go by without Arrow's reader after a refusal."""
+    _left: float = field(init=False)
+    """How many of them are still to come."""
+
+    def __attrs_post_init__(self) -> None:
+        self._rows = RowReader(self.columns, self.zone)
+        self._pause = 0
+        self._left = 0 if raw_type(self.columns, self.zone) is not None else inf
+
+    def read(self, values: Any) -> Piece:
+        """Return the values of a ``pyarrow.BinaryArray``."""
+        if self._left > 0:
+            self._left -= 1
+        elif (arrays := self.at_once(values, self.columns, self.zone)) is not None:
+            self._pause = 0
+            return Piece(arrays=arrays)
+        else:
+            self._pause = self._left = min(2 * self._pause + 1, LONGEST_PAUSE)
+        return self._rows.piece(values.to_pylist())
+
+
+_reader = functools.lru_cache(maxsize=KEPT)(JsonReader)

@@ -1,0 +1,406 @@
+"""A Confluent-compatible schema registry, as far as reading Avro needs it.
+
+Decides: what is asked, how often, and what an answer means; httpx, the HTTP client of this package, asks. Owns a bounded cache of
+schemas per process. Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and
+looks at no variable of the environment. Must never send credentials without TLS, except to this machine, nor show them, nor take an
+answer of any size.
+
+| option, after ``value.schema.registry.`` | meaning |
+|---|---|
+| ``url`` | ``https://host[:port][/path]``; ``http`` too if no credentials are given |
+| ``subject`` | whose newest schema names the columns; ``TOPIC-value`` if one topic is subscribed |
+| ``version`` | that version in place of the newest |
+| ``basic.auth.user.info`` | ``user:password``, or a reference (``options.secrets``) to it |
+| ``bearer.auth.token`` | a token, or a reference to it |
+| ``bearer.auth.issuer.endpoint.url`` | who gives tokens, with ``bearer.auth.client.id``, ``.client.secret``, ``.scope`` |
+| ``bearer.auth.logical.cluster``, ``bearer.auth.identity.pool.id`` | what Confluent Cloud wants to know beside a token |
+| ``ssl.ca.location`` | file of the certificates to trust, in PEM; those of the system if it is not given |
+| ``ssl.certificate.location`` | file of this client's certificate, in PEM, with ``ssl.key.location`` and ``ssl.key.password`` |
+| ``proxy`` | ``http://[user:password@]host:port``, or a reference to it |
+
+The driver asks for the schema of the columns, and for the schemas of that subject's other versions (``planned``): they travel with
+the tasks, which ask only for what the driver did not find.
+
+Sources: the "Schema Registry API Reference" and "Wire Format" pages of Confluent's documentation.
+"""
+
+import base64
+import functools
+import json
+import ssl
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from attrs import field, frozen
+
+from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
+from ....network.tls import verifying_context
+from ..options.secrets import OF_REGISTRY, REGISTRY, Hidden, is_reference, resolve_one
+
+if TYPE_CHECKING:
+    import httpx
+
+    from ....network.sasl.oidc import OidcTokenProvider
+
+TIMEOUT: Final = 10.0
+"""Seconds for one step of a request, at most."""
+PATIENCE: Final = 30.0
+"""Seconds in which to try again, for a schema with all that it builds on: a registry that restarts is back by then."""
+PAUSE: Final = 0.25
+"""Seconds before the second attempt; each further one waits twice as long, and at most ``LONGEST_PAUSE``."""
+LONGEST_PAUSE: Final = 2.0
+MAX_ANSWER: Final = 4 << 20
+MAX_REFERENCES: Final = 100
+CACHED: Final = 1000
+"""Schemas that a process keeps."""
+PLANNED: Final = 20
+"""Versions of a subject, the newest ones, whose schemas the driver sends to the tasks."""
+
+NAMES: Final = (
+    "url",
+    "subject",
+    "version",
+    *OF_REGISTRY,
+    *(f"bearer.auth.{name}" for name in ("issuer.endpoint.url", "client.id", "scope", "logical.cluster", "identity.pool.id")),
+    *(f"ssl.{name}.location" for name in ("ca", "certificate", "key")),
+)
+"""The options, after ``value.schema.registry.``."""
+_USER, _TOKEN, _ISSUER, _CLIENT, _SECRET = (
+    *("basic.auth.user.info", "bearer.auth.token", "bearer.auth.issuer.endpoint.url"),
+    *("bearer.auth.client.id", "bearer.auth.client.secret"),
+)
+_CA, _CERTIFICATE, _KEY, _PASSWORD = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
+_LOGICAL: Final = {"bearer.auth.logical.cluster": "target-sr-cluster", "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id"}
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
+_ANSWERED: Final = {401: "it refused the credentials", 403: "it denied the access", 407: "the proxy refused the credentials"}
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+_TOO_MANY: Final = 429
+_SERVER_ERROR: Final = 500
+
+
+class UnknownSchemaError(KafkaError):
+    """The registry is there and has no such schema."""
+
+
+class RegistryError(KafkaConnectionError):
+    """The registry could not be asked; the same may succeed later."""
+
+
+@frozen
+class Found:
+    """A schema of the registry, and the others whose types it names."""
+
+    schema: Any
+    references: tuple[Any, ...] = ()
+
+
+@frozen(kw_only=True)
+class Registry:
+    """Where schemas come from. A value: it travels to executors, with a reference in place of credentials if one was given."""
+
+    url: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The other options, without what all names begin with."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Registry":
+        """Return the registry that the options name. Raises ``KafkaConfigurationError``."""
+        given = {name.removeprefix(REGISTRY): text.strip() for name, text in options.items() if name.startswith(REGISTRY)}
+        url = given.pop("url").rstrip("/")
+        parts = _checked(url, "url")
+        _check(given)
+        if parts.scheme == "http" and (parts.hostname not in _HERE or "proxy" in given):
+            for name in (_USER, _TOKEN, _ISSUER):
+                if name in given:
+                    raise KafkaConfigurationError(f"{REGISTRY}{name}: it would be sent without TLS; expected an https URL")
+        return cls(
+            url=url, options=tuple(sorted((name, text) for name, text in given.items() if name not in ("subject", "version")))
+        )
+
+    def schema(self, name: int | str) -> Found:
+        """Return the Avro schema with an id, or with a GUID if ``name`` is a text.
+
+        Raises ``UnknownSchemaError`` if there is none, and ``RegistryError`` or ``KafkaConfigurationError`` if it cannot be
+        asked within ``PATIENCE``.
+        """
+        return _schema(self, name)
+
+    def newest(self, subject: str, version: str = "latest") -> Found:
+        """Return the Avro schema of a subject. Raises as ``schema``."""
+        with self._questions() as ask:
+            return ask.found(ask.get(_version(subject, version)), f"subject {subject!r}")
+
+    def planned(self, subject: str) -> dict[int | str, Found]:
+        """Return the schemas of the newest versions of a subject by their ids, and by their GUIDs if the registry has those.
+
+        What cannot be had in one go is left out: tasks ask for it.
+        """
+        found: dict[int | str, Found] = {}
+        with self._questions() as ask:
+            try:
+                numbers = ask.get(f"/subjects/{quote(subject, safe='')}/versions", again=False)
+                for number in sorted(numbers)[-PLANNED:] if isinstance(numbers, list) else ():
+                    answer = ask.get(_version(subject, number), again=False)
+                    schema = ask.found(answer, f"version {number} of subject {subject!r}")
+                    found |= {answer[name]: schema for name, kind in (("id", int), ("guid", str)) if type(answer.get(name)) is kind}
+            except (KafkaError, TypeError):
+                return found
+        return found
+
+    @contextmanager
+    def _questions(self) -> "Generator[_Questions]":
+        """Yield what asks, with one deadline for all that is asked within the block."""
+        deadline = time.monotonic() + PATIENCE
+        hidden = Hidden()
+        with hidden.from_errors():
+            options = {name: resolve_one(REGISTRY + name, text) for name, text in self.options}
+            hidden.add(*(text for name, text in options.items() if name in OF_REGISTRY))
+            with _client(self, options, hidden) as client:
+                yield _Questions(self.url, client, deadline)
+
+
+@frozen
+class _Questions:
+    """Asks a registry until a deadline on the monotonic clock."""
+
+    url: str
+    client: "httpx.Client"
+    deadline: float
+
+    def found(self, answer: Any, what: str) -> Found:
+        """Return the schema in an answer, with what it builds on."""
+        seen: dict[tuple[str, int], Any] = {}
+        return Found(self._with_references(answer, what, seen), tuple(seen.values()))
+
+    def _with_references(self, answer: Any, what: str, seen: dict[tuple[str, int], Any]) -> Any:
+        """Return the schema in an answer; ``seen`` gets those that it builds on."""
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+            raise RegistryError(f"{self.url}: the answer for {what} holds no schema")
+        if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
+            raise KafkaConfigurationError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected AVRO")
+        for subject, version in self._references(answer, what):
+            if (subject, version) not in seen:
+                if len(seen) >= MAX_REFERENCES:
+                    raise KafkaConfigurationError(f"{self.url}: {what} builds on more than {MAX_REFERENCES} schemas")
+                seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
+                part = self._with_references(self.get(_version(subject, version)), f"subject {subject!r}", seen)
+                del seen[subject, version]  # what others build on comes before them
+                seen[subject, version] = part
+        try:
+            return json.loads(answer["schema"])
+        except (ValueError, RecursionError):
+            raise KafkaConfigurationError(f"{self.url}: {what} is not JSON") from None
+
+    def _references(self, answer: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
+        try:
+            return [(str(each["subject"]), int(each["version"])) for each in answer.get("references") or ()]
+        except (TypeError, KeyError, ValueError):
+            raise RegistryError(f"{self.url}: the answer for {what} has references without subject and version") from None
+
+    def get(self, path: str, *, again: bool = True) -> Any:
+        """Return the answer to a request, ``again``: trying again what may pass until the deadline."""
+        pause = PAUSE
+        while True:
+            try:
+                return self._judged(path, *self._answer(path))
+            except RegistryError:
+                if not again or time.monotonic() + pause >= self.deadline:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _answer(self, path: str) -> tuple[int, bytes]:
+        """Return status and body, cut if it is too long."""
+        import httpx
+
+        limit = min(TIMEOUT, max(1.0, self.deadline - time.monotonic()))
+        end = time.monotonic() + limit
+        body = bytearray()
+        try:
+            with self.client.stream("GET", self.url + path, timeout=limit) as answer:
+                for chunk in answer.iter_raw():
+                    body += chunk
+                    if len(body) > MAX_ANSWER:
+                        break
+                    if time.monotonic() > end:
+                        raise RegistryError(f"{self.url} takes more than {limit:.0f} s for an answer")
+                return answer.status_code, bytes(body)
+        except httpx.HTTPError as error:
+            _raise_tls(self.url, error)
+            if isinstance(error, httpx.ProxyError) and "407" in str(error):
+                raise KafkaConfigurationError(f"{self.url}: {_ANSWERED[407]}") from None
+            raise RegistryError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from None
+
+    def _judged(self, path: str, status: int, body: bytes) -> Any:
+        """Return what a good answer holds. A redirect is no good answer: it would lead elsewhere."""
+        where = f"{self.url}{path}"
+        if status == _NOT_FOUND:
+            raise UnknownSchemaError(f"{where}: the registry has no such entry")
+        if status in _ANSWERED:
+            raise KafkaConfigurationError(f"{where}: {_ANSWERED[status]}")
+        if status == _TOO_MANY or status >= _SERVER_ERROR:
+            raise RegistryError(f"{where}: status {status}")
+        if status != _OK or len(body) > MAX_ANSWER:
+            what = f"status {status}" if status != _OK else f"an answer of more than {MAX_ANSWER} bytes"
+            raise KafkaConfigurationError(f"{where}: expected a schema, got {what}")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise KafkaConfigurationError(f"{where}: expected a schema, got something that is not JSON") from None
+
+
+def _version(subject: str, version: int | str) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}"
+
+
+@functools.lru_cache(maxsize=CACHED)
+def _schema(registry: Registry, name: int | str) -> Found:
+    """An id means the same schema for ever, so what was found once is kept; that none was found is not."""
+    kind = "ids" if isinstance(name, int) else "guids"
+    with registry._questions() as ask:
+        return ask.found(ask.get(f"/schemas/{kind}/{name}"), f"id {name}")
+
+
+# --- what is given ---------------------------------------------------------------------------------------------------------------
+
+
+def _checked(url: str, name: str) -> Any:
+    """Return the parts of a URL. Raises ``KafkaConfigurationError`` for one that is none, or shows credentials."""
+    parts = _parts(url)
+    if parts is None or parts.query or parts.fragment:
+        raise KafkaConfigurationError(f"{REGISTRY}{name}: expected https://host[:port][/path]")
+    if parts.username is not None or parts.password is not None:
+        raise KafkaConfigurationError(f"{REGISTRY}{name} holds credentials, which logs would show; use {REGISTRY}{_USER}")
+    return parts
+
+
+def _check(given: Mapping[str, str]) -> None:
+    """Raise ``KafkaConfigurationError`` for options that contradict each other, or lack others."""
+    if len(chosen := [name for name in (_USER, _TOKEN, _ISSUER) if name in given]) > 1:
+        raise KafkaConfigurationError(f"{REGISTRY}{chosen[0]} and {REGISTRY}{chosen[1]} are two ways to log in; leave one out")
+    for name, needed in (
+        *((_ISSUER, other) for other in (_CLIENT, _SECRET)),
+        *((other, _ISSUER) for other in (_CLIENT, _SECRET, "bearer.auth.scope")),
+        *((_KEY, _CERTIFICATE), (_PASSWORD, _CERTIFICATE)),
+    ):
+        if name in given and needed not in given:
+            raise KafkaConfigurationError(f"{REGISTRY}{name} needs {REGISTRY}{needed}")
+    if _ISSUER in given and _checked(given[_ISSUER], _ISSUER).scheme == "http" and urlsplit(given[_ISSUER]).hostname not in _HERE:
+        raise KafkaConfigurationError(f"{REGISTRY}{_ISSUER}: the secret would be sent without TLS; expected an https URL")
+    if "proxy" in given and not is_reference(f"{REGISTRY}proxy", given["proxy"]):
+        _check_proxy(given["proxy"])
+
+
+def _check_proxy(url: str) -> None:
+    if _parts(url) is None:
+        raise KafkaConfigurationError(f"{REGISTRY}proxy: expected http://[user:password@]host:port")
+
+
+def _parts(url: str) -> Any:
+    """Return the parts of a URL; ``None`` if it is none of http."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for what is no port
+    except ValueError:
+        return None
+    return parts if parts.scheme in ("https", "http") and parts.hostname else None
+
+
+# --- the client ------------------------------------------------------------------------------------------------------------------
+
+
+def _client(registry: Registry, options: Mapping[str, str], hidden: Hidden) -> "httpx.Client":
+    """Return what asks. Raises ``KafkaConfigurationError`` for files that cannot be read, and what the issuer of tokens raises."""
+    try:
+        import httpx
+    except ImportError as missing:
+        raise ImportError(
+            "a schema registry needs httpx, which the extra 'avro' brings: pip install '.[avro]' from a clone"
+        ) from missing
+    headers = {
+        "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+        "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is no answer
+        "User-Agent": "kafka_async",
+    }
+    headers |= {header: options[name] for name, header in _LOGICAL.items() if name in options}
+    if login := _login(registry, options, hidden):
+        headers["Authorization"] = login
+    proxy = options.get("proxy")
+    if proxy is not None:
+        _check_proxy(proxy)
+        hidden.add(urlsplit(proxy).password)
+    verify: Any = _context(options) if registry.url.startswith("https:") else False
+    return httpx.Client(verify=verify, headers=headers, proxy=proxy, trust_env=False)
+
+
+def _login(registry: Registry, options: Mapping[str, str], hidden: Hidden) -> str | None:
+    """Return the header that says who we are."""
+    if _USER in options:
+        coded = base64.b64encode(options[_USER].encode()).decode()
+        hidden.add(options[_USER].partition(":")[2], coded)
+        return f"Basic {coded}"
+    if _ISSUER in options:
+        import anyio
+
+        token: str = anyio.run(_provider(registry, options[_SECRET]).token)
+        hidden.add(token)
+        return f"Bearer {token}"
+    if _TOKEN in options:
+        if not options[_TOKEN].isascii() or not options[_TOKEN].isprintable() or not options[_TOKEN].strip():
+            raise KafkaConfigurationError(f"{REGISTRY}{_TOKEN}: expected printable ASCII on one line; the value is not shown")
+        return f"Bearer {options[_TOKEN]}"
+    return None
+
+
+@functools.lru_cache(maxsize=100)
+def _provider(registry: Registry, secret: str) -> "OidcTokenProvider":
+    """Return what asks for tokens, and keeps them for most of their life."""
+    from ....network.sasl.oidc import OidcTokenProvider
+
+    options = dict(registry.options)
+    try:
+        return OidcTokenProvider(
+            options[_ISSUER],
+            options[_CLIENT],
+            secret,
+            scope=options.get("bearer.auth.scope"),
+            allow_http=urlsplit(options[_ISSUER]).hostname in _HERE,
+            ssl_cafile=options.get(_CA),
+        )
+    except ValueError as error:
+        raise KafkaConfigurationError(f"{REGISTRY}{_ISSUER}: {error}") from None
+
+
+def _context(options: Mapping[str, str]) -> ssl.SSLContext:
+    context = verifying_context()
+    with _named(_CA, options):
+        if _CA in options:
+            context.load_verify_locations(cafile=options[_CA])
+        else:
+            context.load_default_certs()
+    if _CERTIFICATE in options:
+        password = options.get(_PASSWORD, "")  # without one OpenSSL would ask the terminal
+        with _named(_CERTIFICATE, options):
+            context.load_cert_chain(options[_CERTIFICATE], options.get(_KEY), password)
+    return context
+
+
+@contextmanager
+def _named(name: str, options: Mapping[str, str]) -> Generator[None]:
+    try:
+        yield
+    except (OSError, ssl.SSLError) as error:
+        raise KafkaConfigurationError(f"{REGISTRY}{name}={options.get(name)!r} cannot be used: {error.strerror or error}") from None
+
+
+def _raise_tls(url: str, error: BaseException) -> None:
+    """Raise ``KafkaConfigurationError`` for what follows from TLS: that does not pass by itself."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            raise KafkaConfigurationError(f"{url}: TLS failed: {cause.reason or cause}") from None
+        cause = cause.__cause__ or cause.__context__

@@ -1,0 +1,216 @@
+"""The blocking share consumer: ``ShareConsumer`` for programs without an event loop.
+
+Decides: nothing; see ``sync.py``, whose rules hold here too. Owns: the asyncio share consumer, whose background loop has a thread
+of its own. Records may be acknowledged from any thread.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+
+from typing_extensions import TypeVar
+
+from ..application.processing.processing import Processing as AsyncProcessing
+from ..application.processing.retry import ONCE, Retry
+from ..application.processing.settings import checked
+from ..application.runtime import ThreadRuntime
+from ..errors import ConsumerStoppedError, KafkaError
+from ..model import ConsumerState, TopicPartition
+from .sync import LEAVE_TIME, LOOK_AGAIN, Processing, Seat, exclusive, finish, plain
+
+if TYPE_CHECKING:  # most programs that block have no use for it
+    from ..application.share.consumer import ShareConsumer as AsyncConsumer
+    from ..application.share.options import ShareOnFailure, ShareOptions
+    from ..application.share.record import ShareRecord
+    from ..application.share.statistics import ShareStatistics
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
+
+
+def _made(topics: tuple[str, ...], runtime: ThreadRuntime, options: "ShareOptions") -> "AsyncConsumer[Any, Any]":
+    from ..application.share import consumer
+
+    return consumer.ShareConsumer(*topics, runtime=runtime, **options)
+
+
+class ShareConsumer(Generic[K, V]):
+    """A share consumer that blocks the calling thread; arguments and results are those of ``kafka_async.ShareConsumer``.
+
+    Use it as ``with ShareConsumer(...) as consumer``, and records as ``with record``. Deserializers must be plain functions. It is
+    used by one thread at a time (``IllegalStateError`` otherwise); ``stop`` may be called from any, and so may the methods of
+    records. What a signal handler raises inside a read call loses no record: what was not returned is delivered again.
+    """
+
+    def __init__(self, *topics: str, **options: "Unpack[ShareOptions]") -> None:
+        options.pop("background", None)
+        runtime = ThreadRuntime.for_threads()
+        self._consumer = _made(topics, runtime, options)
+        self._seat = Seat(self._consumer, runtime)
+
+    # --- life ------------------------------------------------------------------------------------------------------------------
+
+    @exclusive
+    def start(self, timeout_ms: float | None = None) -> None:
+        """Connect and join; see ``kafka_async.ShareConsumer.start``."""
+        finish(self._consumer.start(timeout_ms))
+
+    def stop(self, timeout_ms: float | None = None) -> None:
+        """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
+        self._consumer._place.check_process()  # and no more: while it processes, it is lent to an event loop
+        processing = self._seat.processing
+        if processing is not None:  # it drains first
+            processing.stop_consumer(lambda: self._consumer.stop(timeout_ms))
+            return
+        allowed, life = self._consumer._allowed(timeout_ms), self._consumer._life
+        if not life.begin():
+            finish(life.wait_for_end(allowed))
+            return
+        # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
+        mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
+        while mine is None and time.monotonic() < until:
+            time.sleep(LOOK_AGAIN)
+            mine = self._seat.try_enter()
+        try:
+            finish(self._consumer._finish(allowed))
+            self._consumer._custody.close()
+        finally:
+            if mine:
+                self._seat.taken_by = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._consumer!r}>"
+
+    # --- what ------------------------------------------------------------------------------------------------------------------
+
+    @exclusive
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics from now on."""
+        self._consumer.subscribe(topics)
+
+    @exclusive
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        finish(self._consumer.unsubscribe())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed."""
+        return self._consumer.subscription()
+
+    # --- read ------------------------------------------------------------------------------------------------------------------
+
+    @exclusive
+    def getone(self) -> "ShareRecord[K, V]":
+        """Return the next record, waiting for it as long as it takes."""
+        return finish(self._consumer.getone())
+
+    @exclusive
+    def getmany(self, *, timeout_ms: float = 0, max_records: int | None = None) -> "dict[TopicPartition, list[ShareRecord[K, V]]]":
+        """Return records by partition as soon as there are any; ``{}`` if none came within ``timeout_ms``."""
+        return finish(self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records))
+
+    def __iter__(self) -> "Iterator[ShareRecord[K, V]]":
+        while True:
+            try:
+                record = self.getone()
+            except ConsumerStoppedError:
+                if self._consumer.state is ConsumerState.CLOSED:
+                    return
+                raise
+            yield record
+
+    @exclusive
+    def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Wait until every acknowledgement so far is settled; see ``kafka_async.ShareConsumer.flush``."""
+        return finish(self._consumer.flush(timeout_ms))
+
+    # --- process ---------------------------------------------------------------------------------------------------------------
+
+    def process(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "ShareOnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+    ) -> None:
+        """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
+
+        Arguments, promises and errors are those of ``kafka_async.ShareConsumer.process``; handler and ``on_failure`` must be plain
+        functions (``TypeError`` otherwise).
+        """
+        with self.processing(
+            handler,
+            concurrency=concurrency,
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+        ) as run:
+            run.wait()
+
+    def processing(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "ShareOnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+    ) -> Processing:
+        """Return what ``process`` does as a ``with`` block: the handlers work on threads while its body runs."""
+        from ..application.share.source import ShareSource
+
+        plain(handler, "handler")
+        plain(on_failure, "on_failure")
+        settings = checked(
+            handler,
+            concurrency=concurrency,
+            order="none",
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            keep_done=False,
+            shared=True,
+        )
+        return Processing(self._seat, lambda: AsyncProcessing(ShareSource(self._consumer), handler, settings))
+
+    # --- see -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerState:
+        """What the consumer is doing."""
+        return self._consumer.state
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return metrics by group and name."""
+        return self._consumer.metrics()
+
+    @exclusive
+    def statistics(self) -> "ShareStatistics":
+        """Return one frozen snapshot."""
+        return self._consumer.statistics()

@@ -1,0 +1,256 @@
+"""Who calls: tasks of an asyncio event loop, tasks of trio, or threads without a loop.
+
+Decides: whether a call comes from where the consumer lives, and whether a task has ended well. Owns: the event
+loop on which the consumer was started, and the process. Must never keep a task from ending, or be used before the start.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, Protocol
+
+import anyio
+from anyio.lowlevel import current_token
+from attrs import define, field
+
+from ..errors import IllegalStateError
+from ..network.waiting import running_loop
+
+_FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
+_GONE = "the event loop on which the consumer was started is closed; make a new consumer"
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def forks() -> int:
+    """Return how many forks lie between the process that imported the package and this one."""
+    return _forks
+
+
+class Owned(Protocol):
+    """An awaitable call-back of the user that is running. It goes on if the read call that began it is cancelled."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it raised; only after ``done``."""
+        ...
+
+    def cancel(self) -> None:
+        """End it."""
+        ...
+
+
+class Callers(Protocol):
+    """The tasks or threads that use a consumer."""
+
+    def current(self) -> Any:
+        """Return the current task or thread."""
+        ...
+
+    def has_ended(self, holder: Any) -> bool:
+        """Whether a task or thread has ended, in whatever way."""
+        ...
+
+    def has_ended_well(self, holder: Any) -> bool:
+        """Whether a task returned without an exception; ``False`` if that is not known."""
+        ...
+
+    def failure(self, holder: Any) -> BaseException | None:
+        """Return the exception or cancellation that ended a task; ``None`` also if that is not known."""
+        ...
+
+    def check(self, *, strictly: bool) -> None:
+        """Raise ``IllegalStateError`` on another event loop than the consumer's; ``strictly``: anywhere else."""
+        ...
+
+    @property
+    def is_gone(self) -> bool:
+        """The event loop on which the consumer was started is closed."""
+        ...
+
+    def own(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> Owned:
+        """Run a coroutine to its end, even if nobody waits for it any more; then call ``ended``."""
+        ...
+
+
+@define(eq=False)
+class _OwnedTask:
+    task: "asyncio.Task[None]"
+
+    @property
+    def done(self) -> bool:
+        return self.task.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        return asyncio.CancelledError() if self.task.cancelled() else self.task.exception()
+
+    def cancel(self) -> None:
+        self.task.cancel()
+
+
+@define(eq=False)
+class AsyncioCallers:
+    """Tasks of one asyncio event loop."""
+
+    loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
+
+    def current(self) -> Any:
+        try:
+            return asyncio.current_task()
+        except RuntimeError:  # a handler on a thread
+            return threading.current_thread()
+
+    def has_ended(self, holder: Any) -> bool:
+        return isinstance(holder, asyncio.Task) and holder.done()
+
+    def has_ended_well(self, holder: Any) -> bool:
+        return isinstance(holder, asyncio.Task) and holder.done() and not holder.cancelled() and holder.exception() is None
+
+    def failure(self, holder: Any) -> BaseException | None:
+        if not isinstance(holder, asyncio.Task) or not holder.done():
+            return None
+        return asyncio.CancelledError() if holder.cancelled() else holder.exception()
+
+    def check(self, *, strictly: bool) -> None:
+        running = running_loop()
+        if running is self.loop or (running is None and not strictly):
+            return
+        raise IllegalStateError(_GONE if self.is_gone else _FOREIGN)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.loop.is_closed()
+
+    def own(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> Owned:
+        task = self.loop.create_task(coroutine, name="kafka_async call-back")
+        task.add_done_callback(lambda _: ended())
+        return _OwnedTask(task)
+
+
+@define(eq=False)
+class _OwnedSystemTask:
+    done: bool = False
+    error: BaseException | None = None
+    scope: anyio.CancelScope = field(factory=anyio.CancelScope)
+
+    def cancel(self) -> None:
+        self.scope.cancel()
+
+    async def run(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> None:
+        try:
+            with self.scope:
+                await coroutine
+        except Exception as error:  # of the user: raised from the read call that waits for it
+            self.error = error
+        finally:
+            self.done = True
+            ended()
+
+
+@define(eq=False)
+class TrioCallers:
+    """Tasks of one trio run. Trio does not say how a task ended."""
+
+    token: Any = field(factory=lambda: current_token().native_token)
+
+    def current(self) -> Any:
+        import trio  # it is running, so it is imported already
+
+        try:
+            return trio.lowlevel.current_task()
+        except RuntimeError:  # a handler on a thread
+            return threading.current_thread()
+
+    def has_ended(self, holder: Any) -> bool:
+        return getattr(getattr(holder, "coro", None), "cr_frame", holder) is None
+
+    def has_ended_well(self, holder: Any) -> bool:
+        return False
+
+    def failure(self, holder: Any) -> BaseException | None:
+        return None
+
+    def check(self, *, strictly: bool) -> None:
+        try:
+            running = current_token().native_token
+        except Exception:  # no event loop at all: which error that is depends on what is installed
+            running = None
+        if running is self.token or (running is None and not strictly):
+            return
+        raise IllegalStateError(_FOREIGN)
+
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+    def own(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> Owned:
+        import trio
+
+        owned = _OwnedSystemTask()
+        name, context = "kafka_async call-back", copy_context()
+        trio.lowlevel.spawn_system_task(owned.run, coroutine, ended, name=name, context=context)
+        return owned
+
+
+@define(eq=False)
+class _OwnedCall:
+    error: BaseException | None
+    done: bool = True
+
+    def cancel(self) -> None:
+        return
+
+
+@define(eq=False)
+class ThreadCallers:
+    """Threads without an event loop. Nothing shows whether one ended well."""
+
+    def current(self) -> Any:
+        return threading.current_thread()
+
+    def has_ended(self, holder: Any) -> bool:
+        return isinstance(holder, threading.Thread) and not holder.is_alive()
+
+    def has_ended_well(self, holder: Any) -> bool:
+        return False
+
+    def failure(self, holder: Any) -> BaseException | None:
+        return None
+
+    def check(self, *, strictly: bool) -> None:
+        return
+
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+    def own(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> Owned:
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return _OwnedCall(None)
+        except Exception as error:
+            return _OwnedCall(error)
+        coroutine.close()
+        return _OwnedCall(
+            IllegalStateError("an 'async def' call-back needs an event loop; give the blocking consumer plain functions")
+        )
+
+
+def callers_here() -> Callers:
+    """Return who calls from the running event loop."""
+    return AsyncioCallers() if running_loop() is not None else TrioCallers()

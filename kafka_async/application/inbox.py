@@ -1,0 +1,78 @@
+"""Events from the background, sorted for the calls that need them.
+
+Decides: which of them still count: none that was under way before the application unsubscribed or assigned again (promise 14).
+Owns: the state of the cluster and of our membership, and the proposals and errors that wait. Must never carry anything out.
+"""
+
+from collections import deque
+
+from attrs import define, evolve, field
+
+from ..background.boundary import EventHandler
+from ..events import (
+    AssignPartitions,
+    ClusterDescription,
+    ClusterReachability,
+    ErrorEvent,
+    GroupChanged,
+    MetadataUpdated,
+    RevokePartitions,
+)
+from ..model import ConsumerState, GroupMetadata, Node
+from .reported import Reported
+
+
+@define(eq=False)
+class Inbox:
+    """What the background has reported, on the application's side."""
+
+    handler: EventHandler = field(repr=False)
+    group: GroupMetadata
+    group_state: ConsumerState | None = None
+    coordinator: Node | None = None
+    cluster: ClusterDescription = field(factory=lambda: ClusterDescription(cluster_id=None, brokers=(), topics={}))
+    reachability: ClusterReachability = field(factory=lambda: ClusterReachability(unreachable_since=None, last_answer_at=None))
+    reported: Reported = field(factory=Reported)
+    proposals: deque[AssignPartitions | RevokePartitions] = field(factory=deque)
+    """What the background proposes for the assignment; it waits for a read call."""
+    subscription: int = 0
+    """How often the application has subscribed, unsubscribed or assigned."""
+    valid_from: int = 0
+    """The number of the last unsubscribe or assign: proposals that were made before it are void."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has to be dealt with before records are read."""
+        return not (self.handler.background_events or self.proposals or self.reported)
+
+    def subscribe(self, *, leaves: bool = False) -> int:
+        """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void."""
+        self.subscription += 1
+        self.sort()
+        self.reported.clear()
+        if leaves:
+            self.valid_from = self.subscription
+            self.proposals.clear()
+            self.group_state = None
+        return self.subscription
+
+    def sort(self) -> None:
+        """Process the background's events."""
+        for event in self.handler.drain_background():
+            match event:
+                case ErrorEvent():
+                    if event.subscription >= self.subscription:
+                        self.reported.add(event)
+                case MetadataUpdated():
+                    self.cluster = event.cluster
+                case ClusterReachability():
+                    self.reachability = event
+                case AssignPartitions() | RevokePartitions():
+                    if event.subscription >= self.valid_from:
+                        self.proposals.append(event)
+                case GroupChanged():
+                    self.group = evolve(self.group, member_id=event.member_id, generation_id=event.generation)
+                    self.coordinator = event.coordinator
+                    if not event.denied and event.state is not ConsumerState.FATAL:
+                        self.reported.final = None  # access was given back
+                    self.group_state = event.state if event.subscription >= self.valid_from else None

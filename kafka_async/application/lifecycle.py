@@ -1,0 +1,125 @@
+"""The life of a consumer, as one table.
+
+Decides: which calls are allowed at which time of a consumer's life, and with which error the others end. Owns: the phase, and who
+is parting. Nothing else in the package keeps a flag about being started, stopping or stopped. Must never wait.
+
+The background loop ends by itself only because of a bug or the end of the event loop it runs on. It records that at the boundary
+(``EventHandler.ended``); the phase follows at the next look.
+"""
+
+from enum import Enum
+from typing import Any, Final
+
+from attrs import define, field
+
+from ..background.boundary import EventHandler
+from ..errors import BackgroundLoopError, ConsumerStoppedError, IllegalStateError
+
+
+class Phase(Enum):
+    """Where in its life a consumer is."""
+
+    NEW = "new"
+    """Made and not started. Subscribing, assigning and seeking are recorded for the start; other calls are refused."""
+    STARTING = "starting"
+    """``start`` is at work: the loop runs, the cluster or the group has not answered yet."""
+    RUNNING = "running"
+    """Every call works."""
+    PARTING = "parting"
+    """``stop`` is at work, or a start that failed takes back what it did. Nothing is read any more; commits and looks still work,
+    since a listener's ``on_partitions_revoked`` needs them."""
+    CLOSED = "closed"
+    """Stopped for good. Only values that do not change any more can be looked at."""
+    FAILED = "failed"
+    """The loop ended without having been asked to. Every call raises that, until ``stop``."""
+
+
+class Happening(Enum):
+    """What moves a consumer from one phase of its life to the next."""
+
+    START = "start() was called"
+    STARTED = "start() is done"
+    PART = "stop() was called, or start() failed"
+    PARTED = "the loop is gone"
+    UNDONE = "the loop of a start that failed is gone"
+    FAIL = "the loop ended by itself"
+
+
+TRANSITIONS: Final = {
+    (Phase.NEW, Happening.START): Phase.STARTING,
+    (Phase.NEW, Happening.PART): Phase.PARTING,
+    (Phase.STARTING, Happening.STARTED): Phase.RUNNING,
+    (Phase.STARTING, Happening.PART): Phase.PARTING,
+    (Phase.STARTING, Happening.FAIL): Phase.FAILED,
+    (Phase.RUNNING, Happening.PART): Phase.PARTING,
+    (Phase.RUNNING, Happening.FAIL): Phase.FAILED,
+    (Phase.FAILED, Happening.PART): Phase.PARTING,
+    (Phase.PARTING, Happening.PARTED): Phase.CLOSED,
+    (Phase.PARTING, Happening.UNDONE): Phase.NEW,
+}
+"""Every other pair is a bug and raises ``KeyError``."""
+
+_STOPPED: Final = "the consumer is stopped"
+
+
+@define(eq=False)
+class Lifecycle:
+    """The phase of one consumer."""
+
+    boundary: EventHandler = field(repr=False)
+    phase: Phase = Phase.NEW
+    parting_by: Any = None
+    """The task or thread that is parting, while one is."""
+
+    def move(self, happening: Happening) -> None:
+        """Enter the phase that follows. Raises ``KeyError`` if the table has none."""
+        self.phase = TRANSITIONS[self.phase, happening]
+
+    def abandon(self) -> None:
+        """End without leaving the group: the event loop that the consumer ran on is gone."""
+        if self.phase is not Phase.PARTING:
+            self.move(Happening.PART)
+        self.move(Happening.PARTED)
+
+    def look(self) -> Phase:
+        """Return the phase, after a look at whether the loop is still there."""
+        if self.boundary.ended is not None and self.phase in (Phase.STARTING, Phase.RUNNING):
+            self.move(Happening.FAIL)
+        return self.phase
+
+    def check_open(self) -> None:
+        """Raise ``ConsumerStoppedError`` once the consumer is closed."""
+        if self.phase is Phase.CLOSED:
+            raise ConsumerStoppedError(_STOPPED)
+
+    def check_running(self) -> None:
+        """Raise unless the background can answer: ``IllegalStateError`` before the start, ``ConsumerStoppedError`` after the
+        end.
+        """
+        phase = self.look()
+        if phase is Phase.RUNNING or phase is Phase.STARTING:
+            return
+        if phase is Phase.NEW:
+            raise IllegalStateError("the consumer was not started; use 'async with', or await start() first")
+        if phase is Phase.FAILED or (phase is Phase.PARTING and self.boundary.ended is not None):
+            raise self.failure()
+        self.check_open()
+
+    def check_readable(self) -> None:
+        """Raise unless records may be handed out: as ``check_running``, and not while parting."""
+        if self.phase is Phase.RUNNING and self.boundary.ended is None:
+            return  # nearly always
+        self.check_running()
+        if self.phase is Phase.PARTING:
+            raise ConsumerStoppedError("the consumer is stopping")
+
+    def failure(self) -> Exception:
+        """Return the error that says why the loop is gone."""
+        cause = self.boundary.ended
+        if isinstance(cause, Exception) and not isinstance(cause, ConsumerStoppedError):
+            error = BackgroundLoopError(f"the background loop failed: {cause!r}")
+            error.__cause__ = cause
+            return error
+        if cause is not None and not isinstance(cause, ConsumerStoppedError):
+            return ConsumerStoppedError("the background loop was cancelled with the event loop it ran on")
+        return ConsumerStoppedError(_STOPPED)

@@ -1,0 +1,66 @@
+"""The application's end of the queue to the background.
+
+Decides: nothing but the order: while partitions are being given up for ``unsubscribe``, later events of the application wait
+for that. Owns: what waits. Must never be bypassed for an event about subscription, assignment or positions.
+"""
+
+from typing import Final
+
+from attrs import define, field
+
+from ..background.boundary import EventHandler
+from ..events import (
+    ApplicationEvent,
+    CommitOffsets,
+    FetchCommitted,
+    FindClientInstanceId,
+    ListOffsets,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    Stop,
+    TakeSnapshot,
+    TopicMetadata,
+)
+
+_INDEPENDENT: Final = (
+    CommitOffsets,
+    FetchCommitted,
+    FindClientInstanceId,
+    ListOffsets,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    Stop,
+    TakeSnapshot,
+    TopicMetadata,
+)
+"""Events that need no place in the order: the call-back that is waited for may commit and look things up."""
+
+
+@define(eq=False)
+class Outbox:
+    """Where the application's parts put their events."""
+
+    handler: EventHandler = field(repr=False)
+    _waiting: list[ApplicationEvent] | None = field(default=None, init=False)
+
+    def add(self, event: ApplicationEvent) -> None:
+        """Send an event. Those about subscription, assignment and positions keep their order."""
+        if self._waiting is None or isinstance(event, _INDEPENDENT):
+            self.handler.add(event)
+        else:
+            self._waiting.append(event)
+
+    def add_now(self, event: ApplicationEvent) -> None:
+        """Send an event before all those that wait."""
+        self.handler.add(event)
+
+    def hold(self) -> None:
+        """Hold later events until ``release``."""
+        if self._waiting is None:
+            self._waiting = []
+
+    def release(self) -> None:
+        """Send what waited."""
+        waiting, self._waiting = self._waiting or [], None
+        for event in waiting:
+            self.handler.add(event)

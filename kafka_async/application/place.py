@@ -1,0 +1,70 @@
+"""Where a consumer may be used: in the process that made it, on the event loop on which it was started.
+
+Decides: whether a call comes from there, and whether a consumer that is garbage was never stopped. Owns: the number of forks
+at which the consumer was made. Must never refer to the consumer itself.
+
+Between two records an iteration does not check its process, so a fork makes the next step of each iteration in the child look.
+"""
+
+import os
+from weakref import WeakSet
+
+from attrs import define, field
+
+from ..errors import IllegalStateError
+from .callers import forks
+from .lifecycle import Lifecycle, Phase
+from .runtime import Runtime
+
+
+@define(eq=False)
+class Place:
+    """The place of one consumer."""
+
+    runtime: Runtime = field(repr=False)
+    lifecycle: Lifecycle
+    _forks: int = field(factory=forks, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        _places.add(self)
+
+    def check_process(self) -> None:
+        """Raise ``IllegalStateError`` in a forked child."""
+        if forks() != self._forks:
+            raise IllegalStateError("the consumer was made before this process was forked; make one in the child")
+
+    def check(self, *, strictly: bool) -> None:
+        """Raise ``IllegalStateError`` if the consumer cannot be used here: in a forked child, on another event loop."""
+        self.check_process()
+        callers = self.runtime.callers
+        if callers is not None and self.lifecycle.phase is not Phase.CLOSED:
+            callers.check(strictly=strictly)
+
+    def check_to_stop(self) -> None:
+        """As ``check``; if the consumer's event loop is closed, the consumer is ended without leaving the group."""
+        try:
+            self.check(strictly=True)
+        except IllegalStateError:
+            if self.runtime.callers is not None and self.runtime.callers.is_gone:
+                self.runtime.abandon()
+                self.lifecycle.abandon()
+            raise
+
+    def was_forgotten(self) -> bool:
+        """Whether a consumer that is thrown away now was never stopped; then its loop is ended."""
+        if self.lifecycle.phase in (Phase.NEW, Phase.CLOSED) or forks() != self._forks:
+            return False
+        self.runtime.abandon()
+        return True
+
+
+_places: "WeakSet[Place]" = WeakSet()
+
+
+def _forked() -> None:
+    for place in tuple(_places):
+        place.lifecycle.boundary.attend()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,56 @@
+"""Units of work that wait until they may be tried again.
+
+Decides: which is due first. Owns: the waiting units, from the failure of an attempt until the next one is due. Must never look at a
+clock, or check whether a record still counts: the code that takes a unit out does that.
+"""
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+from attrs import define, field
+
+from .lanes import Item, Pack
+
+Unit = Item | Pack
+
+
+@define(eq=False)
+class LaterAttempts:
+    """Units that wait to be handled again, by the time when they are due."""
+
+    _heap: list[tuple[float, int, Unit]] = field(factory=list, init=False)
+    _count: int = field(default=0, init=False)
+    """Of two units that are due at the same time, the one added first comes first."""
+
+    def add(self, unit: Unit, due: float) -> None:
+        """Let a unit wait until ``due``, in seconds of the caller's clock."""
+        self._count += 1
+        heappush(self._heap, (due, self._count, unit))
+
+    def take_due(self, now: float) -> Iterator[Unit]:
+        """Take out the units that are due, the earliest first."""
+        while self._heap and self._heap[0][0] <= now:
+            yield heappop(self._heap)[2]
+
+    def take_unless(self, stays: Callable[[Unit], bool]) -> list[tuple[Unit, float]]:
+        """Take out the units that do not stay; return each with the time when it would have been due."""
+        kept = []
+        taken = []
+        for entry in self._heap:
+            if stays(entry[2]):
+                kept.append(entry)
+            else:
+                taken.append((entry[2], entry[0]))
+        heapify(kept)
+        self._heap = kept
+        return taken
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next is due; ``None`` if nothing waits."""
+        return self._heap[0][0] if self._heap else None
+
+    @property
+    def records(self) -> int:
+        """How many records wait. Another thread may ask."""
+        return sum(len(entry[2].items) for entry in tuple(self._heap))

@@ -1,0 +1,188 @@
+"""One partition: what was received, what is done, and what may be committed.
+
+Decides: the offset up to which everything is done, and whether the partition runs too far ahead of its oldest unfinished record.
+Owns: a flag for each record that was received, from the first one that is not done on. Must never expect an offset: only what was
+received counts, so that gaps (compaction, control records, aborted transactions) hold up nothing.
+
+Records are numbered as they arrive. The flags are bytes in an array, so that the first one that is not done and the ends of runs
+are found by the array's own search; marking a record costs the same however many there are.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from attrs import define, field
+
+from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from .encoding import ROOM, DoneMap, varint_size
+
+Record = ConsumerRecord[Any, Any]
+
+MOST_AHEAD: Final = 10_000
+"""Records that may be done although an earlier one is not."""
+LONG_SPAN: Final = 1_000
+"""With fewer records than this from the first unfinished one on, a partition cannot be too far ahead of it."""
+_COMPACT_AT: Final = 4096
+"""After so many done records at the front the arrays give their room back."""
+_FULL: Final = 0.75
+"""A partition takes no more records once it has used this part of the room for runs: running ones still need the rest."""
+_RUN_BYTES: Final = 2
+"""Bytes that a run takes at most, but for the few that are longer than 16,383 offsets."""
+
+
+@define(eq=False)
+class Progress:
+    """What has happened to the records of one partition since it was assigned."""
+
+    partition: TopicPartition
+    recorded: DoneMap | None = None
+    """What an earlier owner had done beyond its commit."""
+    unfinished: int = field(default=0, init=False)
+    """Records received and not done."""
+    _offsets: list[int] = field(factory=list, init=False)
+    _flags: bytearray = field(factory=bytearray, init=False)
+    _base: int = field(default=0, init=False)
+    """Number of the record that the arrays start with."""
+    _first: int = field(default=0, init=False)
+    """Index of the first record that is not done; the length of the arrays if all are."""
+    _arrivals: deque[tuple[int, float, int | None]] = field(factory=deque, init=False)
+    """Number of a record, when it and those after it were received, and the epoch of their leader."""
+
+    # --- receiving -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int | None:
+        """The offset after the last record received and not forgotten; ``None`` before the first."""
+        return self._offsets[-1] + 1 if self._offsets else None
+
+    def follows(self, offset: int) -> bool:
+        """Whether a record at ``offset`` can come next: no seek back, truncation or new log since the last one."""
+        return not self._offsets or offset > self._offsets[-1]
+
+    def receive(self, records: Sequence[Record], now: float) -> int:
+        """Note that these records, which follow what was received, came at ``now``. Return the number of the first."""
+        number = self._base + len(self._offsets)
+        epoch: int | None = -1
+        for index, record in enumerate(records):
+            if record.leader_epoch != epoch:
+                epoch = record.leader_epoch
+                self._arrivals.append((number + index, now, epoch))
+        self._offsets += [record.offset for record in records]
+        self._flags += bytes(len(records))
+        self.unfinished += len(records)
+        return number
+
+    def known(self, offset: int) -> bool:
+        """Whether an earlier owner had done the record at ``offset``."""
+        recorded = self.recorded
+        if recorded is None:
+            return False
+        if offset < recorded.offset or offset >= recorded.end:  # before: sought back, to see them again; after: never needed again
+            self.recorded = None
+            return False
+        return offset in recorded
+
+    # --- done ------------------------------------------------------------------------------------------------------------------
+
+    def mark(self, number: int) -> None:
+        """The record with this number is done."""
+        index = number - self._base
+        flags = self._flags
+        flags[index] = 1
+        self.unfinished -= 1
+        if index == self._first:
+            first = flags.find(0, index)
+            self._first = first = len(flags) if first < 0 else first
+            if first >= _COMPACT_AT and 2 * first >= len(flags):
+                self._compact()
+
+    def _compact(self) -> None:
+        kept = self._first - 1  # the last one that is done stays: it says what can come next
+        del self._offsets[:kept], self._flags[:kept]
+        self._base += kept
+        self._first = 1
+        arrivals = self._arrivals
+        while len(arrivals) > 1 and arrivals[1][0] <= self._base:
+            arrivals.popleft()
+
+    # --- looking ---------------------------------------------------------------------------------------------------------------
+
+    def point(self, position: OffsetAndMetadata | None, also: Sequence[int] = ()) -> OffsetAndMetadata | None:
+        """Return the offset up to which all is done: the first unfinished record, or if there is none the ``position`` after all.
+
+        ``also``: numbers of records to count as done. ``None``: nothing was received and there is no position. Without metadata.
+        """
+        first = self._first
+        while first < len(self._offsets) and (self._flags[first] or first + self._base in also):
+            first += 1
+        if first < len(self._offsets):
+            return OffsetAndMetadata(self._offsets[first], "", self._epoch(first + self._base))
+        if position is not None and (self.end is None or position.offset >= self.end):
+            return position._replace(metadata="")
+        if self.end is None:
+            return None
+        return OffsetAndMetadata(self.end, "", self._epoch(len(self._offsets) - 1 + self._base))
+
+    def runs(self, also: Sequence[int] = (), position: int | None = None) -> list[int]:
+        """Return the lengths, in offsets, of runs that are in turn not done and done, from the first unfinished record on.
+
+        ``position``: where they start if all are done. They include records that an earlier owner had done and that were not
+        received yet, since a partition may leave before they are.
+        """
+        flags, offsets = self._flags, self._offsets
+        if also:
+            flags = flags[:]
+            for number in also:
+                flags[number - self._base] = 1
+        start = flags.find(0, self._first)
+        begin = offsets[start] if start >= 0 else position if position is not None else self.end
+        spans: list[tuple[int, int]] = []
+        while start >= 0 and (done := flags.find(1, start)) >= 0:
+            after = flags.find(0, done)
+            spans.append((offsets[done], offsets[after] if after >= 0 else offsets[-1] + 1))
+            start = after
+        if self.recorded is not None and begin is not None and begin >= self.recorded.offset:
+            spans += self.recorded.done_from(max(begin, self.end or 0))
+        lengths: list[int] = []
+        for first, end in spans:
+            if lengths and first == begin:
+                lengths[-1] += end - first
+            else:
+                lengths += (first - (begin or 0), end - first)
+            begin = end
+        return lengths
+
+    def _epoch(self, number: int) -> int | None:
+        return next((epoch for first, _, epoch in reversed(self._arrivals) if first <= number), None)
+
+    @property
+    def oldest(self) -> tuple[int, float] | None:
+        """Offset of the first unfinished record and when it was received; ``None`` if all are done."""
+        first = self._first
+        offsets = self._offsets[first : first + 1]  # in one step, for threads that look
+        if not offsets:
+            return None
+        number = first + self._base
+        return offsets[0], next((time for first, time, _ in reversed(tuple(self._arrivals)) if first <= number), 0.0)
+
+    @property
+    def ahead(self) -> int:
+        """Records that are done after the first one that is not."""
+        return len(self._flags) - self._first - self.unfinished
+
+    @property
+    def span(self) -> int:
+        """Records from the first one that is not done on."""
+        return len(self._flags) - self._first
+
+    @property
+    def too_far(self) -> bool:
+        """Whether no more records should be taken until the oldest one is done."""
+        ahead = self.ahead
+        if ahead >= MOST_AHEAD:
+            return True
+        room = ROOM * _FULL
+        if min(ahead, self.unfinished) * 2 * _RUN_BYTES < room:  # not even if done and unfinished ones alternated
+            return False
+        return sum(map(varint_size, self.runs())) > room

@@ -1,0 +1,465 @@
+"""The workers: they take the next record that is ready and call the handler.
+
+Decides: what happens to a record whose handler failed. Owns: the workers, and the counts of what they did. Must never make a task
+for a record, or begin more than one record for each worker.
+
+A worker is shielded from the cancellation of the task that started it, since running handlers get time to end. Only its own scope
+ends it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from inspect import isawaitable
+from math import inf
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio import CancelScope, CapacityLimiter, fail_after, from_thread, get_cancelled_exc_class, to_thread
+from anyio.lowlevel import checkpoint
+from attrs import define, field
+
+from ...errors import ProcessingError
+from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import Listener, RecordFailed
+from .attempts import Unit
+from .lanes import Item, Lanes, Pack, Record
+from .retry import Reject, Skip
+from .settings import ProcessingContext, Settings, is_async, takes_context
+from .work import Fate
+
+TURN: Final = 0.02
+"""Seconds for which handlers that never wait may go on without letting others run on the event loop."""
+
+
+@define(eq=False)
+class Slot:
+    """One worker."""
+
+    unit: Unit | None = None
+    """The unit that it handles."""
+    context: ProcessingContext | None = None
+    scope: CancelScope = field(factory=CancelScope)
+    cancelled: bool = False
+    """Whether ``scope`` is."""
+
+    def cancel(self) -> None:
+        """End what it does; the record is not done."""
+        self.cancelled = True
+        if self.context is not None:
+            self.context.cancelled = True
+        self.scope.cancel()
+
+
+class Assigned(Protocol):
+    """The work of the workers: ``Work``, or what share consumers have in its place."""
+
+    lanes: Lanes
+    held: int
+
+    def take(self) -> Item | None: ...
+    def take_pack(self) -> Pack | None: ...
+    def succeeded(self, item: Item, now: float) -> None: ...
+    def pack_succeeded(self, pack: Pack, now: float) -> None: ...
+    def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
+        """The unit is over, though its handler has not returned."""
+        ...
+
+    def retry(self, unit: Unit, due: float, now: float) -> bool: ...
+    def interrupted(self, unit: Unit, now: float) -> None: ...
+    def completed(
+        self, partition: TopicPartition, position: OffsetAndMetadata | None, also: Sequence[Item] = ()
+    ) -> OffsetAndMetadata | None: ...
+
+
+class Owner(Protocol):
+    """Whom the workers work for."""
+
+    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return the next offset to read of a partition, as it was when its last records were received."""
+        ...
+
+    def progressed(self) -> None:
+        """A unit was handled, or given up, while the workers are ``watched`` or no more records than ``low_water`` are held."""
+        ...
+
+    def starved(self) -> None:
+        """Nothing is ready, and there is more to read. What is read now is ready when this returns."""
+        ...
+
+    def retry_waits(self) -> None:
+        """Something waits for its next attempt."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """This ends it all. Only the first one counts."""
+        ...
+
+
+@define(eq=False)
+class Bench:
+    """The workers that rest."""
+
+    resting: list[anyio.Event] = field(factory=list)
+    woken: int = 0
+    """How many were woken the last time."""
+    rising: int = 0
+    """How many of them have not started yet."""
+
+    def wake(self, most: int) -> None:
+        self.woken = most
+        for _ in range(min(most, len(self.resting))):
+            self.rising += 1
+            self.resting.pop().set()
+
+    async def rest(self) -> None:
+        """Return when woken."""
+        event = anyio.Event()
+        self.resting.append(event)
+        try:
+            await event.wait()
+        finally:
+            if event.is_set():
+                self.rising -= 1
+            else:
+                self.resting.remove(event)
+
+
+@define(eq=False)
+class Counts:
+    """What the workers did so far. Times are seconds."""
+
+    attempts: int = 0
+    """Calls of the handler that have ended."""
+    failures: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    seconds_in_queue: float = 0.0
+    seconds_in_handlers: float = 0.0
+    late_threads: deque[None] = field(factory=deque)
+    """One for each thread that ended after its result had ceased to count; threads append to it."""
+
+
+@define(eq=False)
+class Handling:
+    """Calls the handler for what is ready, with as many workers as ``concurrency``."""
+
+    handler: Callable[..., Any]
+    settings: Settings
+    work: Assigned
+    clock: Callable[[], float]
+    trace: Listener = field(repr=False)
+    owner: "Owner"
+    counts: Counts = field(factory=Counts)
+    watched: bool = field(default=False, init=False)
+    """Somebody waits for progress."""
+    low_water: int = field(default=-1, init=False)
+    """Once no more records than this are held, more should be read."""
+    halted: bool = field(default=False, init=False)
+    """Nothing more is started."""
+    _slots: list[Slot] = field(factory=list, init=False)
+    _bench: Bench = field(factory=Bench, init=False)
+    _turn_ends: float = field(default=0.0, init=False)
+
+    # --- from outside ----------------------------------------------------------------------------------------------------------
+
+    def rouse(self, most: int = 2) -> None:
+        """Wake workers that rest. The last of them to begin wakes twice as many if there is more to do.
+
+        If handlers never wait, the first worker leaves nothing to do for the others that are woken, so only a few are.
+        """
+        self._bench.wake(most)
+
+    def halt(self, *, halted: bool = True) -> None:
+        """Begin nothing more, or go on."""
+        self.halted = halted
+        if not halted:
+            self.rouse()
+
+    def cancel(self, concerns: Callable[[Item], bool] = lambda item: True) -> None:
+        """Cancel the handlers of the records that this concerns."""
+        for slot in self._slots:
+            if slot.unit is not None and any(map(concerns, slot.unit.items)):
+                slot.cancel()
+
+    def under_way(self) -> set[Any]:
+        """Return the records that are being handled."""
+        return {item.record for slot in self._slots if slot.unit is not None for item in slot.unit.items}
+
+    def cancel_gone(self) -> None:
+        """Cancel handlers all of whose records belong to another member by now."""
+        for slot in self._slots:
+            if slot.unit is not None and all(item.part.gone for item in slot.unit.items):
+                slot.cancel()
+
+    def end(self) -> None:
+        """End the workers, whatever they do."""
+        self.halted = True
+        for slot in self._slots:
+            slot.cancel()
+
+    # --- workers ---------------------------------------------------------------------------------------------------------------
+
+    async def run(self, ended: Callable[[], bool]) -> None:
+        """Work until ``ended`` and cancelled."""
+        slot = Slot()
+        self._slots.append(slot)
+        invoke = self._invoker(slot)
+        while not ended():
+            slot.cancelled = False
+            with CancelScope(shield=True) as slot.scope:
+                await self._serve(slot, invoke)
+            slot.unit = slot.context = None
+            if self.watched or self.work.held <= self.low_water:
+                self.owner.progressed()
+
+    async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]]) -> None:
+        """Handle what is ready, until cancelled."""
+        clock, counts, work, bench = self.clock, self.counts, self.work, self._bench
+        direct, turns = self._direct, work.lanes.turns
+        alone = self.settings.batch is None
+        take: Callable[[], Any] = work.take if alone else work.take_pack
+        succeeded: Callable[[Any, float], None] = work.succeeded if alone else work.pack_succeeded
+        now = clock()
+        while True:
+            unit = None if self.halted else take()
+            if unit is None:
+                now = await self._wait_for_more()
+                continue
+            slot.unit = unit
+            if turns and bench.resting and not bench.rising:
+                bench.wake(2 * bench.woken)
+            counts.seconds_in_queue += now - unit.arrived
+            try:
+                await (invoke(unit) if direct is None or unit.error is not None else direct(unit.record))
+            except BaseException as error:
+                counts.seconds_in_handlers += clock() - now
+                await self._failed(slot, unit, error)
+                now = clock()
+            else:
+                began, now = now, clock()
+                counts.seconds_in_handlers += now - began
+                counts.attempts += 1
+                succeeded(unit, now)
+            slot.unit = slot.context = None
+            if slot.cancelled:
+                return  # the cancellation was meant for this unit, which ended first, and must not reach the next one
+            if self.watched or work.held <= self.low_water:
+                self.owner.progressed()
+            if now >= self._turn_ends:
+                await checkpoint()
+                now = clock()
+                self._turn_ends = now + TURN
+
+    async def _wait_for_more(self) -> float:
+        """Return, with the time, when something may be ready."""
+        if self.low_water >= 0 and not self.halted:
+            self.owner.starved()
+            if self.work.lanes.some_ready:
+                return self.clock()
+        await self._bench.rest()
+        now = self.clock()
+        self._turn_ends = now + TURN
+        return now
+
+    # --- calling ---------------------------------------------------------------------------------------------------------------
+
+    def _invoker(self, slot: Slot) -> Callable[[Unit], Awaitable[Any]]:
+        """Return the function that calls the handler, with as little in between as possible."""
+        handler, timeout = self.handler, self.settings.timeout
+        with_context = takes_context(handler)
+        call: Callable[[Unit], Awaitable[Any]]
+        if not is_async(handler):
+            call = partial(self._call_in_thread, slot, with_context)
+        elif with_context:
+            call = partial(self._call_with_context, slot)
+        elif self.settings.batch is None:
+            call = self._call_plainly
+        else:
+            call = self._call_with_list
+        return call if timeout is None else partial(self._call_in_time, slot, call, timeout)
+
+    @property
+    def _direct(self) -> Callable[[Record], Awaitable[Any]] | None:
+        """The handler itself, if workers can call it directly."""
+        plain = is_async(self.handler) and not takes_context(self.handler)
+        return self.handler if plain and self.settings.batch is None and self.settings.timeout is None else None
+
+    def _call_plainly(self, unit: Unit) -> Awaitable[Any]:
+        assert isinstance(unit, Item)  # noqa: S101 - without ``batch`` there are no packs
+        if unit.error is not None:
+            raise unit.error
+        result: Awaitable[Any] = self.handler(unit.record)
+        return result
+
+    def _call_with_list(self, unit: Unit) -> Awaitable[Any]:
+        result: Awaitable[Any] = self.handler(_argument(unit, self.settings.batch))
+        return result
+
+    def _call_with_context(self, slot: Slot, unit: Unit) -> Awaitable[Any]:
+        slot.context = self._context(unit)
+        result: Awaitable[Any] = self.handler(_argument(unit, self.settings.batch), slot.context)
+        return result
+
+    async def _call_in_thread(self, slot: Slot, with_context: bool, unit: Unit) -> None:
+        slot.context = context = self._context(unit, in_thread=True)
+        arguments = (_argument(unit, self.settings.batch), context) if with_context else (_argument(unit, self.settings.batch),)
+        result = await to_thread.run_sync(self._in_thread, context, arguments, abandon_on_cancel=True, limiter=_unlimited())
+        if isawaitable(result):  # a plain function that returns a coroutine, such as a lambda
+            await result
+
+    def _in_thread(self, context: ProcessingContext, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return self.handler(*arguments)
+        finally:
+            if context.cancelled:
+                self.counts.late_threads.append(None)
+
+    async def _call_in_time(self, slot: Slot, call: Callable[[Unit], Awaitable[Any]], timeout: float, unit: Unit) -> None:
+        try:
+            with fail_after(timeout):
+                await call(unit)
+        except TimeoutError:
+            if slot.context is not None:
+                slot.context.cancelled = True
+            raise
+
+    def _context(self, unit: Unit, *, in_thread: bool = False) -> ProcessingContext:
+        def completed(partition: TopicPartition) -> OffsetAndMetadata | None:
+            return self.work.completed(partition, self.owner.position(partition), unit.items)
+
+        def completed_for_thread(partition: TopicPartition) -> OffsetAndMetadata | None:
+            return from_thread.run_sync(completed, partition)
+
+        return ProcessingContext(unit.attempt, completed_for_thread if in_thread else completed)
+
+    # --- failures --------------------------------------------------------------------------------------------------------------
+
+    async def _failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+        """Decide what happens to a unit whose handler raised. Raises what ends the worker."""
+        now = self.clock()
+        if isinstance(error, GeneratorExit) or (isinstance(error, get_cancelled_exc_class()) and _is_cancelled(slot)):
+            self.work.interrupted(unit, now)
+            raise error
+        refused = any(item.error is not None for item in unit.items)
+        self.counts.attempts += not refused
+        if not isinstance(error, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like: not about this record
+            self.work.interrupted(unit, now)
+            self.owner.failed(error)
+            return
+        if isinstance(error, Skip):
+            self._skipped(unit, error, Fate.DONE)
+            return
+        self.counts.failures += len(unit.items)
+        try:
+            delay = None if refused else self.settings.retry.after(unit.attempt, error)
+        except Exception as other:  # the user's delay function
+            other.__context__ = error
+            self._stop(unit, other)
+            return
+        if delay is None:
+            await self._give_up(slot, unit, error)
+            return
+        self._report(unit.items, unit.attempt, error, f"tried again in {delay:g} s", final=False)
+        if self.work.retry(unit, now + delay, now):
+            self.owner.retry_waits()
+
+    async def _give_up(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+        """No more attempts: do what ``on_failure`` says."""
+        reaction = self.settings.on_failure
+        if reaction == "stop" and not (self.settings.shared and isinstance(error, Reject)):
+            self._stop(unit, error)
+            return
+        if reaction == "release" and not isinstance(error, Reject):
+            self._report(unit.items, unit.attempt, error, "released", final=True)
+            self.work.gave_up(unit, Fate.RETURNED, self.clock())
+            return
+        if isinstance(reaction, str):
+            self._skipped(unit, error, Fate.REFUSED)
+            return
+        for item in unit.items:
+            try:
+                record = item.raw if item.raw is not None and getattr(reaction, "raw_records", False) else item.record
+                await self._react(reaction, record, item.error or error, unit.attempt)
+            except BaseException as other:
+                if isinstance(other, get_cancelled_exc_class()) and _is_cancelled(slot):
+                    self.work.interrupted(unit, self.clock())
+                    raise
+                if not isinstance(other, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like
+                    self.work.interrupted(unit, self.clock())
+                    self.owner.failed(other)
+                    return
+                other.__context__ = error
+                self._stop(unit, other)
+                return
+        self.counts.dead_letters += len(unit.items)
+        self._report(unit.items, unit.attempt, error, "dead letter", final=True)
+        self.work.gave_up(unit, Fate.REFUSED, self.clock())
+
+    @staticmethod
+    async def _react(reaction: Callable[..., Any], record: Record, error: BaseException, attempts: int) -> None:
+        if is_async(reaction):
+            await reaction(record, error, attempts)
+            return
+        result = await to_thread.run_sync(reaction, record, error, attempts, limiter=_unlimited())
+        if isawaitable(result):
+            await result
+
+    def _skipped(self, unit: Unit, error: BaseException, fate: Fate) -> None:
+        self.counts.skipped += len(unit.items)
+        self._report(unit.items, unit.attempt, error, "skipped", final=True)
+        self.work.gave_up(unit, fate, self.clock())
+
+    def _stop(self, unit: Unit, error: BaseException) -> None:
+        first = unit.items[0]
+        record = first.record
+        self._report(unit.items, unit.attempt, error, "stop", final=False)
+        gone = first.part.gone
+        self.work.interrupted(unit, self.clock())
+        if gone:
+            return  # another member has the record now, and will report what is wrong with it
+        where = f"{record.topic}-{record.partition} at offset {record.offset}"
+        failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {error!r}", record, unit.attempt)
+        failure.__cause__ = error
+        self.owner.failed(failure)
+
+    def _report(self, items: Iterable[Item], attempt: int, error: BaseException, outcome: str, *, final: bool) -> None:
+        now = self.clock()
+        for item in items:
+            record = item.record
+            event = RecordFailed(
+                now=now,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                attempt=attempt,
+                error=error,
+                outcome=outcome,
+                final=final,
+            )
+            self.trace(event)
+
+
+def _argument(unit: Unit, batch: int | None) -> Any:
+    """Return the handler's argument."""
+    for item in unit.items:
+        if item.error is not None:
+            raise item.error
+    return unit.items[0].record if batch is None else [item.record for item in unit.items]
+
+
+def _is_cancelled(slot: Slot) -> bool:
+    """Whether a cancellation is meant for the worker. A handler may raise one of its own, by awaiting a task that was cancelled."""
+    if slot.cancelled:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # not on asyncio, where a task can be cancelled from anywhere
+        return True
+    return task is not None and task.cancelling() > 0
+
+
+def _unlimited() -> CapacityLimiter:
+    """There are as many threads as workers; threads that go on after they were given up are no longer counted."""
+    return CapacityLimiter(inf)

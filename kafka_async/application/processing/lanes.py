@@ -1,0 +1,292 @@
+"""Which record is handled next.
+
+Decides: the order. Owns: the records that wait to be handled. Must never look at a clock: it is handed ``now``.
+
+A lane is what must be handled one after the other: the records of a partition with the same key, all records of a partition, or
+whatever a callable says. Only the first record of a lane is ready; the next one becomes ready when the lane is released. Ready
+records wait by partition, and partitions take turns, so that neither a partition nor a lane with many records keeps others waiting.
+Every step costs the same, however many records, lanes and partitions there are.
+
+With ``batch`` the records of a lane are handled together, and with ``linger`` a batch that is not full waits that long for more.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from heapq import heappop, heappush
+from typing import Any
+from uuid import UUID
+
+from attrs import define, field
+
+from ...model import ConsumerRecord
+from .done import Progress
+
+Record = ConsumerRecord[Any, Any]
+
+
+@define(eq=False)
+class Part:
+    """One partition: which of its records are done and which wait."""
+
+    progress: Progress
+    lanes: "dict[Hashable, deque[Item] | None]" = field(factory=dict)
+    """Lanes with a record that is ready, handled or waiting to be tried again, and the records after that one."""
+    ready: "deque[Item | Pack]" = field(factory=deque, init=False)
+    live: bool = field(default=True, init=False)
+    """``False`` if it is about to leave, or has left: nothing more of it is handled."""
+    gone: bool = field(default=False, init=False)
+    """It has left, or was sought elsewhere: results of its records no longer count."""
+    running: int = field(default=0, init=False)
+    """Records that are being handled."""
+    topic_id: UUID | None = field(default=None, init=False)
+    """Id of the topic that was assigned: a topic that is created again has another one."""
+
+
+@define(eq=False)
+class Item:
+    """One record on its way."""
+
+    part: Part
+    lane: Hashable
+    """``None``: needs no order."""
+    record: Record
+    number: int
+    """In ``part.progress``."""
+    arrived: float
+    attempt: int = 1
+    error: BaseException | None = None
+    """Why the record cannot be handed to a handler: it could not be deserialized, or its lane could not be found."""
+    raw: Record | None = None
+    """The record before deserializers and interceptors; ``None``: the same."""
+
+    @property
+    def items(self) -> "list[Item]":
+        return [self]
+
+
+@define(eq=False)
+class Pack:
+    """Records that are handled together."""
+
+    items: list[Item]
+    attempt: int = 1
+
+    @property
+    def arrived(self) -> float:
+        return self.items[0].arrived
+
+
+@define(eq=False)
+class Lanes:
+    """The records of all partitions that wait to be handled."""
+
+    batch: int = 1
+    linger: float = 0.0
+    """Seconds for which a batch that is not full waits for more records."""
+    turns: deque[Part] = field(factory=deque, init=False)
+    """Partitions with something ready, in the order of their turns."""
+    _lingering: list[tuple[float, int, Item]] = field(factory=list, init=False)
+    """A heap: when the wait of a lane's first record ends."""
+    _heads: dict[tuple[int, Hashable], Item] = field(factory=dict, init=False)
+    """Lanes that wait for more records, by the mapping that they are in and their name."""
+    _loose: dict[Item, None] = field(factory=dict, init=False)
+    """Records without a lane that wait for more."""
+    _count: int = field(default=0, init=False)
+
+    @property
+    def some_ready(self) -> bool:
+        return bool(self.turns)
+
+    def add_all(self, items: Iterable[Item]) -> None:
+        """Put records of one partition that were received at the ends of their lanes."""
+        if self.linger:
+            for item in items:
+                self.add(item)
+            return
+        for item in items:  # as ``add``, but without calls: most of the time is spent here if handlers take none
+            part, lane = item.part, item.lane
+            if lane is not None:
+                lanes = part.lanes
+                if lane in lanes:
+                    behind = lanes[lane]
+                    if behind is None:
+                        behind = lanes[lane] = deque()
+                    behind.append(item)
+                    continue
+                lanes[lane] = None
+            ready = part.ready
+            if not ready:
+                self.turns.append(part)
+            ready.append(item)
+
+    def add(self, item: Item) -> None:
+        """Put a record that was received at the end of its lane."""
+        lane = item.lane
+        if lane is not None:
+            lanes = item.part.lanes
+            if lane in lanes:
+                behind = lanes[lane]
+                if behind is None:
+                    behind = lanes[lane] = deque()
+                behind.append(item)
+                if self.linger:
+                    self._fill(lanes, lane, len(behind) + 1)
+                return
+            lanes[lane] = None
+        if self.linger:
+            self._linger(item)
+        else:
+            self._offer(item)
+
+    def take(self) -> Any:  # an Item or a Pack; only batches that are tried again are packs
+        """Return what is to be handled next; its lane is closed until ``release``. ``None``: nothing is ready."""
+        turns = self.turns
+        if not turns:
+            return None
+        part = turns[0]
+        ready = part.ready
+        unit = ready.popleft()
+        if not ready:
+            turns.popleft()
+        elif len(turns) > 1:
+            turns.rotate(-1)
+        part.running += 1  # of a pack, the others are counted where packs are taken
+        return unit
+
+    def take_pack(self) -> Pack | None:
+        """Return the next records that are to be handled together, at most ``batch``."""
+        first = self.take()
+        if first is None:
+            return None
+        if isinstance(first, Pack):
+            first.items = [item for item in first.items if item.part.live]
+            _count(first.items[1:])
+            return first
+        items = [first]
+        if first.error is not None:
+            pass  # it is handled alone
+        elif first.lane is None:
+            self._gather(items)
+        elif behind := first.part.lanes[first.lane]:
+            while behind and len(items) < self.batch and behind[0].error is None:
+                item = behind.popleft()
+                if item.part.live:
+                    items.append(item)
+            _count(items[1:])
+        return Pack(items, first.attempt)
+
+    def _gather(self, items: list[Item]) -> None:
+        """Add ready records that have no lane."""
+        while len(items) < self.batch and self.turns:
+            following = self.turns[0].ready[0]
+            if isinstance(following, Pack) or following.lane is not None or following.error is not None:
+                return
+            self.take()
+            items.append(following)
+
+    def release(self, item: Item, now: float) -> None:
+        """The record is finished: the next one in its lane is ready."""
+        lane = item.lane
+        if lane is None:
+            return
+        lanes = item.part.lanes
+        behind = lanes[lane]
+        while behind:
+            following = behind.popleft()
+            if not following.part.live:
+                continue
+            if self.linger and len(behind) + 1 < self.batch and now < following.arrived + self.linger:
+                self._linger(following)
+            else:
+                self._offer(following)
+            return
+        del lanes[lane]
+
+    def again(self, unit: Item | Pack) -> None:
+        """Handle this once more, as the next of its partition. Its lane was not released."""
+        part = unit.items[0].part
+        if not part.ready:
+            self.turns.append(part)
+        part.ready.appendleft(unit)
+
+    def drop(self, part: Part) -> None:
+        """Forget a partition's waiting records. Those that are being handled keep their lane until ``release``."""
+        part.live = False
+        if part.ready:
+            self.turns.remove(part)
+        heads = [unit.items[0] for unit in part.ready]
+        heads += [item for item in (*self._heads.values(), *self._loose) if item.part is part]
+        packed = [item for unit in part.ready for item in unit.items[1:]]
+        part.ready.clear()
+        self.hand_back(packed)
+        for item in heads:
+            self._heads.pop((id(part.lanes), item.lane), None)
+            self._loose.pop(item, None)
+            self.release(item, item.arrived)
+
+    def hand_back(self, items: list[Item]) -> None:
+        """Put back in front the records that were taken after the first of their lane, which is still closed."""
+        for item in reversed(items):
+            if not item.part.live:
+                continue
+            if item.lane is None:
+                self.again(item)
+            else:
+                behind = item.part.lanes[item.lane]
+                if behind is None:
+                    behind = item.part.lanes[item.lane] = deque()
+                behind.appendleft(item)
+
+    def _offer(self, item: Item) -> None:
+        ready = item.part.ready
+        if not ready:
+            self.turns.append(item.part)
+        ready.append(item)
+
+    # --- waiting for more ------------------------------------------------------------------------------------------------------
+
+    @property
+    def due_at(self) -> float | None:
+        """When the wait of a batch that is not full ends."""
+        return self._lingering[0][0] if self._lingering else None
+
+    def expire(self, now: float) -> None:
+        """Make ready the batches that have waited long enough for more."""
+        while self._lingering and self._lingering[0][0] <= now:
+            item = heappop(self._lingering)[2]
+            self._end_wait(item)
+
+    def _linger(self, item: Item) -> None:
+        self._count += 1
+        heappush(self._lingering, (item.arrived + self.linger, self._count, item))
+        if item.lane is not None:
+            self._heads[id(item.part.lanes), item.lane] = item
+            return
+        self._loose[item] = None
+        if len(self._loose) >= self.batch:
+            for loose in tuple(self._loose):
+                self._end_wait(loose)
+
+    def _fill(self, lanes: dict[Hashable, deque[Item] | None], lane: Hashable, count: int) -> None:
+        """A lane has ``count`` records: if it waits for more and these are enough, it is ready."""
+        head = self._heads.get((id(lanes), lane))
+        if head is not None and count >= self.batch:
+            self._end_wait(head)
+
+    def _end_wait(self, item: Item) -> None:
+        if item.lane is None:
+            waited = item in self._loose
+            self._loose.pop(item, None)
+        else:
+            key = (id(item.part.lanes), item.lane)
+            waited = self._heads.get(key) is item
+            if waited:
+                del self._heads[key]
+        if waited and item.part.live:
+            self._offer(item)
+
+
+def _count(items: Iterable[Item]) -> None:
+    """These records are being handled from now on."""
+    for item in items:
+        item.part.running += 1

@@ -1,0 +1,115 @@
+"""How often and when a record is handled again.
+
+Decides: whether a failure is followed by another attempt, and after how long. Owns nothing. Must never wait: the answer is a number
+of seconds. What a handler raises to decide for itself is defined here too.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Callable
+from math import inf
+from random import random as _random
+from typing import Any, Final
+
+from attrs import field, frozen
+
+_MOST_DOUBLINGS: Final = 64
+"""Beyond these any delay has reached its bound; ``2.0 ** attempt`` would overflow."""
+
+Delay = float | Callable[[int, BaseException], float]
+
+
+class RetryLater(Exception):
+    """Raised by a handler: handle this record again after ``seconds``, whatever the policy and however often it was tried.
+
+    Other records of its lane wait for it, the rest go on.
+    """
+
+    def __init__(self, seconds: float, *args: object) -> None:
+        super().__init__(seconds, *args)
+        self.seconds = _number(seconds, "seconds")
+
+
+class Skip(Exception):
+    """Raised by a handler: this record needs nothing. It counts as done and is logged."""
+
+
+class Reject(Exception):
+    """Raised by a handler: trying again is no use. The record goes to ``on_failure`` at once."""
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}={value!r}: expected a number of seconds")
+    if not 0 <= value < inf:
+        raise ValueError(f"{name}={value!r}: expected seconds, 0 or more")
+    return float(value)
+
+
+def _attempts(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"attempts={value!r}: expected an integer")
+    if value < 1:
+        raise ValueError(f"attempts={value!r}: expected at least 1, the first attempt")
+    return value
+
+
+def _delay(value: Delay) -> Delay:
+    return value if callable(value) else _number(value, "delay")
+
+
+def _exceptions(value: type[Exception] | tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
+    given = value if isinstance(value, tuple) else (value,)
+    if not given or not all(isinstance(each, type) and issubclass(each, Exception) for each in given):
+        raise TypeError(f"on={value!r}: expected an exception class or a tuple of them")
+    return given
+
+
+@frozen
+class Retry:
+    """A policy: at most ``attempts`` in all, ``delay`` between them, for the exceptions of ``on``.
+
+    ``delay`` is seconds, or a callable of the number of attempts made so far (1, 2, ...) and the exception that returns seconds.
+    An exception group is tried again if all exceptions in it are of ``on``. Raises ``TypeError`` or ``ValueError`` for bad
+    arguments.
+    """
+
+    attempts: int = field(converter=_attempts)
+    delay: Delay = field(default=0.0, converter=_delay)
+    on: tuple[type[Exception], ...] = field(default=(Exception,), converter=_exceptions)
+
+    def after(self, attempt: int, error: BaseException) -> float | None:
+        """Return the seconds until the next attempt after ``attempt`` of them failed, the last with ``error``; ``None``: no more.
+
+        Raises what ``delay`` raises, and ``TypeError`` or ``ValueError`` if that returns no number of seconds.
+        """
+        if isinstance(error, RetryLater):
+            return error.seconds
+        if isinstance(error, Reject) or attempt >= self.attempts or not self._covers(error):
+            return None
+        return _number(self.delay(attempt, error), "delay") if callable(self.delay) else self.delay
+
+    def _covers(self, error: BaseException) -> bool:
+        if isinstance(error, self.on):
+            return True
+        if isinstance(error, CancelledError):  # raised by the handler itself, or this would not be called
+            return Exception in self.on
+        return isinstance(error, BaseExceptionGroup) and error.split(self.on)[1] is None
+
+
+ONCE: Final = Retry(attempts=1)
+"""Nothing is tried again."""
+
+
+def exponential(first: float, most: float, *, random: Callable[[], float] = _random) -> Callable[[int, BaseException], float]:
+    """Return a delay for ``Retry`` that doubles from ``first`` to ``most`` seconds, less up to half of it at random.
+
+    The jitter keeps records that failed together from coming back together. ``random`` returns numbers from 0 to 1.
+    """
+    first, most = _number(first, "first"), _number(most, "most")
+    if most < first:
+        raise ValueError(f"most={most!r}: expected at least first={first!r}")
+
+    def delay(attempt: int, error: BaseException) -> float:
+        return min(most, first * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS)) * (1.0 - random() / 2)
+
+    return delay

@@ -1,0 +1,328 @@
+"""What processing needs from a consumer: records, positions, commits, and call-backs of rebalances.
+
+Decides: nothing. Owns: the place of the rebalance listener while records are processed; the user's listener is called after ours.
+The only file of this package that knows the parts of a consumer.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from uuid import UUID
+
+from attrs import define, field
+
+from ...errors import ConsumerStoppedError, KafkaError
+from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import Listener
+from ..callbacks import Batch, ConsumerRebalanceListener, settled
+from ..lifecycle import Phase
+from .handling import Assigned
+from .lanes import Lanes, Part, Record
+from .settings import Settings
+from .work import Intake, Offsets, Work
+
+if TYPE_CHECKING:
+    from ..consumer import KafkaConsumer
+    from .processing import Processing
+
+Told = Callable[[Collection[TopicPartition]], Awaitable[None]]
+Around = Callable[[], AbstractContextManager[None]]
+
+
+@define(eq=False)
+class Chained(ConsumerRebalanceListener):
+    """Notifies processing of a rebalance first, then the user's listener."""
+
+    revoked: Told
+    assigned: Told
+    lost: Told
+    sought: Told
+    """Called after the user's call-back of an assignment, which may have sought."""
+    around: Around
+    """The context that every call-back runs in, including the user's."""
+    inner: ConsumerRebalanceListener | None = None
+
+    def before(self, inner: ConsumerRebalanceListener | None) -> Self:
+        """Come before this listener from now on: every ``subscribe`` sets the user's again, while a read may be under way."""
+        self.inner = inner
+        return self
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        with self.around():
+            await self.revoked(revoked)
+            if self.inner is not None:
+                await settled(self.inner.on_partitions_revoked(revoked))
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        with self.around():
+            await self.assigned(assigned)
+            if self.inner is not None:
+                await settled(self.inner.on_partitions_assigned(assigned))
+                await self.sought(assigned)
+
+    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        with self.around():
+            await self.lost(lost)
+            if self.inner is not None:
+                await settled(self.inner.on_partitions_lost(lost))
+
+
+class Account(Assigned, Protocol):
+    """What was received and what has happened to it: ``Work``, or what share consumers have in its place."""
+
+    most: int
+    keep_done: bool
+    settled: int
+    late_results: int
+    parts: dict[TopicPartition, Part]
+
+    @property
+    def running(self) -> int: ...
+    @property
+    def retrying(self) -> int: ...
+    @property
+    def open_lanes(self) -> int: ...
+    @property
+    def done_ahead(self) -> int: ...
+    @property
+    def oldest(self) -> tuple[TopicPartition, int, float] | None: ...
+    @property
+    def due_at(self) -> float | None: ...
+    def expire(self, now: float) -> bool: ...
+    def intake(self) -> Intake: ...
+    def receive(
+        self, partition: TopicPartition, records: Sequence[Record], now: float, raw: Sequence[Record] | None = None
+    ) -> None: ...
+    def receive_refused(self, partition: TopicPartition, record: Record, error: BaseException, now: float) -> None: ...
+    def to_commit(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata], only: Collection[TopicPartition] | None = None
+    ) -> Offsets: ...
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+    def unfinished(self) -> Mapping[TopicPartition, int]: ...
+    def assign(
+        self, partition: TopicPartition, committed: OffsetAndMetadata | None = None, topic_id: UUID | None = None
+    ) -> bool: ...
+    def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: UUID | None) -> None: ...
+    def leave(self, partitions: Iterable[TopicPartition]) -> None: ...
+    def forget(self, partitions: Iterable[TopicPartition]) -> None: ...
+    def running_of(self, partitions: Iterable[TopicPartition]) -> int: ...
+
+
+class Supplier(Protocol):
+    """What processing needs from a consumer: ``Source``, or what share consumers have in its place."""
+
+    @property
+    def clock(self) -> Callable[[], float]: ...
+    @property
+    def trace(self) -> Listener: ...
+    @property
+    def commits(self) -> bool: ...
+    @property
+    def commit_interval(self) -> float: ...
+    @property
+    def retry_backoff(self) -> float: ...
+    @property
+    def longest_drain(self) -> float: ...
+    @property
+    def stopping(self) -> bool: ...
+    @property
+    def consequence(self) -> str: ...
+    def work(self, settings: Settings) -> Account: ...
+    def begin(self, chained: Chained, owner: "Processing") -> None: ...
+    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+    async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]: ...
+    def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]: ...
+    def put_back(self) -> None: ...
+    async def settle(self) -> None: ...
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
+    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None: ...
+    def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
+    def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]: ...
+    def assignment(self) -> Collection[TopicPartition]: ...
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata | None], KafkaError | None]: ...
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]: ...
+
+
+@define(eq=False)
+class Source:
+    """One consumer, as far as processing uses it."""
+
+    consumer: "KafkaConsumer[Any, Any]"
+    chained: Chained | None = field(default=None, init=False)
+
+    def work(self, settings: Settings) -> Work:
+        """Return an empty account of what is received and done."""
+        return Work(
+            settings.lane_of,
+            settings.most_held,
+            Lanes(settings.batch or 1, settings.linger),
+            one_set_of_lanes=settings.one_set_of_lanes,
+            keep_done=settings.keep_done and self.commits,
+        )
+
+    @property
+    def consequence(self) -> str:
+        """What happens if a record is not done for long."""
+        return "nothing after it is committed"
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        runtime = self.consumer._runtime
+        return time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
+
+    @property
+    def trace(self) -> Listener:
+        return self.consumer._observer
+
+    @property
+    def commits(self) -> bool:
+        """Whether there is a group to commit to."""
+        return self.consumer._config.group_id is not None
+
+    @property
+    def commit_interval(self) -> float:
+        return self.consumer._config.auto_commit_interval_ms / 1000
+
+    @property
+    def retry_backoff(self) -> float:
+        return self.consumer._config.retry_backoff
+
+    @property
+    def longest_drain(self) -> float:
+        """Seconds that a drain may take: half of what the group waits for a member before it goes on without it."""
+        return self.consumer._config.max_poll_interval_ms / 2000
+
+    @property
+    def stopping(self) -> bool:
+        return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
+
+    # --- life ------------------------------------------------------------------------------------------------------------------
+
+    def begin(self, chained: Chained, owner: "Processing") -> None:
+        """Be notified of rebalances, and let nothing else read or commit."""
+        consumer = self.consumer
+        consumer._check_readable()
+        consumer._processing = owner
+        self.chained = chained
+        listening = consumer._rebalancing.listening
+        listening.chain = chained.before
+        listening.listen(listening.listener)
+        consumer._reader.auto_commit.suspended = True
+
+    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Give listener and auto-commit back, with positions at the first record of each partition that is not done."""
+        consumer = self.consumer
+        listening, auto_commit = consumer._rebalancing.listening, consumer._reader.auto_commit
+        listening.chain = None
+        if self.chained is not None:
+            listening.listen(self.chained.inner)
+        self.chained = consumer._processing = None
+        if self.stopping:
+            return  # positions are past what is not done, so auto-commit must not make the commits of the end
+        consumer._unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
+        ours = {tp: offset for tp, offset in unfinished.items() if tp in consumer._unread.partitions}
+        for partition, offset in ours.items():
+            consumer.seek(partition, offset.offset)
+        # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
+        auto_commit.ledger.book(ours, {})
+        auto_commit.suspended = False
+
+    # --- reading ---------------------------------------------------------------------------------------------------------------
+
+    async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]:
+        """Return up to ``limit`` records as soon as there are any, none of ``waiting`` partitions; ``{}`` after ``seconds``.
+
+        The second value has the same records as they were before deserializers and interceptors. With a limit of 0 it waits and
+        carries out rebalances, as every read does.
+        """
+        consumer = self.consumer
+        consumer._lifecycle.check_readable()
+        only = self._without(waiting)
+        raw = self._room_for_raw()
+        batch = await consumer._reader.batch(only, seconds, limit if only or not waiting else 0, raw)
+        consumer._unread.taken = None  # delivered: nothing can come between this and the return
+        return batch, batch if raw is None else raw
+
+    def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]:
+        """As ``read``, but only what is there already, in one step; nothing if a read has something else to deal with first."""
+        only = self._without(waiting)
+        if waiting and not only:
+            return {}, {}
+        raw = self._room_for_raw()
+        batch = self.consumer._reader.at_once(only, limit, raw)
+        self.consumer._unread.taken = None
+        return batch, batch if raw is None else raw
+
+    def put_back(self) -> None:
+        """Nothing more will be handled. Records that were not handled are not committed, so they come again."""
+
+    async def settle(self) -> None:
+        """Wait until what was done counts. Here it does once it is committed."""
+
+    def _without(self, waiting: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
+        return tuple(tp for tp in self.consumer._unread.partitions if tp not in waiting) if waiting else ()
+
+    def _room_for_raw(self) -> Batch | None:
+        """Return the place to collect records as they were before deserializers; ``None`` if nothing changes them."""
+        return None if self.consumer._reader.preparation is None else {}
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the next offset to read of each partition, as after the last read."""
+        return self.consumer.next_offsets()
+
+    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """As ``positions``, for one partition."""
+        return self.positions().get(partition)
+
+    def go_back(self, partition: TopicPartition, offset: int | None) -> None:
+        """Read on from ``offset`` if the partition stands elsewhere."""
+        cursor = self.consumer._unread.partitions.get(partition)
+        if cursor is not None and offset is not None and cursor.position not in (None, offset):
+            self.consumer.seek(partition, offset)
+
+    def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return to which offsets partitions were sought, each once, if nothing of them was read since."""
+        consumer, found = self.consumer, {}
+        for partition in partitions:
+            target, cursor = consumer._sought.pop(partition, None), consumer._unread.partitions.get(partition)
+            if target is not None and cursor is not None and cursor.begun_at == cursor.position == target.offset:
+                found[partition] = target
+        return found
+
+    def assignment(self) -> Collection[TopicPartition]:
+        return self.consumer._unread.partitions.keys()
+
+    # --- committing ------------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit. Raises what ``KafkaConsumer.commit`` raises."""
+        await self.consumer.commit(offsets)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata | None], KafkaError | None]:
+        """Return the committed offsets with their metadata, or the error if they could not be had."""
+        if not self.commits or not partitions:
+            return {}, None
+        try:
+            found = await self.consumer.committed_offsets(*partitions)
+            # An auto-commit of the same offsets, if processing ends at once, would overwrite the maps that are with them.
+            there = {tp: offset for tp, offset in found.items() if offset is not None}
+            self.consumer._reader.auto_commit.ledger.book(there, {})
+            return found, None
+        except ConsumerStoppedError:
+            raise
+        except KafkaError as error:
+            return {}, error
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]:
+        """Return the ids of topics; ``None`` for those for which the brokers know none."""
+        self.consumer._inbox.sort()
+        known = self.consumer._inbox.cluster.topics
+        if any(name not in known for name in topics):
+            known = (await self.consumer.describe_topics(*topics)).topics
+        return {name: found.topic_id for name in topics if (found := known.get(name)) is not None}

@@ -1,0 +1,82 @@
+"""One snapshot of what processing does."""
+
+from typing import Final
+
+from attrs import frozen
+
+PROCESSING: Final = "consumer-processing-metrics"
+"""The group of metrics."""
+
+
+@frozen(kw_only=True)
+class ProcessingStatistics:
+    """One snapshot. Counts are records since the beginning unless stated otherwise; times are seconds."""
+
+    running: int
+    """Being handled now."""
+    waiting: int
+    """Received now, and neither running nor waiting for a retry."""
+    retrying: int
+    """Waiting for their next attempt now."""
+    lanes: int
+    """Lanes that have records now."""
+    oldest_age: float
+    """Since the record that has been unfinished for longest was received; 0 if all are done."""
+    oldest: tuple[str, int, int] | None
+    """Its topic, partition and offset."""
+    stalled: bool
+    """Whether it is older than ``stalled_after_ms``."""
+    done_ahead: int
+    """Done although an earlier record is not, now."""
+    handled: int
+    """Whose handler returned."""
+    attempts: int
+    """Calls of the handler that have ended."""
+    failures: int
+    skipped: int
+    dead_letters: int
+    late_results: int
+    """Whose handler ended after its partition had left, or after its time was over."""
+    seconds_in_queue: float
+    seconds_in_handlers: float
+
+    def metrics(self) -> dict[str, float]:
+        """Return the same as metrics by name; times are milliseconds, unless the name says seconds."""
+        return {
+            "records-running": self.running,
+            "records-waiting": self.waiting,
+            "records-retrying": self.retrying,
+            "lanes": self.lanes,
+            "oldest-age-seconds": self.oldest_age,
+            "stalled": float(self.stalled),
+            "records-done-ahead": self.done_ahead,
+            "records-handled-total": self.handled,
+            "attempt-total": self.attempts,
+            "failure-total": self.failures,
+            "skipped-total": self.skipped,
+            "dead-letter-total": self.dead_letters,
+            "late-result-total": self.late_results,
+            "queue-time-total": self.seconds_in_queue * 1000,
+            "handler-time-total": self.seconds_in_handlers * 1000,
+        }
+
+
+NOTHING: Final = ProcessingStatistics(
+    running=0,
+    waiting=0,
+    retrying=0,
+    lanes=0,
+    oldest_age=0.0,
+    oldest=None,
+    stalled=False,
+    done_ahead=0,
+    handled=0,
+    attempts=0,
+    failures=0,
+    skipped=0,
+    dead_letters=0,
+    late_results=0,
+    seconds_in_queue=0.0,
+    seconds_in_handlers=0.0,
+)
+"""Before the first record."""

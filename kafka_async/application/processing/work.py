@@ -1,0 +1,421 @@
+"""All that is known about the records that are processed, without a loop, a clock or randomness.
+
+Decides: what is handled next, what may be committed, and how much more is taken in. Owns: the partitions that are processed and all
+that is known about their records. Must never wait, or call any function of the user's except the one that names a record's lane.
+
+A partition that is taken away is forgotten. If it comes back it is another one: records received before do not count for it, and a
+late result finds that its own partition is gone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from .attempts import LaterAttempts, Unit
+from .done import LONG_SPAN, Progress
+from .encoding import decode, encode
+from .lanes import Item, Lanes, Pack, Part
+from .settings import key_of, partition_of
+
+Record = ConsumerRecord[Any, Any]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+FEWEST: Final = 5
+"""Once there was no more room, at least so many records are taken in together: one by one costs more than handling."""
+
+
+class Fate(Enum):
+    """What happens to a record whose handler did not return."""
+
+    DONE = "nothing is to be done about it"
+    REFUSED = "it cannot be handled"
+    RETURNED = "to be tried again by any member"
+
+
+def step_of(room: int) -> int:
+    """Return how many records are asked for at least, once there was no more ``room``."""
+    return max(1, room // 4, min(room // 2, FEWEST))
+
+
+@frozen
+class Intake:
+    """How much more may be read."""
+
+    limit: int
+    """Records; 0: none for now."""
+    waiting: Collection[TopicPartition]
+    """Partitions that may not be read for now."""
+    step: int
+    """How many records must be done before it is worth asking again."""
+
+
+@define(eq=False)
+class Work:
+    """The records that were received and are not done, and what is done in their partitions."""
+
+    lane_of: Callable[[Record], Hashable] | None
+    """``None``: no record needs any order. A lane of ``None``: this one does not.
+
+    ``key_of`` is asked about the record as it was before deserializers: equal keys are equal bytes, whatever is made of them.
+    """
+    most: int
+    """Records that may be held: received and not done."""
+    lanes: Lanes = field(factory=Lanes)
+    one_set_of_lanes: bool = False
+    """Whether equal lanes of different partitions are the same lane."""
+    keep_done: bool = True
+    parts: dict[TopicPartition, Part] = field(factory=dict, init=False)
+    held: int = field(default=0, init=False)
+    """Records received and not done; for partitions that leave, only those that are being handled."""
+    _running_gone: int = field(default=0, init=False)
+    """Records that are being handled of partitions that have left."""
+    settled: int = field(default=0, init=False)
+    """Records for which nothing more is to be done: handled, skipped or written elsewhere."""
+    late_results: int = field(default=0, init=False)
+    """Records whose handler ended after their partition had left."""
+    _shared: dict[Hashable, Any] = field(factory=dict, init=False)
+    _later: LaterAttempts = field(factory=LaterAttempts, init=False)
+    _long: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions with so many records after the first unfinished one that they may run too far ahead of it."""
+    _committed: Offsets = field(factory=dict, init=False)
+
+    # --- partitions ------------------------------------------------------------------------------------------------------------
+
+    def assign(self, partition: TopicPartition, committed: OffsetAndMetadata | None = None, topic_id: UUID | None = None) -> bool:
+        """Begin with a partition that is ours from now on. Return whether its metadata was understood, if it has any.
+
+        ``committed``: what was committed last. Records that its metadata mark as done are not handled again.
+        """
+        self.forget((partition,))
+        recorded = None
+        if committed is not None:
+            self._committed[partition] = committed
+            recorded = decode(committed.metadata, committed.offset, topic_id) if self.keep_done else None
+        self._begin(partition, Progress(partition, recorded), topic_id)
+        return recorded is not None or committed is None or not committed.metadata or not self.keep_done
+
+    def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: UUID | None) -> None:
+        """Begin with a partition at an offset that was kept elsewhere, together with what is done beyond it."""
+        self.assign(partition, sought, topic_id)
+        del self._committed[partition]  # it may not be
+
+    def _begin(self, partition: TopicPartition, progress: Progress, topic_id: UUID | None = None) -> Part:
+        part = Part(progress, self._shared) if self.one_set_of_lanes else Part(progress)
+        part.topic_id = topic_id
+        self.parts[partition] = part
+        return part
+
+    def leave(self, partitions: Iterable[TopicPartition]) -> None:
+        """Begin nothing more of these partitions, which are about to leave. Running handlers may still end in time."""
+        leaving = [part for tp in partitions if (part := self.parts.get(tp)) is not None and part.live]
+        for part in leaving:
+            self.lanes.drop(part)
+            self.held -= part.progress.unfinished - part.running
+        if leaving:
+            self._drop_later_attempts()
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions have left."""
+        known = [tp for tp in partitions if tp in self.parts]
+        self.leave(known)
+        for partition in known:
+            part = self.parts.pop(partition)
+            part.gone = True
+            self._running_gone += part.running
+            self.held -= part.running
+            self._committed.pop(partition, None)
+            self._long.discard(partition)
+
+    def _drop_later_attempts(self) -> None:
+        for unit, due in self._later.take_unless(lambda unit: all(item.part.live for item in unit.items)):
+            first = unit.items[0]
+            self.lanes.hand_back(unit.items[1:])
+            if first.part.live and first.lane is None:
+                self.lanes.again(first)
+            else:
+                self._release(first, due)
+
+    def _release(self, item: Item, now: float) -> None:
+        """Open the lane of a record whose handling was interrupted; it comes first if its partition stays."""
+        if item.part.live:
+            self.lanes.again(item)
+        else:
+            self.lanes.release(item, now)
+
+    def running_of(self, partitions: Iterable[TopicPartition]) -> int:
+        """Return how many records of these partitions are being handled."""
+        return sum(part.running for tp in partitions if (part := self.parts.get(tp)) is not None)
+
+    # --- receiving -------------------------------------------------------------------------------------------------------------
+
+    def receive(
+        self, partition: TopicPartition, records: Sequence[Record], now: float, raw: Sequence[Record] | None = None
+    ) -> None:
+        """Take in records that were read of a partition, in order. ``raw``: as they were before deserializers."""
+        part = self._part_for(partition, records[0].offset)
+        progress = part.progress
+        number = progress.receive(records, now)
+        self.held += len(records)
+        items = self._items(part, records, number, now, records if raw is None or self.lane_of is not key_of else raw)
+        if raw is not None and raw is not records:
+            for item, undecoded in zip(items, raw, strict=True):
+                item.raw = undecoded
+        if progress.recorded is not None:
+            items = self._unknown(progress, items)
+        self.lanes.add_all(items)
+        if progress.span >= LONG_SPAN:
+            self._long.add(partition)
+
+    def _items(self, part: Part, records: Sequence[Record], number: int, now: float, named_by: Sequence[Record]) -> list[Item]:
+        lane_of = self.lane_of
+        if lane_of is None:
+            return [Item(part, None, record, each, now) for each, record in enumerate(records, number)]
+        if lane_of is key_of or lane_of is partition_of:  # cannot fail, and what they return has a hash
+            lanes = map(lane_of, named_by)
+            return [
+                Item(part, lane, record, each, now) for each, (record, lane) in enumerate(zip(records, lanes, strict=True), number)
+            ]
+        items = []
+        for each, record in enumerate(records, number):
+            lane: Hashable = None
+            error: Exception | None = None
+            try:
+                lane = lane_of(record)
+                hash(lane)
+            except Exception as failure:  # the user's function, or what it returns has no hash: the record's failure, not ours
+                lane, error = None, failure
+            items.append(Item(part, lane, record, each, now, 1, error))
+        return items
+
+    def _unknown(self, progress: Progress, items: Sequence[Item]) -> list[Item]:
+        """Return the records that an earlier owner has not done, and count the rest as done."""
+        left = []
+        for item in items:
+            if progress.known(item.record.offset):
+                progress.mark(item.number)
+                self.held -= 1
+            else:
+                left.append(item)
+        return left
+
+    def receive_refused(self, partition: TopicPartition, record: Record, error: BaseException, now: float) -> None:
+        """Take in a record that cannot be handed to a handler."""
+        part = self._part_for(partition, record.offset)
+        number = part.progress.receive((record,), now)
+        self.held += 1
+        if part.progress.known(record.offset):
+            part.progress.mark(number)
+            self.held -= 1
+            return
+        lane: Hashable = None
+        if self.lane_of is not None and not self.one_set_of_lanes:
+            lane = self.lane_of(record)
+        self.lanes.add(Item(part, lane, record, number, now, 1, error))
+
+    def _part_for(self, partition: TopicPartition, offset: int) -> Part:
+        part = self.parts.get(partition)
+        if part is None:  # assigned by the user, without a rebalance
+            return self._begin(partition, Progress(partition))
+        if part.progress.follows(offset):
+            return part
+        # Sought back, truncated or created again: the records that come now are not those received before.
+        self.forget((partition,))
+        return self._begin(partition, Progress(partition), part.topic_id)
+
+    def intake(self) -> Intake:
+        """Return how many more records may be read, and from which partitions none.
+
+        A partition may hold as many as there is room left, so that it cannot use up what the others need, and takes at most a
+        quarter of all room at once. If all room is taken and nothing is ready (every record follows one that is being handled, or
+        waits to be tried again), partitions that hold none may have one each, so that handlers that never end keep no other
+        partition waiting.
+        """
+        free = self.most - self.held
+        if free <= 0:
+            holding = {tp for tp, part in self.parts.items() if part.progress.unfinished}
+            if self.lanes.some_ready or len(holding) == len(self.parts):
+                return Intake(0, (), step_of(self.most))
+            return Intake(1, holding, 1)
+        if self._long:
+            self._long = {tp for tp in self._long if self.parts[tp].progress.span >= LONG_SPAN}
+        waiting = {tp for tp in self._long if self.parts[tp].progress.too_far}
+        if free <= self.held:  # otherwise no partition can hold that many
+            waiting.update(tp for tp, part in self.parts.items() if part.progress.unfinished >= free)
+        limit = free if len(self.parts) <= 1 else min(free, max(1, self.most // 4))
+        room = self.most - sum(self.parts[tp].progress.unfinished for tp in waiting) if waiting else self.most
+        return Intake(limit, waiting, step_of(room))
+
+    # --- handling --------------------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> int:
+        """Records that are being handled, of partitions that have left too."""
+        return self._running_gone + sum(part.running for part in tuple(self.parts.values()))
+
+    @property
+    def take(self) -> Callable[[], Item | None]:
+        """Returns the next record to handle. One of ``succeeded``, ``gave_up``, ``retry`` and ``interrupted`` must follow."""
+        return self.lanes.take  # itself: this is called for each record
+
+    @property
+    def take_pack(self) -> Callable[[], Pack | None]:
+        """Returns the next records to handle together."""
+        return self.lanes.take_pack
+
+    def succeeded(self, item: Item, now: float) -> None:
+        """A record is done."""
+        part = item.part
+        part.running -= 1
+        self.settled += 1
+        if part.gone:
+            self._running_gone -= 1
+            self.late_results += 1
+        else:
+            part.progress.mark(item.number)
+            self.held -= 1
+        if item.lane is not None:
+            self.lanes.release(item, now)
+
+    def pack_succeeded(self, pack: Pack, now: float) -> None:
+        """Records that were handled together are done."""
+        lanes = self.lanes
+        self.settled += len(pack.items)
+        for item in pack.items:
+            item.part.running -= 1
+            if item.part.gone:
+                self._running_gone -= 1
+                self.late_results += 1
+            else:
+                item.part.progress.mark(item.number)
+                self.held -= 1
+            if item.lane is None:
+                lanes.release(item, now)
+        lanes.release(pack.items[0], now)
+
+    def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
+        """A unit is finished, whatever its handler did: for commits it is simply done."""
+        if isinstance(unit, Item):
+            self.succeeded(unit, now)
+        else:
+            self.pack_succeeded(unit, now)
+
+    def retry(self, unit: Unit, due: float, now: float) -> bool:
+        """Handle a failed unit again from ``due`` on.
+
+        ``False``: its partition leaves, and another member will handle it.
+        """
+        if not all(item.part.live for item in unit.items):
+            self.late_results += sum(item.part.gone for item in unit.items)
+            self.interrupted(unit, now)
+            return False
+        self._stop_running(unit)
+        unit.attempt += 1
+        if due <= now:
+            self.lanes.again(unit)
+        else:
+            self._later.add(unit, due)
+        return True
+
+    def interrupted(self, unit: Unit, now: float) -> None:
+        """A unit was interrupted. Those of its records that stay ours come first; the rest belong to another member."""
+        self._stop_running(unit)
+        if isinstance(unit, Pack) and all(item.part.live for item in unit.items):
+            self.lanes.again(unit)
+            return
+        self.lanes.hand_back(unit.items[1:])
+        self._release(unit.items[0], now)
+
+    def _stop_running(self, unit: Unit) -> None:
+        for item in unit.items:
+            part = item.part
+            part.running -= 1
+            if part.gone:
+                self._running_gone -= 1
+            elif not part.live:
+                self.held -= 1  # waiting records were subtracted when the partition began to leave
+
+    # --- time ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def retrying(self) -> int:
+        """Records that wait to be handled again."""
+        return self._later.records
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next unit that waits for its time is ready; ``None`` if none waits."""
+        return min((time for time in (self._later.due_at, self.lanes.due_at) if time is not None), default=None)
+
+    def expire(self, now: float) -> bool:
+        """Make ready the units whose time has come. Return whether any is ready."""
+        for unit in self._later.take_due(now):
+            self.lanes.again(unit)
+        self.lanes.expire(now)
+        return self.lanes.some_ready
+
+    # --- committing ------------------------------------------------------------------------------------------------------------
+
+    def completed(
+        self, partition: TopicPartition, position: OffsetAndMetadata | None, also: Sequence[Item] = ()
+    ) -> OffsetAndMetadata | None:
+        """Return what may be committed for a partition; ``None``: nothing is known. ``also``: records to count as done.
+
+        ``position``: the next offset to read, as it was when the last records were received.
+        """
+        part = self.parts.get(partition)
+        if part is None:
+            return None
+        progress = part.progress
+        numbers = [item.number for item in also if item.part is part]
+        point = progress.point(position, numbers)
+        some_ahead = progress.ahead + len(numbers) > 0 or progress.recorded is not None
+        if point is not None and self.keep_done and some_ahead and (runs := progress.runs(numbers, point.offset)):
+            return point._replace(metadata=encode(runs, part.topic_id))
+        return point
+
+    def to_commit(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata], only: Collection[TopicPartition] | None = None
+    ) -> Offsets:
+        """Return what may be committed and differs from what was committed last."""
+        offsets: Offsets = {}
+        for partition in tuple(self.parts) if only is None else only:
+            point = self.completed(partition, positions.get(partition))
+            last = self._committed.get(partition)
+            if point is not None and (last is None or (last.offset, last.metadata) != (point.offset, point.metadata)):
+                offsets[partition] = point
+        return offsets
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets were committed."""
+        self._committed.update((tp, offset) for tp, offset in offsets.items() if tp in self.parts)
+
+    # --- looking ---------------------------------------------------------------------------------------------------------------
+
+    # Another thread may look, for its metrics, while this is changed: hence the copies, each made in one step.
+
+    @property
+    def done_ahead(self) -> int:
+        """Records that are done although an earlier one is not, over all partitions."""
+        return sum(part.progress.ahead for part in tuple(self.parts.values()))
+
+    @property
+    def oldest(self) -> tuple[TopicPartition, int, float] | None:
+        """Partition and offset of the record that has been unfinished the longest, and when it was received."""
+        found = ((tp, part.progress.oldest) for tp, part in tuple(self.parts.items()) if part.progress.unfinished)
+        return min(((tp, *oldest) for tp, oldest in found if oldest is not None), key=lambda entry: entry[2], default=None)
+
+    @property
+    def open_lanes(self) -> int:
+        """Lanes with records in them. Records that need no order are not counted."""
+        if self.one_set_of_lanes:
+            return len(self._shared)
+        return sum(len(part.lanes) for part in tuple(self.parts.values()))
+
+    def unfinished(self) -> Counter[TopicPartition]:
+        """Return how many records of each partition are not done."""
+        return Counter({tp: part.progress.unfinished for tp, part in self.parts.items() if part.progress.unfinished})

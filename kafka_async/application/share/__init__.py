@@ -1,0 +1,10 @@
+"""Share groups (KIP-932) as the application holds them.
+
+consumer.py    the facade
+record.py      one record, its lock and its acknowledgement
+custody.py     the records that are unread or handed out, and the background's reports on their locks
+reading.py     read calls
+life.py        how it starts and stops
+options.py     the options, and what to use instead of those that share groups do not have
+statistics.py  one snapshot
+"""

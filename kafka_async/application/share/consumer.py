@@ -1,0 +1,454 @@
+"""ShareConsumer: a queue on Kafka (KIP-932), as the caller holds it.
+
+Decides: what each public call means, and which arguments are wrong. Owns: the parts of the application's side, which are assembled
+here. Must never leave a waiter, a task or half a decision behind.
+"""
+
+import warnings
+from collections.abc import AsyncIterator, Callable, Collection
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from uuid import UUID
+
+from typing_extensions import TypeVar
+
+from ...background.boundary import EventHandler
+from ...background.share.exchange import Exchange, Flush
+from ...errors import ConsumerStoppedError, IllegalStateError, KafkaError
+from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
+from ...model import ConsumerState, GroupMetadata, TopicPartition
+from ...network import TcpConnector, TransportFactory
+from ...trace import LoggingListener, TraceEvent
+from ..arguments import seconds, subscribed_topics
+from ..callbacks import Deserializers
+from ..calls import Calls
+from ..inbox import Inbox
+from ..lifecycle import Lifecycle, Phase
+from ..observing import state_of
+from ..otlp import source_of
+from ..outbox import Outbox
+from ..place import Place
+from ..processing.retry import ONCE, Retry
+from ..reading import LONG, record_limit
+from ..runtime import Runtime, TaskRuntime, ThreadRuntime
+from .custody import Custody, Held
+from .life import ShareLife
+from .metrics import ShareMetrics
+from .options import share_options
+from .reading import ShareReader
+from .record import ShareRecord
+from .statistics import ShareStatistics
+
+if TYPE_CHECKING:
+    from ..processing.processing import Processing
+    from .options import ShareOnFailure, ShareOptions
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
+
+_numbers = count(1)
+
+
+class ShareConsumer(Generic[K, V]):
+    """An asyncio-native consumer of a share group: many consumers share the partitions, and each record goes to one of them.
+
+    ``topics`` are subscribed at once; ``options`` are those of ``ShareOptions``; ``group_id`` is required. Use it as
+    ``async with ShareConsumer(...) as consumer``, or call ``start`` and ``stop``. It belongs to the event loop on which it is
+    started. Records are acknowledged one by one, see ``ShareRecord``; those that are neither acknowledged nor lost when the
+    consumer stops are released. Needs Kafka 4.2 or newer.
+
+    The group's own configuration sets where it starts (``share.auto.offset.reset``, by default the end of the log), how long a lock
+    lasts (``share.record.lock.duration.ms``) and how often a record is delivered (``share.delivery.count.limit``).
+
+    Raises ``TypeError`` for an unknown option, ``ValueError`` for a bad value and for an option that share groups do not have.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        # Not Kafka's options: where the background loop runs and what connects, for the blocking facade and for tests.
+        runtime: Runtime | None = None,
+        transport_factory: TransportFactory | None = None,
+        **options: "Unpack[ShareOptions]",
+    ) -> None:
+        config, settings = share_options(options)
+        self._settings = settings
+        self._processing: Processing | None = None
+        if "client_id" not in config.given:
+            config = config.with_client_id(f"share-consumer-{(config.group_id or '')[:200]}-{next(_numbers)}")
+        self._config = config
+        self._runtime = runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
+        handler = EventHandler(runtime.wake_background, runtime.wake_application)
+        self._exchange = exchange = Exchange(handler)
+        self._lifecycle = lifecycle = Lifecycle(handler)
+        self._place = Place(runtime, lifecycle)
+        self._outbox = outbox = Outbox(handler)
+        self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id))
+        self._calls = calls = Calls(config, runtime, lifecycle, inbox, outbox)
+        # The clock is that of the event loop, which is found at the start; threads have none.
+        self._custody = custody = Custody(exchange, lambda: runtime.clock(), max(1, config.max_poll_records // 2), Held(runtime))
+        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
+        self._reader = ShareReader(lifecycle, handler, runtime, inbox, custody, deserializers, settings.bad_record_deliveries)
+        log = LoggingListener(client_id=config.client_id, group_id=config.group_id)
+        listener = config.trace
+
+        self._metrics = ShareMetrics()
+        requests = self._metrics.requests
+
+        def trace(event: TraceEvent) -> None:
+            requests(event)
+            log(event)
+            if listener is not None:
+                listener(event)
+
+        factory = transport_factory or TcpConnector.from_config(config)
+        telemetry = source_of(config, self._measure, lambda: inbox.group.member_id)
+        self._life = ShareLife(config, settings, lifecycle, runtime, calls, exchange, trace, factory, telemetry)
+        if topics:
+            self.subscribe(topics)
+
+    # --- life ------------------------------------------------------------------------------------------------------------------
+
+    async def start(self, timeout_ms: float | None = None) -> None:
+        """Connect, learn about the cluster, join the group and, for a subscription, wait for the first assignment.
+
+        Waits up to ``timeout_ms`` (default: ``default_api_timeout_ms``), and up to ``request_timeout_ms`` for an assignment. If
+        none comes, ``start`` logs that and returns, and reads go on waiting.
+
+        Raises ``UnsupportedVersionError`` if the cluster does not serve share groups, ``KafkaConnectionError``,
+        ``KafkaTimeoutError``, ``UnknownTopicOrPartitionError``, ``AuthenticationFailedError`` and the authorization errors. After
+        an error the consumer may be started again.
+        """
+        self._place.check(strictly=True)
+        await self._life.start(timeout_ms)
+
+    async def stop(self, timeout_ms: float | None = None) -> None:
+        """Stop: settle the acknowledgements, release every other record, close the sessions, leave the group.
+
+        Always returns within ``timeout_ms`` (default: ``request_timeout_ms``). Other tasks that work on a record within
+        ``async with`` get up to a third of that time to finish. So do handlers of ``process``, which are then cancelled. Pending
+        reads end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
+        stopping again is no error.
+        """
+        self._place.check_to_stop()
+        allowed = self._allowed(timeout_ms)
+        if self._processing is not None and self._lifecycle.phase is Phase.RUNNING:
+            began = self._runtime.clock()
+            with self._runtime.shield():
+                await self._processing.finish(allowed / 2)
+            allowed = max(0.0, allowed - (self._runtime.clock() - began))
+        try:
+            if self._life.begin():
+                await self._finish(allowed)
+            else:
+                await self._life.wait_for_end(allowed)
+        finally:
+            if self._lifecycle.phase is Phase.CLOSED:
+                self._custody.close()
+
+    async def _finish(self, allowed: float) -> None:
+        if self._runtime.callers is None:  # it was never started
+            await self._life.finish(allowed)
+            return
+        began = self._runtime.clock()
+        try:
+            with self._runtime.shield():
+                await self._custody.held.wait(allowed / 3)
+        finally:  # a shield does not hold off ``Task.cancel``
+            await self._life.finish(max(0.0, allowed - (self._runtime.clock() - began)))
+
+    def _allowed(self, timeout_ms: float | None) -> float:
+        return seconds(self._config.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        place = getattr(self, "_place", None)
+        if place is not None and place.was_forgotten():
+            warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<ShareConsumer client_id={self._config.client_id!r} state={str(self.state)!r}>"
+
+    def _check_readable(self) -> None:
+        self._place.check(strictly=True)
+        self._lifecycle.check_readable()
+        if self._processing is not None:
+            raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+
+    # --- subscribe -------------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics from now on, instead of the former ones.
+
+        Records of other topics that were not handed out are released, and so are those that wait in ``process``. Records that were
+        handed out stay as they are, and running handlers go on.
+
+        Raises ``ValueError`` for a name that no topic can have and if there is no name, ``TypeError`` for a bare string.
+        """
+        self._place.check(strictly=True)
+        self._lifecycle.check_open()
+        names = subscribed_topics(topics)
+        if not names:
+            raise ValueError("topics: expected at least one; unsubscribe() ends a subscription")
+        event = SubscribeTopics(topics=names, subscription=self._inbox.subscribe())
+        self._life.subscribed = event
+        self._custody.want(names)
+        self._outbox.add(event)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group. Records that were not handed out are released, and so are those that wait in ``process``.
+
+        Those that were handed out can still be acknowledged, and running handlers go on. ``process`` continues with the next
+        subscription.
+        """
+        self._place.check(strictly=True)
+        self._lifecycle.check_open()
+        number = self._inbox.subscribe(leaves=True)
+        self._life.subscribed = None
+        self._custody.want(frozenset())
+        if self._lifecycle.phase is Phase.NEW:
+            self._outbox.add(Unsubscribe(call=None, subscription=number))
+            return
+        await self._calls.ask(lambda call: Unsubscribe(call=call, subscription=number))
+        self._custody.want(self.subscription())  # a thread may have delivered something meanwhile
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed."""
+        subscribed = self._life.subscribed
+        return subscribed.topics if subscribed is not None else frozenset()
+
+    # --- read ------------------------------------------------------------------------------------------------------------------
+
+    async def getone(self) -> ShareRecord[K, V]:
+        """Return the next record, waiting for it as long as it takes.
+
+        Raises ``ConsumerStoppedError`` after ``stop``, ``DeserializationError`` once for a record that cannot be deserialized,
+        ``CorruptRecordException`` for a batch that is corrupt (both are released, and from the ``bad_record_deliveries``-th
+        delivery on rejected), and errors that the background reports. Cancelling it loses no record.
+        """
+        while True:
+            self._check_readable()
+            records: list[ShareRecord[K, V]] = await self._reader.read(LONG, 1)
+            if records:
+                return records[0]
+
+    async def getmany(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ShareRecord[K, V]]]:
+        """Return records by partition as soon as there are any, at most ``max_records`` (default: ``max_poll_records``).
+
+        Waits up to ``timeout_ms`` for the first; ``{}`` if none came, or if ``stop`` is called meanwhile. Raises as
+        ``getone`` does. Cancelling it loses no record.
+        """
+        self._check_readable()
+        size = self._config.max_poll_records if max_records is None else record_limit(max_records)
+        batch: dict[TopicPartition, list[ShareRecord[K, V]]] = {}
+        try:
+            records = await self._reader.read(seconds(timeout_ms), size)
+        except ConsumerStoppedError:
+            if self._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+                return batch
+            raise
+        parcel, alike = None, list[ShareRecord[K, V]]()
+        for record in records:
+            if record._parcel is not parcel:  # neighbours were delivered together
+                parcel = record._parcel
+                alike = batch.setdefault(parcel.partition, [])
+            alike.append(record)
+        return batch
+
+    def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
+        return _Iteration(self)
+
+    async def process(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "ShareOnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+    ) -> None:
+        """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
+
+        ``handler(record)`` or ``handler(record, context)`` is an ``async def``, or a plain function, which runs on threads. When it
+        returns, the record is accepted, unless the handler has acknowledged it otherwise (which also works on a thread). The lock
+        is renewed automatically, up to ``max_processing_ms``, while the record waits, is handled or waits for another attempt. If
+        the lock is lost, the handler is cancelled, since others get the record. Nothing else can read from the consumer meanwhile.
+        No order is kept. Only as many records are read ahead as the handlers can get to within a third of the lock's time.
+
+        - ``concurrency``: how many handlers run at once, at most.
+        - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records, after waiting up to ``linger_ms`` for
+          that many. It is cancelled once the locks of all of them are lost.
+        - ``retry``: which failures are tried again here, how often and when. A handler may also raise ``RetryLater`` (tried again
+          here), ``Skip`` (accepted) and ``Reject`` (rejected, after ``on_failure`` was called if it is a function; never stops).
+        - ``on_failure``: what happens after the last attempt. ``"stop"`` releases the record and raises. ``"release"`` leaves it to
+          another attempt, here or elsewhere, as often as the group delivers it. ``"skip"`` rejects it, and so does
+          ``async def (record, error, attempts)`` once it has returned. A record that cannot be deserialized gets there, with its
+          bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is released.
+        - ``timeout_ms``: for one attempt; one that takes longer has failed. A thread cannot be ended, only abandoned.
+        - ``stalled_after_ms``: if a record takes longer, a warning is logged and ``state`` says so.
+        - ``drain_timeout_ms``: how long running handlers may go on at the end. Then they are cancelled, and their records are
+          released.
+
+        Raises ``ProcessingError`` for the record that stopped it, what a read raises, and ``TypeError`` and ``ValueError`` for bad
+        arguments. Before it returns or raises, records that are done are acknowledged and the others are released.
+        """
+        async with self.processing(
+            handler,
+            concurrency=concurrency,
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+        ) as run:
+            await run.wait()
+
+    def processing(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        batch: int | None = None,
+        linger_ms: float = 0,
+        retry: Retry = ONCE,
+        on_failure: "ShareOnFailure" = "stop",
+        timeout_ms: float | None = None,
+        stalled_after_ms: float = 60_000,
+        drain_timeout_ms: float = 30_000,
+    ) -> "Processing":
+        """Return what ``process`` does as an ``async with`` block: the handlers work while its body runs.
+
+        Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. Leaving the block
+        starts no more handlers, gives those that run ``drain_timeout_ms``, and releases the rest. If processing fails, the body
+        is cancelled and the block raises the error.
+        """
+        from ..processing.processing import Processing
+        from ..processing.settings import checked
+        from .source import ShareSource
+
+        settings = checked(
+            handler,
+            concurrency=concurrency,
+            order="none",
+            batch=batch,
+            linger_ms=linger_ms,
+            retry=retry,
+            on_failure=on_failure,
+            timeout_ms=timeout_ms,
+            stalled_after_ms=stalled_after_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            keep_done=False,
+            shared=True,
+        )
+        return Processing(ShareSource(self), handler, settings)
+
+    async def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Wait until every acknowledgement so far is settled, and return their results since the last flush.
+
+        By partition: ``None`` if all count, else the error of the first that does not; ``ShareRecord.lost`` says which those
+        are. If the connection broke or the lock ended before there was an answer, the acknowledgement may count or not. Its error
+        says so, even if the broker says yes afterwards, since brokers also say yes to records that another member has accepted.
+        Such a yes passes for success in one case only: the partition's leadership left its broker and came back unnoticed (within
+        half a second, or while nothing was read and nothing acknowledged).
+        Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        """
+        self._place.check(strictly=True)
+        self._lifecycle.check_running()
+        answer: dict[TopicPartition, KafkaError | None] = await self._life.ask(
+            lambda call: Flush(call=call), self._calls.deadline(timeout_ms)
+        )
+        self._custody.sort()
+        return answer
+
+    # --- observe ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerState:
+        """What the consumer is doing, as one word for people and health checks."""
+        state = state_of(self._lifecycle, self._inbox)
+        stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
+        return ConsumerState.STALLED if stalled else state
+
+    def statistics(self) -> ShareStatistics:
+        """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""
+        self._place.check(strictly=False)
+        self._inbox.sort()
+        self._custody.sort()
+        below, inbox, custody = self._calls.snapshot(), self._inbox, self._custody
+        counts = custody.counts
+        return ShareStatistics(
+            state=self.state,
+            client_id=self._config.client_id,
+            group_id=self._config.group_id or "",
+            member_id=inbox.group.member_id or None,
+            member_epoch=inbox.group.generation_id if inbox.group.generation_id > 0 else None,
+            coordinator=inbox.coordinator,
+            brokers=below.brokers,
+            assignment=frozenset(below.partitions),
+            connections=below.connections,
+            requests_in_flight=below.requests_in_flight,
+            wake_ups=below.wake_ups,
+            unread=custody.unread,
+            out=custody.out,
+            unanswered=counts.unanswered,
+            delivered=counts.delivered,
+            accepted=counts.accepted,
+            released=counts.released,
+            rejected=counts.rejected,
+            refused=counts.refused,
+            lost=counts.lost,
+        )
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return metrics by group and name; the names are those of Java's ``KafkaShareConsumer`` if it has them.
+
+        While ``process`` runs there is a group ``consumer-processing-metrics`` too.
+        """
+        self._place.check(strictly=False)
+        self._custody.sort()
+        found = self._measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
+        processing = self._processing
+        return found if processing is None else found | processing.metrics()
+
+    async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if it was not given yet.
+
+        Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
+        if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        """
+        self._place.check(strictly=True)
+        self._lifecycle.check_running()
+        return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
+
+    def _measure(self, now: float) -> dict[str, dict[str, float]]:
+        """Return the metrics as of ``now``. From any thread."""
+        return self._metrics.snapshot(now, self._custody.counts, self._lifecycle.boundary.polled_at or None)
+
+
+class _Iteration(AsyncIterator[ShareRecord[K, V]]):
+    """``async for``. Not a generator: trio warns about generators that are left before their end."""
+
+    def __init__(self, consumer: ShareConsumer[K, V]) -> None:
+        self._consumer = consumer
+
+    async def __anext__(self) -> ShareRecord[K, V]:
+        try:
+            return await self._consumer.getone()
+        except ConsumerStoppedError:
+            if self._consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+                raise StopAsyncIteration from None
+            raise

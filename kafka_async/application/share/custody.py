@@ -1,0 +1,390 @@
+"""The records that the consumer has: unread, or handed out and not settled.
+
+Decides: what is handed out next. Owns: the unread records, and the handles of those that are not settled. Must never hand out a
+record whose lock has ended. The background owns the locks; its reports on them arrive here.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from threading import RLock
+from typing import Any
+
+from attrs import define, field
+
+from ...background.share.exchange import (
+    OVERHEAD,
+    Acknowledge,
+    AcknowledgeType,
+    Delivery,
+    Drop,
+    Exchange,
+    HandOut,
+    Hold,
+    Lost,
+    Renewed,
+    Report,
+    Settled,
+    weight,
+)
+from ...model import ConsumerRecord, TopicPartition
+from ..runtime import Runtime
+from .record import ShareRecord
+
+Record = ShareRecord[Any, Any]
+Raw = ConsumerRecord[Any, Any]
+
+
+@define(eq=False)
+class Parcel:
+    """One delivery: records of a partition that were locked together."""
+
+    partition: TopicPartition
+    number: int
+    deadline: float
+    """When the locks end, except those that were renewed one by one."""
+    gone: set[int] = field(factory=set)
+    """Offsets whose locks have ended."""
+    left: int = 0
+    """Records that are neither settled nor gone."""
+    out: dict[int, Record] = field(factory=dict, repr=False)
+    """Handed out and not settled, by offset."""
+
+
+@define(eq=False)
+class Piece:
+    """Unread records of one parcel."""
+
+    parcel: Parcel
+    records: list[Raw]
+    counts: list[int]
+    raw: list[Raw] | None = None
+    """The records as they were before deserializers, if those are done."""
+
+    def cut(self, size: int) -> "Piece":
+        """Return the first records, and keep the others."""
+        if size >= len(self.records):
+            first = Piece(self.parcel, self.records, self.counts)
+            self.records, self.counts = [], []
+            return first
+        first = Piece(self.parcel, self.records[:size], self.counts[:size])
+        del self.records[:size], self.counts[:size]
+        return first
+
+
+@define(eq=False)
+class Counts:
+    """What has happened to records since the start."""
+
+    delivered: int = 0
+    """Handed to the application."""
+    bytes: int = 0
+    accepted: int = 0
+    released: int = 0
+    rejected: int = 0
+    refused: int = 0
+    """Acknowledgements that did not count."""
+    lost: int = 0
+    """Records whose lock ended before they were acknowledged."""
+    unanswered: int = 0
+    """Acknowledgements on their way."""
+
+
+@define(eq=False)
+class Held:
+    """Records that tasks, or threads, work on within ``async with`` or ``with``: a stop waits for them."""
+
+    runtime: Runtime = field(repr=False)
+    _holders: dict[Record, Any] = field(factory=dict, init=False)
+    _awaited: bool = field(default=False, init=False)
+
+    def add(self, record: Record) -> None:
+        """The current task or thread works on a record."""
+        callers = self.runtime.callers
+        self._holders[record] = None if callers is None else callers.current()
+
+    def remove(self, record: Record) -> None:
+        """The work on the record has ended."""
+        self._holders.pop(record, None)
+        if self._awaited:
+            self.runtime.wake_application()
+
+    @property
+    def by_others(self) -> bool:
+        """Whether another task or thread than the current one works on a record that is still locked."""
+        callers = self.runtime.callers
+        if callers is None:
+            return False
+        current = callers.current()
+        return any(
+            holder is not current and not callers.has_ended(holder) and not record.lost
+            for record, holder in tuple(self._holders.items())
+        )
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until nobody else works on a record, for ``seconds`` at most."""
+        clock, signal = self.runtime.clock, self.runtime.signal
+        self._awaited = True
+        until = clock() + seconds
+        while (left := until - clock()) > 0:
+            ticket = signal.ticket()
+            if not self.by_others:
+                return
+            await signal.wait(ticket, left)
+
+
+@define(eq=False)
+class Custody:
+    """All records of one consumer."""
+
+    exchange: Exchange = field(repr=False)
+    clock: Callable[[], float] = field(repr=False)
+    half: int
+    """Unread records below which the background reads on."""
+    held: Held = field(repr=False)
+    counts: Counts = field(factory=Counts, init=False)
+    on_lost: Callable[[Record], None] | None = field(default=None, init=False, repr=False)
+    """Called with every record whose lock ended before it was acknowledged."""
+    on_unwanted: Callable[[], None] | None = field(default=None, init=False, repr=False)
+    """Called when the application has changed its subscription."""
+    _closed: bool = field(default=False, init=False)
+    """The consumer has stopped: acknowledgements no longer reach a broker."""
+    _unreported: deque[Record] = field(factory=deque, init=False, repr=False)
+    _lock: RLock = field(factory=RLock, init=False, repr=False)
+    """Records of a blocking consumer are acknowledged by any thread."""
+    _unread: deque[Piece] = field(factory=deque, init=False, repr=False)
+    _parcels: dict[int, Parcel] = field(factory=dict, init=False, repr=False)
+
+    @property
+    def out(self) -> int:
+        """Records that were handed out and not settled."""
+        return sum(len(parcel.out) for parcel in tuple(self._parcels.values()))  # a copy, since another thread may look
+
+    @property
+    def unread(self) -> int:
+        """Records that wait to be handed out."""
+        return sum(len(piece.records) for piece in self._unread)
+
+    # --- reports of the background ---------------------------------------------------------------------------------------------
+
+    def sort(self) -> None:
+        """Take over the background's reports on records and locks."""
+        reports = self.exchange.reports
+        if not reports:
+            return
+        with self._lock:
+            while reports:
+                self._take_over(reports.popleft())
+
+    def report_lost(self) -> None:
+        """Call ``on_lost`` for lost records, in the thread that reads; any thread that looks at a record may have found them."""
+        if self.on_lost is not None:
+            with self._lock:  # a thread that is finding some has finished by then
+                lost = list(self._unreported)
+                self._unreported.clear()
+            for record in lost:
+                self.on_lost(record)
+
+    def _take_over(self, report: Report) -> None:
+        match report:
+            case Delivery(partition, number, records, counts, deadline):
+                parcel = self._parcels[number] = Parcel(partition, number, deadline, left=len(records))
+                self._unread.append(Piece(parcel, records, counts))
+            case Renewed() as renewed:
+                self._renewed(renewed)
+            case Lost(locks=locks):
+                for number, offset in locks:
+                    self._lost(number, offset)
+            case Settled() as settled:
+                self._settled(settled)
+
+    def _renewed(self, renewed: Renewed) -> None:
+        for number, offset in renewed.locks:
+            parcel = self._parcels.get(number)
+            if parcel is None:
+                continue
+            record = parcel.out.get(offset)
+            if record is not None:
+                record._deadline = renewed.deadline
+            else:  # unread records of a parcel are renewed together
+                parcel.deadline = max(parcel.deadline, renewed.deadline)
+
+    def _lost(self, number: int, offset: int) -> None:
+        parcel = self._parcels.get(number)
+        self.counts.lost += 1
+        if parcel is None:
+            return
+        record = parcel.out.pop(offset, None)
+        if record is not None:
+            record._is_lost = True
+            if self.on_lost is not None:
+                self._unreported.append(record)
+        parcel.gone.add(offset)
+        self._less(parcel, 1)
+
+    def _settled(self, settled: Settled) -> None:
+        counts, size = self.counts, len(settled.offsets)
+        counts.unanswered -= size
+        parcel = self._parcels.get(settled.number)
+        if parcel is not None:
+            take = parcel.out.pop
+            found = [record for offset in settled.offsets if (record := take(offset, None)) is not None]
+            self._less(parcel, len(found))
+            if settled.error is not None:
+                for record in found:
+                    record._is_lost = True
+        if settled.error is not None:
+            counts.refused += size
+        elif settled.kind is AcknowledgeType.ACCEPT:
+            counts.accepted += size
+        elif settled.kind is AcknowledgeType.RELEASE:
+            counts.released += size
+        else:
+            counts.rejected += size
+
+    def _less(self, parcel: Parcel, records: int) -> None:
+        parcel.left -= records
+        if parcel.left <= 0:
+            self._parcels.pop(parcel.number, None)
+
+    # --- handing out -----------------------------------------------------------------------------------------------------------
+
+    def cut(self, size: int) -> list[Piece]:
+        """Take up to ``size`` unread records whose locks hold, in the order in which they came."""
+        pieces: list[Piece] = []
+        while size > 0 and self._unread:
+            piece = self._unread[0].cut(size)
+            if not self._unread[0].records:
+                self._unread.popleft()
+            self._weed(piece)
+            if piece.records:
+                pieces.append(piece)
+                size -= len(piece.records)
+        return pieces
+
+    def _weed(self, piece: Piece) -> None:
+        """Leave out records whose locks have ended, since others may have them, and those of topics no longer subscribed."""
+        parcel = piece.parcel
+        if not self.wants(parcel.partition.topic):
+            self._drop(piece)
+            return
+        if not parcel.gone and parcel.deadline > self.clock():
+            return
+        late = parcel.deadline <= self.clock()
+        keep = [i for i, record in enumerate(piece.records) if not late and record.offset not in parcel.gone]
+        kept = [piece.records[i] for i in keep]
+        self._taken(len(piece.records) - len(keep), weight(piece.records) - weight(kept))
+        piece.records = kept
+        piece.counts = [piece.counts[i] for i in keep]
+        if piece.raw is not None:
+            piece.raw = [piece.raw[i] for i in keep]
+
+    def put_back(self, pieces: list[Piece]) -> None:
+        """Take back what was cut and not handed out."""
+        self._unread.extendleft(piece for piece in reversed(pieces) if piece.records)
+        self._drop_unwanted()
+
+    def hand_out(self, pieces: list[Piece], *, kept: bool = False) -> list[Record]:
+        """Return the records of pieces that were cut; from now on they belong to the application.
+
+        ``kept``: their locks are still renewed automatically, until they are acknowledged.
+        """
+        records: list[Record] = []
+        size = 0
+        for piece in pieces:
+            self._weed(piece)
+            if not piece.records:
+                continue
+            parcel = piece.parcel
+            raws = piece.raw or piece.records
+            made: list[Record] = [
+                ShareRecord(each, count, self, parcel, raw)
+                for each, count, raw in zip(piece.records, piece.counts, raws, strict=True)
+            ]
+            offsets = tuple([record.offset for record in made])
+            parcel.out.update(zip(offsets, made, strict=True))
+            records += made
+            size += weight(piece.records)
+            if not kept:
+                self.exchange.order(HandOut(parcel.partition, parcel.number, offsets), quiet=True)
+        self.counts.delivered += len(records)
+        self.counts.bytes += size - OVERHEAD * len(records)
+        self._taken(len(records), size)
+        return records
+
+    def _taken(self, records: int, size: int) -> None:
+        exchange = self.exchange
+        before = exchange.unread
+        exchange.taken += records
+        exchange.taken_bytes += size
+        after = before - records
+        if before >= self.half > after or after <= 0 < before or (records and exchange.starving):
+            exchange.handler.wake_background()
+
+    def wants(self, topic: str) -> bool:
+        """Whether the application is subscribed to it."""
+        return topic in self.exchange.topics
+
+    def want(self, topics: frozenset[str]) -> None:
+        """The application wants these topics from now on: release records of others that were not handed out."""
+        self.exchange.topics = topics
+        self.sort()
+        self._drop_unwanted()
+        if self.on_unwanted is not None:
+            self.on_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        if all(self.wants(piece.parcel.partition.topic) for piece in self._unread):
+            return
+        unwanted = [piece for piece in self._unread if not self.wants(piece.parcel.partition.topic)]
+        self._unread = deque(piece for piece in self._unread if self.wants(piece.parcel.partition.topic))
+        for piece in unwanted:
+            self._drop(piece)
+
+    def _drop(self, piece: Piece) -> None:
+        """Release records that were taken out of the unread ones."""
+        records, piece.records, piece.counts, piece.raw = piece.records, [], [], None
+        offsets = tuple(raw.offset for raw in records)
+        self.exchange.order(Drop(piece.parcel.partition, piece.parcel.number, offsets))
+        self._taken(len(offsets), weight(records))
+        self._less(piece.parcel, len(offsets))
+
+    def drop_bad(self, piece: Piece, *, reject: bool) -> None:
+        """Reject or release a record that cannot be deserialized; nobody is given it."""
+        offset = piece.records[0].offset
+        record = self.hand_out([piece])
+        if record:
+            record[0].reject() if reject else record[0].release()
+        else:
+            piece.parcel.gone.add(offset)
+
+    # --- acknowledgements of the application -----------------------------------------------------------------------------------
+
+    def acknowledge(self, record: Record, kind: AcknowledgeType) -> None:
+        """Pass on an acknowledgement."""
+        renews = kind is AcknowledgeType.RENEW
+        with self._lock:
+            if self._closed:
+                record._is_lost = True
+                self.counts.refused += not renews
+                return
+            if not renews:
+                self.counts.unanswered += 1
+        parcel = record._parcel
+        self.exchange.order(Acknowledge(parcel.partition, record.offset, parcel.number, kind), urgent=renews)
+
+    def close(self) -> None:
+        """The consumer has stopped. Acknowledgements that came too late or got no answer are taken not to count."""
+        self.sort()
+        with self._lock:
+            self._closed = True
+            for parcel in self._parcels.values():
+                for record in parcel.out.values():
+                    record._is_lost = True
+                parcel.out.clear()
+            self.counts.refused += self.counts.unanswered
+            self.counts.unanswered = 0
+
+    def hold(self, record: Record) -> None:
+        """A task works on the record: renew its lock automatically."""
+        self.held.add(record)
+        self.exchange.order(Hold(record._parcel.partition, record._parcel.number, record.offset))

@@ -1,0 +1,181 @@
+"""One record of a share group: what was written, and the handle with which the application acknowledges it.
+
+Decides only that a record is acknowledged once. Owns nothing beyond its own fields. Must never wait: an acknowledgement goes to the
+brokers with the next request.
+"""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
+
+from typing_extensions import TypeVar
+
+from ...background.share.exchange import AcknowledgeType
+from ...errors import IllegalStateError
+from ...model import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from .custody import Custody, Parcel
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
+
+_SAID: Final = {AcknowledgeType.ACCEPT: "accepted", AcknowledgeType.RELEASE: "released", AcknowledgeType.REJECT: "rejected"}
+
+
+class ShareRecord(Generic[K, V]):
+    """A record that is locked for this consumer (KIP-932), with the fields of ``ConsumerRecord``.
+
+    Acknowledge it once, with ``accept()``, ``release()`` or ``reject()``, from any task of the consumer's event loop or any
+    thread, in any order. Or process it in ``async with record``, which accepts it at the end, and releases it if an exception
+    or a cancellation leaves the block. While it is in ``async with``, its lock is renewed automatically.
+
+    ``delivery_count``: how often it has been delivered, this time included.
+    """
+
+    __match_args__ = ("topic", "partition", "offset", "key", "value")
+    __slots__ = (
+        "_custody",
+        "_deadline",
+        "_is_lost",
+        "_parcel",
+        "_raw",
+        "_said",
+        "checksum",
+        "delivery_count",
+        "headers",
+        "key",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "serialized_key_size",
+        "serialized_value_size",
+        "timestamp",
+        "timestamp_type",
+        "topic",
+        "value",
+    )
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: K
+    value: V
+    headers: tuple[tuple[str, bytes | None], ...]
+    checksum: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+    leader_epoch: int | None
+    delivery_count: int
+
+    def __init__(self, record: Any, delivery_count: int, custody: "Custody", parcel: "Parcel", raw: Any) -> None:
+        """Made by the consumer from a ``ConsumerRecord``; ``raw`` is that record as it was before deserializers."""
+        (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp,
+            self.timestamp_type,
+            self.key,
+            self.value,
+            self.headers,
+            self.checksum,
+            self.serialized_key_size,
+            self.serialized_value_size,
+            self.leader_epoch,
+        ) = record
+        self.delivery_count = delivery_count
+        self._custody = custody
+        self._parcel = parcel
+        self._raw = raw
+        self._deadline = parcel.deadline  # from now on the lock is renewed apart from those of unread records
+        self._is_lost = False
+        self._said: AcknowledgeType | None = None
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of ``ConsumerRecord``, in its order."""
+        return tuple(getattr(self, name) for name in ConsumerRecord._fields)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The record's topic and partition."""
+        return self._parcel.partition
+
+    @property
+    def deadline(self) -> float:
+        """When the lock ends, as last renewed: seconds on the clock of the event loop (``loop.time()``).
+
+        With ``background="thread"`` the clock is ``time.monotonic()``. After that, others may get the record.
+        """
+        self._custody.sort()
+        return self._deadline
+
+    @property
+    def lost(self) -> bool:
+        """The lock has ended, or the acknowledgement did not count, or its result is not known: others may get the record, or
+        have it already.
+
+        If it was accepted, the work may be done twice.
+        """
+        self._custody.sort()
+        if self._said is None and self._custody.clock() >= self._deadline:
+            return True
+        return self._is_lost
+
+    def accept(self) -> None:
+        """The record is done and never comes again. Raises ``IllegalStateError`` if it was acknowledged otherwise before."""
+        self._say(AcknowledgeType.ACCEPT)
+
+    def release(self) -> None:
+        """The record may be delivered again, to any member, unless it was delivered as often as the group allows.
+
+        Raises ``IllegalStateError`` if it was acknowledged otherwise before.
+        """
+        self._say(AcknowledgeType.RELEASE)
+
+    def reject(self) -> None:
+        """The record cannot be handled; it never comes again. Raises ``IllegalStateError`` if acknowledged otherwise before."""
+        self._say(AcknowledgeType.REJECT)
+
+    def renew(self) -> None:
+        """Renew the lock: its time starts again when the broker answers (Kafka 4.2; without effect if the brokers cannot).
+
+        Raises ``IllegalStateError`` if the record was acknowledged.
+        """
+        self._check()
+        self._custody.acknowledge(self, AcknowledgeType.RENEW)
+
+    def _check(self) -> None:
+        if self._said is not None:
+            where = f"{self.topic}-{self.partition} at offset {self.offset}"
+            raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record is acknowledged once")
+
+    def _say(self, kind: AcknowledgeType) -> None:
+        self._check()
+        self._custody.acknowledge(self, kind)
+        self._said = kind
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(exc_type, error, traceback)
+
+    # As above, for the blocking consumer.
+
+    def __enter__(self) -> Self:
+        self._check()
+        self._custody.hold(self)
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._said is None:
+            self._say(AcknowledgeType.ACCEPT if exc_type is None else AcknowledgeType.RELEASE)
+        self._custody.held.remove(self)
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}-{self.partition} at offset {self.offset}"
+        return f"<ShareRecord {where} key={self.key!r:.60} value={self.value!r:.60} delivery_count={self.delivery_count}>"

@@ -1,0 +1,236 @@
+"""What processing needs from a share consumer: records, and word of locks that end.
+
+Decides: how far records are read ahead of the handlers. Owns: the call-backs for lost locks. It takes the place that ``Source`` has
+for other consumers. There are no positions, no commits and no rebalances: locked records stay ours when their partition leaves.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from attrs import define, field
+
+from ...background.share.exchange import Flush
+from ...errors import DeserializationError, KafkaError
+from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import Fault, Listener, RecordFailed
+from ..callbacks import Batch
+from ..lifecycle import Phase
+from ..processing.lanes import Lanes
+from ..processing.settings import Settings
+from ..processing.source import Account, Chained
+from .record import ShareRecord
+from .work import ShareWork
+
+if TYPE_CHECKING:
+    from ..processing.processing import Processing
+    from .consumer import ShareConsumer
+
+Record = ShareRecord[Any, Any]
+
+_SETTLING = 5.0
+"""How many seconds processing waits for answers to acknowledgements at the end."""
+
+
+@define(eq=False)
+class ShareSource:
+    """One share consumer, as far as processing uses it."""
+
+    consumer: "ShareConsumer[Any, Any]"
+    _work: ShareWork | None = field(default=None, init=False)
+    _owner: "Processing | None" = field(default=None, init=False)
+    _refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
+    _paced: tuple[int, float] = field(default=(0, 0.0), init=False)
+    """Records settled, and seconds that handlers took for them, when their pace was last looked at."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        runtime = self.consumer._runtime
+        return time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
+
+    @property
+    def trace(self) -> Listener:
+        return self.consumer._life.trace
+
+    @property
+    def commits(self) -> bool:
+        return False
+
+    @property
+    def commit_interval(self) -> float:
+        """How often the pace of the handlers is looked at."""
+        return 5.0
+
+    @property
+    def retry_backoff(self) -> float:
+        return self.consumer._config.retry_backoff
+
+    @property
+    def longest_drain(self) -> float:
+        return 0.0  # nothing has to end before a partition leaves
+
+    @property
+    def stopping(self) -> bool:
+        return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
+
+    @property
+    def consequence(self) -> str:
+        return "its lock is renewed up to max_processing_ms"
+
+    def work(self, settings: Settings) -> Account:
+        self._work = ShareWork(settings.most_held, Lanes(settings.batch or 1, settings.linger))
+        return self._work
+
+    # --- life ------------------------------------------------------------------------------------------------------------------
+
+    def begin(self, chained: Chained, owner: "Processing") -> None:
+        """Be called about lost locks, and let nobody else read."""
+        consumer = self.consumer
+        consumer._check_readable()
+        consumer._processing = self._owner = owner
+        consumer._custody.on_lost = self._lost
+        consumer._custody.on_unwanted = self._unwanted
+        self._pace()
+
+    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        consumer = self.consumer
+        self.put_back()
+        consumer._custody.on_lost = consumer._custody.on_unwanted = consumer._processing = None
+        consumer._exchange.handlers, consumer._exchange.pace = 0, 0.0
+
+    def put_back(self) -> None:
+        """Release what is not done: others may have it."""
+        if self._work is None or self.consumer._lifecycle.phase is Phase.CLOSED:
+            return
+        for record in self._work.left:
+            self._release(record)
+
+    async def settle(self) -> None:
+        """Wait until the acknowledgements are answered."""
+        consumer = self.consumer
+        if consumer._lifecycle.phase is not Phase.RUNNING:
+            return
+        try:
+            until = consumer._runtime.clock() + _SETTLING
+            await consumer._life.ask(lambda call: Flush(call=call, tells=False), until)
+        except KafkaError as error:
+            text = "not all acknowledgements are answered yet; they are tried again"
+            self.trace(Fault(now=self.clock(), text=text, error=error))
+
+    # --- locks -----------------------------------------------------------------------------------------------------------------
+
+    def _lost(self, record: Record) -> None:
+        """Cancel the handler that works on the record; one that works on several goes on while it still has others."""
+        if self._work is not None and self._owner is not None and self._work.lose(record):
+            self._owner.give_up_lost()
+
+    def _unwanted(self) -> None:
+        """Release waiting records of topics that are no longer subscribed; running handlers go on."""
+        if self._work is None or self._owner is None:
+            return
+        running, wants = self._owner.in_handlers(), self.consumer._custody.wants
+        waiting = [record for record in self._work.left if record not in running]
+        unwanted = [record for record in [*waiting, *(refused for refused, _ in self._refused)] if not wants(record.topic)]
+        for record in unwanted:
+            self._release(record)
+        self._refused = [(record, poison) for record, poison in self._refused if wants(record.topic)]
+        if unwanted:
+            self._owner.look_again()
+
+    def _release(self, record: Record) -> None:
+        if record._said is None:
+            record.release()
+        if self._work is not None:
+            self._work.lose(record)
+
+    # --- reading ---------------------------------------------------------------------------------------------------------------
+
+    async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]:
+        """Return up to ``limit`` records as soon as there are any, by partition; none if none came within ``seconds``.
+
+        The second value has the same records as they were before deserializers. Raises ``DeserializationError`` for one that
+        cannot be deserialized at its last delivery; before that it is released.
+        """
+        self._pace()
+        if not self._refused:
+            records = await self.consumer._reader.read(seconds, limit, self._refuse)
+            if records:
+                return self._sorted(records)
+        if self._refused:
+            record, poison = self._refused.pop(0)
+            error = DeserializationError(str(poison), record, poison.field)
+            error.__cause__ = poison.__cause__
+            raise error
+        return {}, {}
+
+    def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]:
+        """As ``read``, but only what is there already, in one step."""
+        return self._sorted(self.consumer._reader.at_once(limit))
+
+    def _sorted(self, records: list[Record]) -> tuple[Batch, Batch]:
+        batch: dict[TopicPartition, list[Any]] = {}
+        raw: dict[TopicPartition, list[Any]] = {}
+        for record in records:
+            partition = record._parcel.partition
+            batch.setdefault(partition, []).append(record)
+            raw.setdefault(partition, []).append(record._raw)
+        return batch, raw
+
+    def _refuse(self, record: Record, poison: DeserializationError) -> None:
+        if record.delivery_count >= self.consumer._settings.bad_record_deliveries:
+            self._refused.append((record, poison))
+            self.consumer._runtime.wake_application()
+            return
+        record.release()
+        self.trace(
+            RecordFailed(
+                now=self.clock(),
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                attempt=0,
+                error=poison,
+                outcome="released",
+                final=False,
+            )
+        )
+
+    def _pace(self) -> None:
+        """Tell the background how many records there are handlers for, and how fast these are."""
+        owner, exchange, work = self._owner, self.consumer._exchange, self._work
+        if owner is None or work is None:
+            return
+        exchange.handlers = work.most
+        seconds = owner.seconds_in_handlers
+        records, spent = work.settled - self._paced[0], seconds - self._paced[1]
+        if records > 0:
+            pace = spent / records / owner.settings.concurrency
+            exchange.pace = (exchange.pace + pace) / 2 if exchange.pace else pace
+            self._paced = work.settled, seconds
+
+    # --- what share groups do not have -----------------------------------------------------------------------------------------
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {}
+
+    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        return None
+
+    def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
+
+    def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {}
+
+    def assignment(self) -> Collection[TopicPartition]:
+        return ()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata | None], KafkaError | None]:
+        return {}, None
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]:
+        return {}

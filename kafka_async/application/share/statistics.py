@@ -1,0 +1,42 @@
+"""One snapshot of a share consumer.
+
+Decides nothing. Owns nothing: a value that does not change.
+"""
+
+from attrs import frozen
+
+from ...model import ConsumerState, Node, TopicPartition
+
+
+@frozen(kw_only=True)
+class ShareStatistics:
+    """Where a share consumer stands. Counts are since the start."""
+
+    state: ConsumerState
+    client_id: str
+    group_id: str
+    member_id: str | None
+    member_epoch: int | None
+    coordinator: Node | None
+    brokers: tuple[Node, ...]
+    assignment: frozenset[TopicPartition]
+    """Partitions that are read; others may read them as well."""
+    connections: int
+    requests_in_flight: int
+    wake_ups: int
+    """Turns of the background loop."""
+    unread: int
+    """Records that are locked and wait to be handed out."""
+    out: int
+    """Records that were handed out and are not settled."""
+    unanswered: int
+    """Acknowledgements that no broker has answered yet."""
+    delivered: int
+    """Records handed out."""
+    accepted: int
+    released: int
+    rejected: int
+    refused: int
+    """Acknowledgements that did not count, or may not have: the lock had ended, or its connection or broker was gone."""
+    lost: int
+    """Records whose lock ended before they were acknowledged, read or not."""

@@ -1,0 +1,264 @@
+"""The records of a share consumer that are processed: those that wait, are handled or are tried again.
+
+Decides: what is handled next, and how a record is acknowledged once its handler has ended. Owns: every record from when processing
+received it until it is acknowledged or lost. Must never wait. It takes the place that ``Work`` has for other consumers. Nothing is
+committed here, and no order is kept, so all records wait in one queue, the oldest lock first.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import define, field
+
+from ...model import OffsetAndMetadata, TopicPartition
+from ..processing.attempts import LaterAttempts, Unit
+from ..processing.done import Progress
+from ..processing.lanes import Item, Lanes, Pack, Part
+from ..processing.work import Fate, Intake, Offsets, step_of
+from .record import ShareRecord
+
+Record = ShareRecord[Any, Any]
+
+_NOWHERE: Final = TopicPartition("", 0)
+
+
+def _part() -> Part:
+    return Part(Progress(_NOWHERE))
+
+
+def _lost() -> Part:
+    part = _part()
+    part.live, part.gone = False, True
+    return part
+
+
+@define(eq=False)
+class ShareWork:
+    """The records that were received and are not settled."""
+
+    most: int
+    """Records that may be held."""
+    lanes: Lanes
+    keep_done: bool = field(default=False, init=False)
+    """Nothing is committed."""
+    parts: dict[TopicPartition, Part] = field(factory=dict, init=False)
+    """There are no positions in partitions."""
+    held: int = field(default=0, init=False)
+    """Records that are ours and not settled."""
+    running: int = field(default=0, init=False)
+    settled: int = field(default=0, init=False)
+    late_results: int = field(default=0, init=False)
+    """Records whose handler ended after their lock."""
+    _items: dict[Record, Item] = field(factory=dict, init=False)
+    """Held records in the order in which they came."""
+    _later: LaterAttempts = field(factory=LaterAttempts, init=False)
+    _part: Part = field(factory=_part, init=False)
+    """The part of every item whose record is ours."""
+    _lost: Part = field(factory=_lost, init=False)
+    """The part of items whose records are no longer ours."""
+
+    # --- receiving -------------------------------------------------------------------------------------------------------------
+
+    def receive(self, partition: TopicPartition, records: Sequence[Any], now: float, raw: Sequence[Any] | None = None) -> None:
+        """Take in records. ``raw``: as they were before deserializers."""
+        items = [Item(self._part, None, record, 0, now) for record in records]
+        if raw is not None and raw is not records:
+            for item, undecoded in zip(items, raw, strict=True):
+                item.raw = undecoded
+        self._items.update(zip(records, items, strict=True))
+        self.held += len(items)
+        self.lanes.add_all(items)
+
+    def receive_refused(self, partition: TopicPartition, record: Any, error: BaseException, now: float) -> None:
+        """Take in a record that cannot be handed to a handler."""
+        item = Item(self._part, None, record, 0, now, 1, error)
+        self._items[record] = item
+        self.held += 1
+        self.lanes.add(item)
+
+    def intake(self) -> Intake:
+        """Return how many more records may be read."""
+        return Intake(max(0, self.most - self.held), (), step_of(self.most))
+
+    def lose(self, record: Record) -> bool:
+        """A lock has ended: somebody else gets the record. Return whether it was held here."""
+        item = self._items.pop(record, None)
+        if item is None:
+            return False
+        item.part = self._lost
+        self.held -= 1
+        return True
+
+    # --- handling --------------------------------------------------------------------------------------------------------------
+
+    def take(self) -> Item | None:
+        """Return the next record to handle."""
+        while True:
+            unit: Unit | None = self.lanes.take()
+            if unit is None:
+                return None
+            if isinstance(unit, Item) and self._is_open(unit):
+                self.running += 1
+                return unit
+
+    def take_pack(self) -> Pack | None:
+        """Return the next records to handle together."""
+        while True:
+            pack = self.lanes.take_pack()
+            if pack is None:
+                return None
+            pack.items = [item for item in pack.items if self._is_open(item)]
+            if pack.items:
+                self.running += len(pack.items)
+                return pack
+
+    def _is_open(self, item: Item) -> bool:
+        """Whether the record still has to be acknowledged. Code that kept it may have done so."""
+        if not item.part.live:
+            return False
+        record: Any = item.record
+        if record._said is None:
+            return True
+        self._remove(item)
+        return False
+
+    def _remove(self, item: Item) -> None:
+        if self._items.pop(item.record, None) is not None:  # type: ignore[call-overload]  # a ShareRecord
+            self.held -= 1
+
+    def succeeded(self, item: Item, now: float) -> None:
+        """A handler has returned: the record is accepted, unless the handler has acknowledged it otherwise."""
+        self._end(item, Fate.DONE)
+
+    def pack_succeeded(self, pack: Pack, now: float) -> None:
+        """As ``succeeded``, for records that were handled together."""
+        for item in pack.items:
+            self._end(item, Fate.DONE)
+
+    def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
+        """A unit is over, though its handler has not returned."""
+        for item in unit.items:
+            self._end(item, fate)
+
+    def _end(self, item: Item, fate: Fate) -> None:
+        self.running -= 1
+        self.settled += 1
+        if item.part.gone:
+            self.late_results += 1
+            return
+        self._remove(item)
+        record: Any = item.record
+        if record._said is not None:
+            return
+        if fate is Fate.DONE:
+            record.accept()
+        elif fate is Fate.REFUSED:
+            record.reject()
+        else:
+            record.release()
+
+    def retry(self, unit: Unit, due: float, now: float) -> bool:
+        """Handle a failed unit again from ``due`` on; its locks are renewed meanwhile. ``False``: it is no longer ours."""
+        self.running -= len(unit.items)
+        if not self._keep_open(unit):
+            return False
+        for item in unit.items:
+            item.attempt += 1
+        if isinstance(unit, Pack):
+            unit.attempt += 1
+        self._later.add(unit, due)
+        return True
+
+    def interrupted(self, unit: Unit, now: float) -> None:
+        """A unit was interrupted. Those of its records that are still ours come first."""
+        self.running -= len(unit.items)
+        if self._keep_open(unit):
+            self.lanes.again(unit)
+
+    def _keep_open(self, unit: Unit) -> bool:
+        """Leave out records that are lost or acknowledged; return whether any is left."""
+        items = [item for item in unit.items if self._is_open(item)]
+        if isinstance(unit, Pack):
+            unit.items = items
+        return bool(items)
+
+    @property
+    def left(self) -> list[Record]:
+        """Records that are ours and not settled, whether they wait or are handled."""
+        return list(self._items)
+
+    # --- time ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def retrying(self) -> int:
+        """Records that wait to be handled again."""
+        return self._later.records
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next unit that waits for its time is ready; ``None`` if none waits."""
+        return min((time for time in (self._later.due_at, self.lanes.due_at) if time is not None), default=None)
+
+    def expire(self, now: float) -> bool:
+        """Make ready the units whose time has come. Return whether any is ready."""
+        for unit in self._later.take_due(now):
+            if self._keep_open(unit):
+                self.lanes.again(unit)
+        self.lanes.expire(now)
+        return self.lanes.some_ready
+
+    # --- looking ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def oldest(self) -> tuple[TopicPartition, int, float] | None:
+        """Partition and offset of the record that has been held the longest, and when it was received."""
+        item = next(iter(tuple(self._items.items())), None)  # a copy, since another thread may look
+        return None if item is None else (item[0].topic_partition, item[0].offset, item[1].arrived)
+
+    @property
+    def open_lanes(self) -> int:
+        """No order is kept."""
+        return 0
+
+    @property
+    def done_ahead(self) -> int:
+        """No order is kept."""
+        return 0
+
+    # --- what is committed: nothing --------------------------------------------------------------------------------------------
+
+    def completed(
+        self, partition: TopicPartition, position: OffsetAndMetadata | None, also: Sequence[Item] = ()
+    ) -> OffsetAndMetadata | None:
+        """Return ``None``: there is no position in a partition."""
+        return None
+
+    def to_commit(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata], only: Collection[TopicPartition] | None = None
+    ) -> Offsets:
+        """Return nothing."""
+        return {}
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Nothing is committed."""
+
+    def unfinished(self) -> dict[TopicPartition, int]:
+        """Return nothing: no partition is given back."""
+        return {}
+
+    def assign(self, partition: TopicPartition, committed: OffsetAndMetadata | None = None, topic_id: object = None) -> bool:
+        """Partitions are shared: nothing begins when one is assigned."""
+        return True
+
+    def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: object) -> None:
+        """Nothing is sought."""
+
+    def leave(self, partitions: Iterable[TopicPartition]) -> None:
+        """Locked records stay ours when their partition leaves."""
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """As ``leave``."""
+
+    def running_of(self, partitions: Iterable[TopicPartition]) -> int:
+        """Nothing has to end before a partition leaves."""
+        return 0

@@ -1,0 +1,130 @@
+"""Puts the background together: every part is made here, and given the objects that it talks to.
+
+Decides: which parts a consumer has, and the order in which they are polled. Owns nothing. Must never carry anything out.
+Java: ``RequestManagers`` and the constructor of ``AsyncKafkaConsumer``.
+"""
+
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from ..config import ConsumerConfig
+from .agenda import Agenda
+from .boundary import EventHandler, FetchBuffer
+from .dispatch import Background, Subscriber
+from .environment import Environment
+from .fetch import FetchManager
+from .follow import TopicFollower
+from .interests import Interests
+from .life import Life
+from .list_offsets import ListOffsetsManager
+from .metadata import MetadataManager
+from .news import ClusterNews
+from .positions import PositionsManager
+from .request_manager import RequestManager
+from .subscription import SubscriptionState
+
+if TYPE_CHECKING:  # imported when they are needed: not every consumer has a group or telemetry
+    from .group.group import Group
+    from .telemetry import TelemetryManager
+
+
+def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer, environment: Environment) -> Background:
+    """Return everything that decides, in one object without a clock, a socket or an event loop."""
+    life = Life(environment.trace)
+    environment = evolve(environment, trace=life.trace)
+    random, trace = environment.random, environment.trace
+    subscription = SubscriptionState()
+    interests = Interests(subscription)
+    metadata = MetadataManager(
+        config=config, interests=interests, network=environment.network, handler=handler, random=random, trace=trace
+    )
+    list_offsets = ListOffsetsManager(config=config, metadata=metadata, random=random, trace=trace)
+    positions = PositionsManager(
+        config=config,
+        subscription=subscription,
+        metadata=metadata,
+        list_offsets=list_offsets,
+        buffer=buffer,
+        handler=handler,
+        wall_ms=environment.wall_ms,
+        trace=trace,
+    )
+    fetch = FetchManager(
+        config=config,
+        subscription=subscription,
+        metadata=metadata,
+        positions=positions,
+        buffer=buffer,
+        handler=handler,
+        random=random,
+        trace=trace,
+    )
+    group = _group(config, handler, buffer, environment, subscription, metadata) if config.group_id is not None else None
+    # Whoever asks another manager for something is polled before it, so that the request leaves in the same turn: the group asks
+    # for its coordinator, positions for committed offsets and look-ups. Fetch uses what all of them decided. Metadata last: every
+    # one of them may find that it needs an update, and polled before them it would sleep over that.
+    managers: tuple[RequestManager, ...]
+    subscriber: Subscriber
+    if group is not None:
+        subscriber = group
+        positions.stored = group.fetches
+        managers = (group, positions, group.commits, group.fetches, group.coordinator, list_offsets, fetch, metadata)
+    else:
+        subscriber = follower = TopicFollower(config, metadata.cluster, handler)
+        managers = (follower, positions, list_offsets, fetch, metadata)
+    interests.followers.append(subscriber)
+    interests.askers.append(list_offsets)
+    subscription.listeners += (positions, fetch)
+    metadata.listeners += (positions, list_offsets, fetch)
+    telemetry = telemetry_of(config, environment)
+    return Background(
+        handler=handler,
+        buffer=buffer,
+        subscription=subscription,
+        metadata=metadata,
+        list_offsets=list_offsets,
+        positions=positions,
+        subscriber=subscriber,
+        group=group,
+        telemetry=telemetry,
+        agenda=Agenda(
+            managers=(*managers, telemetry) if telemetry is not None else managers,
+            fetch=fetch,
+            subscription=subscription,
+            metadata=metadata,
+            network=environment.network,
+        ),
+        news=ClusterNews(config, handler, metadata.cluster, subscription, environment.network, trace),
+        life=life,
+    )
+
+
+def _group(
+    config: ConsumerConfig,
+    handler: EventHandler,
+    buffer: FetchBuffer,
+    environment: Environment,
+    subscription: SubscriptionState,
+    metadata: MetadataManager,
+) -> "Group":
+    from .group.group import Group
+
+    return Group(
+        config=config, handler=handler, subscription=subscription, metadata=metadata, buffer=buffer, environment=environment
+    )
+
+
+def telemetry_of(config: ConsumerConfig, environment: Environment) -> "TelemetryManager | None":
+    """Return what pushes metrics; ``None`` if nobody measures."""
+    if environment.metrics_source is None:
+        return None
+    from .telemetry import TelemetryManager
+
+    return TelemetryManager(
+        config=config,
+        source=environment.metrics_source,
+        network=environment.network,
+        random=environment.random,
+        trace=environment.trace,
+    )

@@ -1,0 +1,68 @@
+"""The topics that a member in the classic protocol stands for, and whether they are still those of its generation.
+
+Decides: which names a pattern of the application's means at the moment. Owns: the subscription, and what the last JoinGroup carried
+of it. Must never have the group rebalance: ``membership.py`` does. Whether topics have changed is compared, not remembered.
+"""
+
+from attrs import define, field
+
+from ...subscription import Subscription
+from .leader import GroupMetadata
+
+_NOT_COMPARED = -1
+
+
+@define(eq=False)
+class Interest:
+    """What the application subscribed to, as names."""
+
+    metadata: GroupMetadata = field(repr=False)
+    exclude_internal: bool
+    subscription: Subscription | None = field(default=None, init=False)
+    """``None``: nothing."""
+    joined: frozenset[str] = field(default=frozenset(), init=False)
+    """What the last JoinGroup carried."""
+    _needs_newer: int = field(default=-1, init=False)
+    """A pattern needs metadata newer than this version."""
+    _compared: int = field(default=_NOT_COMPARED, init=False)
+    """Version of the metadata that the generation was last compared with."""
+
+    def subscribe(self, subscription: Subscription, now: float) -> None:
+        self.subscription = subscription
+        self._needs_newer = self.metadata.version if subscription.matches is not None else -1
+        self.compare_anew()
+        self.metadata.request_update(now)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the names are known: a pattern must first be evaluated on metadata that were requested since."""
+        return self.metadata.version > self._needs_newer
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that the subscription stands for at the moment."""
+        if self.subscription is None:
+            return frozenset()
+        if self.subscription.matches is None:
+            return self.subscription.topics or frozenset()
+        return frozenset(
+            name
+            for name, topic in self.metadata.topics.items()
+            if self.subscription.matches(name) and not (topic.internal and self.exclude_internal)
+        )
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the subscription stands for other names than those that we joined with."""
+        return self.names != self.joined
+
+    def compare_anew(self) -> None:
+        """Compare the next generation, or subscription, whether the metadata have changed or not."""
+        self._compared = _NOT_COMPARED
+
+    def is_to_compare(self) -> bool:
+        """Return once for each version of the metadata whether anything may have changed."""
+        if self._compared == self.metadata.version:
+            return False
+        self._compared = self.metadata.version
+        return True

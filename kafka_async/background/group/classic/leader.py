@@ -1,0 +1,154 @@
+"""What the members of a classic group exchange through the coordinator, and what the leader does for all of them.
+
+Decides: when the leader knows enough of the group's topics to have its assignor divide them, and when they have changed so that it
+has to be done again. Owns: the leader's view of one generation. Must never divide partitions (the assignors do) or send
+anything.
+
+Only topics and numbers of partitions are watched: a rack that comes and goes in the metadata while brokers restart would make the
+group rebalance at every step of a rolling restart (librdkafka #4742). Sources: Java's ``ConsumerCoordinator.onLeaderElected``;
+KIP-814, KIP-881.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from attrs import define, field
+
+from ....errors import BrokerResponseError, KafkaError
+from ....events import TopicDescription
+from ....model import Node, TopicPartition
+from ....wire import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    JoinGroupResponse,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from ....wire.messages import ConsumerProtocolTopicPartition, SyncGroupRequestAssignment
+from ...grouping import by_topic
+from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, checked
+
+
+class GroupMetadata(Protocol):
+    """What a membership needs of the cluster's metadata (``MetadataManager``)."""
+
+    @property
+    def topics(self) -> Mapping[str, TopicDescription]: ...
+
+    @property
+    def nodes(self) -> Mapping[int, Node]: ...
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        ...
+
+    def request_update(self, now: float) -> None: ...
+
+    def problem(self, topic: str) -> KafkaError | None:
+        """Return why a topic is not there."""
+        ...
+
+
+def _named(partitions: Iterable[TopicPartition]) -> tuple[ConsumerProtocolTopicPartition, ...]:
+    topics = by_topic(sorted(partitions))
+    return tuple(ConsumerProtocolTopicPartition(topic=topic, partitions=numbers) for topic, numbers in topics.items())
+
+
+def _flat(topics: Iterable[ConsumerProtocolTopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions)
+
+
+def write_subscription(
+    topics: frozenset[str], user_data: bytes | None, owned: frozenset[TopicPartition], generation: int, rack: str
+) -> bytes:
+    """Return the bytes that a member sends to the leader."""
+    return encode_subscription(
+        ConsumerProtocolSubscription(
+            topics=tuple(sorted(topics)),
+            user_data=user_data,
+            owned_partitions=_named(owned),
+            generation_id=generation,
+            rack_id=rack or None,
+        )
+    )
+
+
+def read_assignment(data: bytes) -> frozenset[TopicPartition]:
+    """Return what the leader gave this member; no bytes at all are no partitions. Raises ``MalformedResponseError``."""
+    return frozenset(_flat(decode_assignment(data).assigned_partitions)) if data else frozenset()
+
+
+@define(eq=False)
+class Leadership:
+    """One generation as its leader sees it."""
+
+    members: tuple[GroupMember, ...]
+    topics: frozenset[str]
+    """What any of the members subscribes to."""
+    skip: bool
+    """A static leader that came back must not divide again what the group already has (KIP-814)."""
+    counts: Mapping[str, int] = field(factory=dict, init=False)
+    """Numbers of partitions that the assignments were made of."""
+
+    @classmethod
+    def of(cls, response: JoinGroupResponse) -> "Leadership":
+        """Read what the members sent. Raises ``MalformedResponseError``."""
+        members = []
+        for member in response.members:
+            subscription = decode_subscription(member.metadata)
+            members.append(
+                GroupMember(
+                    member_id=member.member_id,
+                    instance_id=member.group_instance_id,
+                    topics=frozenset(subscription.topics),
+                    owned=_flat(subscription.owned_partitions),
+                    generation=subscription.generation_id,
+                    rack=subscription.rack_id,
+                    user_data=subscription.user_data,
+                )
+            )
+        topics: frozenset[str] = frozenset().union(*(member.topics for member in members))
+        return cls(tuple(members), topics, response.skip_assignment)
+
+    def is_informed(self, metadata: GroupMetadata) -> bool:
+        """Whether the metadata cover every topic: its partitions, or why it has none."""
+        return all(topic in metadata.topics or isinstance(metadata.problem(topic), BrokerResponseError) for topic in self.topics)
+
+    def plan(
+        self, assignor: Assignor, protocol: RebalanceProtocol, metadata: GroupMetadata
+    ) -> tuple[SyncGroupRequestAssignment, ...]:
+        """Return every member's assignment.
+
+        Raises what a user's assignor raises, and ``IllegalStateError`` for what an assignor must not answer.
+        """
+        self.counts = self._counts(metadata)
+        if self.skip:
+            return ()
+        given = checked(assignor.assign(self._topics(metadata), self.members), self.members, protocol)
+        return tuple(
+            SyncGroupRequestAssignment(
+                member_id=member_id, assignment=encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_named(mine)))
+            )
+            for member_id, mine in given.items()
+        )
+
+    def changes(self, metadata: GroupMetadata) -> tuple[str, ...]:
+        """Return the topics that are not what the assignments were made of."""
+        counts = self._counts(metadata)
+        return tuple(sorted(topic for topic in self.topics if counts.get(topic) != self.counts.get(topic)))
+
+    def _counts(self, metadata: GroupMetadata) -> dict[str, int]:
+        return {topic: len(metadata.topics[topic].partitions) for topic in self.topics if topic in metadata.topics}
+
+    def _topics(self, metadata: GroupMetadata) -> GroupTopics:
+        racks = {node_id: node.rack for node_id, node in metadata.nodes.items() if node.rack}
+        return {
+            topic: tuple(
+                frozenset(racks[replica] for replica in partition.replicas if replica in racks)
+                for partition in metadata.topics[topic].partitions
+            )
+            for topic in self.counts
+        }

@@ -1,0 +1,41 @@
+"""Where a membership gets its coordinator from.
+
+Decides: which error the application gets for a coordinator that cannot be found. Owns: that error. Must never search:
+``find_coordinator.py`` does.
+"""
+
+from attrs import define, field
+
+from ...errors import KafkaError
+from ...model import Node
+from .membership import Coordinator, MembershipHost
+
+
+@define(eq=False)
+class CoordinatorLookup:
+    """The group's coordinator, for a membership that cannot go on without it."""
+
+    coordinator: Coordinator = field(repr=False)
+    host: MembershipHost = field(repr=False)
+    _reported: KafkaError | None = field(default=None, init=False)
+
+    @property
+    def known(self) -> Node | None:
+        """The coordinator, if it can be sent to."""
+        return self.coordinator.coordinator
+
+    @property
+    def last_known(self) -> Node | None:
+        """The coordinator or the last one known: for final requests, which have no time for a search."""
+        return self.coordinator.coordinator or self.coordinator.latest
+
+    def node(self, now: float) -> Node | None:
+        """Return the coordinator; request a search if it is unknown, and report once why there is none."""
+        node = self.coordinator.coordinator
+        if node is None:
+            self.coordinator.request(now)
+            fatal = self.coordinator.fatal
+            if fatal is not None and fatal is not self._reported:
+                self.host.publish_error(fatal, final=True)
+            self._reported = fatal
+        return node

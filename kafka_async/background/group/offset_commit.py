@@ -1,0 +1,443 @@
+"""Storing the group's offsets: the OffsetCommit request manager.
+
+Decides: when offsets are stored, in which order, what is tried again and what is refused for good. Owns: the commits that are not
+answered yet. Must never store an offset for a caller who has given up (promise 7), or one of a partition that this member has
+lost in between (promise 6).
+
+Order: commits of one partition are stored in the order in which they were asked for; a commit waits only for partitions that both
+name. One partition that cannot be stored holds up no other one: the rest is stored at the first attempt, and the caller learns
+which ones were refused, and why. With ``once`` (auto-commit, the commits of a revocation or a stop) there is one attempt, and its
+answer is the result.
+
+What belongs to a member is sent under the identity of the moment of sending. A partition counts as lost from the first turn in
+which it is not owned, even if it comes back: another member may have moved its offset meanwhile.
+
+Sources: KIP-320 (leader epochs), KIP-345, KIP-516 (topic ids), KIP-848 (STALE_MEMBER_EPOCH), Java's ``CommitRequestManager`` and
+``ConsumerCoordinator.OffsetCommitResponseHandler``.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from attrs import define, field
+
+from ...config import ConsumerConfig
+from ...errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    KafkaError,
+    KafkaTimeoutError,
+    MalformedResponseError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+from ...events import Call, Refusals
+from ...model import OffsetAndMetadata, TopicPartition
+from ...network import UnsentRequest
+from ...trace import CommitFailed, Fault, Listener, Notice, Recovered
+from ...wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
+from ..request_manager import NEVER, Poll, RequestState, backoff_of
+from .access import MEMBER_EPOCH, REFUSED, GroupAccess, named
+from .membership import Identity
+
+_OUTAGE: Final = "commits"
+"""The outage from a commit that has to be tried again until one is stored."""
+_OF_A_REBALANCE: Final = (IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError)
+"""Errors of a member's commit if the group moves on while it is in flight: normal, and no fault."""
+_COORDINATOR: Final = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
+"""Retriable codes that concern the coordinator, although they are given for a partition."""
+
+
+class _Verdict(Enum):
+    """What the error of a partition means for its commit, the gravest first."""
+
+    REFUSED = "we are not the member whose offsets these are"
+    FATAL = "no later attempt can succeed, for any partition"
+    STALE = "a new epoch of ours is on its way"
+    AGAIN = "another attempt may succeed"
+    UNUSABLE = "no later attempt can succeed for this partition"
+    MISSING = "another attempt may succeed for this partition, as far as the broker knows"
+
+
+@define(eq=False)
+class _Commit:
+    """One caller's commit."""
+
+    call: Call[Refusals]
+    pending: dict[TopicPartition, OffsetAndMetadata]
+    """What is neither stored nor refused yet."""
+    made_as: Identity | None
+    """The member whose offsets these are; ``None`` for a consumer that assigns its partitions itself."""
+    once: bool
+    request: RequestState
+    sent: frozenset[TopicPartition] = frozenset()
+    """The partitions of the request in flight."""
+    stored: int = 0
+    refused: dict[TopicPartition, KafkaError] = field(factory=dict)
+    held_back: dict[TopicPartition, KafkaError] = field(factory=dict)
+    """Pending partitions with an error of their own."""
+    lost: set[TopicPartition] = field(factory=set)
+    """Pending partitions that are not ours any more; what is in flight may still be stored."""
+    stale: Identity | None = None
+    """The identity that was refused as stale; the commit waits for another one."""
+    error: KafkaError | None = None
+
+    @property
+    def on_its_way(self) -> frozenset[TopicPartition]:
+        return self.sent if self.request.in_flight else frozenset()
+
+    @property
+    def has_results(self) -> bool:
+        """Something is known about a partition, so that the caller must learn it even if the rest fails."""
+        return bool(self.stored or self.refused or self.held_back)
+
+    def refuse(self, partition: TopicPartition, error: KafkaError) -> None:
+        self.pending.pop(partition, None)
+        self.held_back.pop(partition, None)
+        self.refused[partition] = error
+
+    def end(self, error: KafkaError) -> None:
+        """Answer the caller: what is not stored yet is not going to be, because of ``error``."""
+        if self.has_results:
+            rest = {partition: self.held_back.get(partition, error) for partition in self.pending}
+            self.call.resolve({**self.refused, **rest})
+        else:
+            self.call.fail(error)
+
+
+@define(eq=False)
+class OffsetCommitManager:
+    """Stores offsets in the group. Poll it after the membership and before ``FindCoordinatorManager``."""
+
+    config: ConsumerConfig
+    group: GroupAccess = field(repr=False)
+    random: Callable[[], float] = field(repr=False)
+    trace: Listener = field(repr=False)
+    _commits: list[_Commit] = field(factory=list, init=False)
+
+    def commit(
+        self, call: Call[Refusals], offsets: Mapping[TopicPartition, OffsetAndMetadata], now: float, *, once: bool = False
+    ) -> None:
+        """Store ``offsets`` and resolve ``call`` with the partitions that were refused, and why.
+
+        A partition that is not ours (any more) is refused with ``CommitFailedError``. The call fails as a whole if nothing is
+        known of any partition: the group refuses us, or there is no answer until the deadline. Errors of the coordinator are tried
+        again until then; those of a single partition too, unless the caller wants one attempt (``once``).
+        """
+        if not offsets:
+            call.resolve({})
+            return
+        made_as = self.group.identity if self.group.membership is not None else None
+        state = RequestState(backoff_of(self.config, self.random))
+        self._commits.append(_Commit(call, dict(offsets), made_as, once, state))
+
+    def last_error(self, call: Call[Any]) -> KafkaError | None:
+        """Return why ``call`` is not answered yet."""
+        mine = next((commit.error for commit in self._commits if commit.call is call), None)
+        return mine or self.group.coordinator.failure
+
+    def expired(self, call: Call[Any]) -> KafkaError | None:
+        """The deadline of ``call`` has passed. Resolve it if anything is known about a partition; return why it took so long."""
+        cause = self.last_error(call)
+        for commit in self._commits:
+            if commit.call is call and commit.has_results:
+                late = KafkaTimeoutError(f"the commit of {named(commit.pending)} was not answered before its deadline")
+                late.__cause__ = cause
+                commit.end(late)
+        return cause
+
+    def committing(self) -> frozenset[TopicPartition]:
+        """Return the partitions whose offset in the group is about to change."""
+        return frozenset(p for commit in self._commits for p in commit.pending.keys() - commit.held_back.keys())
+
+    # --- the conversation ------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Return the commits that may go out."""
+        self._sift()
+        if not self._commits:
+            return Poll()
+        node = self.group.coordinator.coordinator
+        if node is not None:
+            return self._due(node.id, now)
+        self.group.coordinator.request(now)
+        if self.group.coordinator.fatal is not None:
+            for commit in self._commits:
+                commit.end(self.group.coordinator.fatal)
+        return Poll()
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Send every commit that is still awaited, in order and whatever the backoff; fail it if there is no coordinator."""
+        self._sift()
+        waiting = [commit for commit in self._commits if commit.pending.keys() - commit.on_its_way]
+        node = self.group.coordinator.coordinator or self.group.coordinator.latest
+        if node is not None:
+            rests = ((commit, commit.pending.keys() - commit.on_its_way) for commit in waiting)
+            return Poll(tuple(self._request(commit, rest, node.id, now, final=True) for commit, rest in rests))
+        for commit in waiting:
+            error = CommitFailedError("the consumer stops and the coordinator of its group is not known")
+            error.__cause__ = self.group.coordinator.failure
+            commit.end(error)
+        return Poll()
+
+    def _sift(self) -> None:
+        """Drop commits that are not awaited any more, and refuse lost partitions."""
+        commits = [commit for commit in self._commits if not commit.call.done]
+        members = [commit for commit in commits if commit.made_as is not None]
+        if members:
+            identity, failure = self.group.identity, self.group.failure
+            owned = self.group.owned() if identity.generation > 0 else frozenset()
+            for commit in members:
+                same = commit.made_as is not None and identity.member_id == commit.made_as.member_id
+                commit.lost.update(partition for partition in commit.pending if not same or partition not in owned)
+                if failure is not None and not commit.request.in_flight:
+                    commit.end(failure.with_traceback(None))
+                elif commit.lost:
+                    self._finish_if_done(commit)
+        self._commits = [commit for commit in commits if not commit.call.done]
+
+    def _due(self, node_id: int, now: float) -> Poll:
+        requests: list[UnsentRequest] = []
+        wake_at = NEVER
+        ahead: dict[TopicPartition, KafkaError | None] = {}
+        for commit in self._commits:
+            if commit.once:
+                self._refuse_behind(commit, ahead)
+            free = commit.pending.keys() - ahead.keys()
+            ahead.update((partition, commit.held_back.get(partition)) for partition in commit.pending)
+            if not free:
+                continue
+            due_at = self._due_at(commit, now)
+            if due_at <= now:
+                requests.append(self._request(commit, free, node_id, now))
+            else:
+                wake_at = min(wake_at, due_at)
+        return Poll(tuple(requests), wake_at)
+
+    def _refuse_behind(self, commit: _Commit, ahead: Mapping[TopicPartition, KafkaError | None]) -> None:
+        """Partitions that an earlier commit keeps trying are refused for a commit with one attempt: it would wait as long."""
+        for partition in tuple(commit.pending.keys() & ahead.keys()):
+            error = ahead[partition]
+            if error is not None:
+                commit.refuse(partition, error)
+        self._finish_if_done(commit)
+
+    def _due_at(self, commit: _Commit, now: float) -> float:
+        if commit.request.in_flight or self.group.awaits_epoch(commit.stale):
+            return NEVER
+        return now if self.group.has_moved_on(commit.stale) else commit.request.wake_at()
+
+    def _request(
+        self, commit: _Commit, partitions: Collection[TopicPartition], node_id: int, now: float, *, final: bool = False
+    ) -> UnsentRequest:
+        identity = self.group.identity if commit.made_as is not None else Identity()
+        topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for partition, offset in commit.pending.items():
+            if partition not in partitions:
+                continue
+            topics[partition.topic].append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+            )
+        message = OffsetCommitRequest(
+            group_id=self.config.group_id or "",
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
+            topics=tuple(
+                OffsetCommitRequestTopic(name=name, topic_id=self.group.metadata.topic_id(name), partitions=tuple(parts))
+                for name, parts in topics.items()
+            ),
+        )
+        commit.request.sent()
+        commit.sent = asked = frozenset(partitions)
+        commit.stale = None
+        return UnsentRequest(
+            message=message,
+            node_id=node_id,
+            lane=self.group.lane,
+            on_done=partial(self._answered, commit, asked, identity, self.group.topics_by_id(topics), node_id),
+            expires_at=now + self.config.request_timeout_ms / 1000,
+            withdrawn=lambda: commit.call.done,
+            lowest_version=MEMBER_EPOCH if identity.consumer_protocol and identity.generation >= 0 else 0,
+            final=final,
+        )
+
+    # --- answers ---------------------------------------------------------------------------------------------------------------
+
+    def _answered(
+        self,
+        commit: _Commit,
+        asked: frozenset[TopicPartition],
+        made_as: Identity,
+        names: Mapping[UUID, str],
+        node_id: int,
+        outcome: OffsetCommitResponse | KafkaError,
+        now: float,
+    ) -> None:
+        if isinstance(outcome, KafkaError):
+            errors: dict[TopicPartition, KafkaError] = dict.fromkeys(asked & commit.pending.keys(), outcome)
+        else:
+            errors = self._take_stored(commit, asked, _codes(outcome, names))
+        if errors:
+            self.trace(CommitFailed(now=now, partitions=frozenset(errors), error=next(iter(errors.values()))))
+        verdicts = {partition: self._judge(error, made_as) for partition, error in errors.items()}
+        self._refuse(commit, errors, verdicts)
+        if errors.keys() & commit.pending.keys():
+            commit.request.failed(now)
+            self._carry_out(commit, made_as, errors, verdicts, now)
+        else:
+            self.group.coordinator.served(now)
+            if commit.error is not None:
+                self.trace(Recovered(now=now, outage=_OUTAGE, subject="commit"))
+            commit.request.succeeded()
+        self._finish_if_done(commit)
+        for different in {type(error): error for error in errors.values()}.values():
+            self.group.report_error(different, made_as, node_id, now)
+
+    def _take_stored(
+        self, commit: _Commit, asked: frozenset[TopicPartition], codes: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaError]:
+        """Record what was stored; return the errors of the rest."""
+        errors: dict[TopicPartition, KafkaError] = {}
+        for partition in tuple(commit.pending):
+            if partition not in asked:
+                continue
+            code = codes.get(partition)
+            if code is None:
+                errors[partition] = MalformedResponseError(f"an OffsetCommit response leaves {named([partition])} out")
+            elif code:
+                errors[partition] = for_code(code, group=self.config.group_id)
+            else:
+                del commit.pending[partition]
+                commit.held_back.pop(partition, None)
+                commit.lost.discard(partition)
+                commit.stored += 1
+        return errors
+
+    def _refuse(
+        self, commit: _Commit, errors: Mapping[TopicPartition, KafkaError], verdicts: Mapping[TopicPartition, _Verdict]
+    ) -> None:
+        """Record the errors of single partitions: they hold up no other one."""
+        for partition, verdict in verdicts.items():
+            error = errors[partition]
+            if verdict is _Verdict.UNUSABLE or (verdict is _Verdict.MISSING and commit.once):
+                commit.refuse(partition, _naming(error, partition))
+            elif verdict is _Verdict.MISSING:
+                commit.held_back[partition] = _naming(error, partition)
+            else:
+                commit.held_back.pop(partition, None)
+
+    def _carry_out(
+        self,
+        commit: _Commit,
+        made_as: Identity,
+        errors: Mapping[TopicPartition, KafkaError],
+        verdicts: Mapping[TopicPartition, _Verdict],
+        now: float,
+    ) -> None:
+        """Do what the gravest of the errors that are left demands, for the whole commit."""
+        left = {partition: verdict for partition, verdict in verdicts.items() if partition in commit.pending}
+        gravest = next(verdict for verdict in _Verdict if verdict in left.values())
+        commit.error = error = next(errors[partition] for partition, verdict in left.items() if verdict is gravest)
+        if gravest is _Verdict.REFUSED:
+            commit.end(self._refusal(commit, error))
+        elif gravest is _Verdict.FATAL:
+            commit.end(error)
+        else:
+            commit.stale = made_as if gravest is _Verdict.STALE else None
+            if commit.call.done:
+                return
+            if isinstance(error, _OF_A_REBALANCE):
+                text = f"a rebalance came between, so offsets of group {self.config.group_id!r} are committed once more"
+                self.trace(Notice(now=now, text=text, subject="commit"))
+            else:
+                text = f"offsets of group {self.config.group_id!r} could not be committed yet; trying again"
+                self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=_OUTAGE))
+
+    def _judge(self, error: KafkaError, made_as: Identity) -> _Verdict:
+        identity = self.group.identity
+        if isinstance(error, IllegalGenerationError) and identity != made_as and identity.member_id == made_as.member_id:
+            return _Verdict.AGAIN  # a rebalance ended while the commit was out: what we still own is stored in the new generation
+        if isinstance(error, IllegalGenerationError) and not made_as.consumer_protocol and self.group.awaits_epoch(made_as):
+            return _Verdict.STALE  # it has ended, and the answer to our JoinGroup is still on its way, on another connection
+        if type(error) in REFUSED:
+            return _Verdict.REFUSED
+        if isinstance(error, (StaleMemberEpochError, RebalanceInProgressError)):
+            again = _Verdict.STALE if isinstance(error, StaleMemberEpochError) else _Verdict.AGAIN
+            return again if made_as.generation > 0 else _Verdict.REFUSED
+        if isinstance(error, GroupAuthorizationFailedError) or not isinstance(error, (BrokerResponseError, MalformedResponseError)):
+            return _Verdict.AGAIN if error.retriable else _Verdict.FATAL
+        if not error.retriable:
+            return _Verdict.UNUSABLE
+        return _Verdict.AGAIN if isinstance(error, _COORDINATOR) else _Verdict.MISSING
+
+    def _finish_if_done(self, commit: _Commit) -> None:
+        """Give up what was lost and is not in flight; answer the caller when nothing is left to be stored."""
+        for partition in commit.lost & (commit.pending.keys() - commit.on_its_way):
+            text = f"{named([partition])}: not assigned to this member (any more), so its offset was not committed"
+            lost = CommitFailedError(text, (partition,))
+            lost.__cause__ = commit.error
+            commit.refuse(partition, lost)
+        if not commit.pending:
+            commit.call.resolve(commit.refused)
+
+    def _refusal(self, commit: _Commit, error: KafkaError) -> CommitFailedError:
+        """Return the error of a commit by a consumer that is not a member (any more), with what to do about it."""
+        if isinstance(error, FencedInstanceIdError):
+            why = f"another consumer has taken over group_instance_id {self.config.group_instance_id!r}"
+        elif commit.made_as is None:
+            why = (
+                f"group {self.config.group_id!r} has members, so a consumer that assigns its partitions itself cannot commit to it"
+            )
+        else:
+            why = (
+                f"this consumer is not a member of group {self.config.group_id!r} any more and its partitions may be others': "
+                "its heartbeats stopped for longer than the session timeout, or reads were further apart than max_poll_interval_ms "
+                f"({self.config.max_poll_interval_ms}); handle records faster, lower max_poll_records "
+                f"({self.config.max_poll_records}) or raise max_poll_interval_ms"
+            )
+        failed = CommitFailedError(f"the commit was refused: {why}", tuple(sorted(commit.pending)))
+        failed.__cause__ = error
+        return failed
+
+
+def _codes(response: OffsetCommitResponse, names: Mapping[UUID, str]) -> dict[TopicPartition, int]:
+    """Return the error code of each partition. A response uses topic names or topic ids, as its request did."""
+    return {
+        TopicPartition(
+            names.get(topic.topic_id, "") if topic.topic_id is not None else topic.name, part.partition_index
+        ): part.error_code
+        for topic in response.topics
+        for part in topic.partitions
+    }
+
+
+def _naming(error: KafkaError, partition: TopicPartition) -> KafkaError:
+    """Return an error about one partition with its name in the text; a denial names the topic."""
+    if not isinstance(error, BrokerResponseError):
+        return error
+    what = f"topic {partition.topic!r}" if isinstance(error, TopicAuthorizationFailedError) else named([partition])
+    return for_code(error.errno, f"{what}: {error.description}")

@@ -1,0 +1,341 @@
+"""Reading the group's offsets: the OffsetFetch request manager.
+
+Decides: when stored offsets are read, for whom, and when again. Owns: the calls that are not answered yet, and the partitions
+that wait for their first position. Must never take an error for "there is no offset" (promise 6): the partition would be read
+from another place than where the group stopped. A partition that an answer leaves out is asked for again.
+
+One request is in flight at a time and asks for everything that is wanted by then. Calls that come meanwhile share the next
+one: so identical requests are not repeated, and an answer is never older than its call.
+
+Sources: KIP-447 (stable offsets), KIP-709, KIP-516 (topic ids), KIP-848 (STALE_MEMBER_EPOCH), Java's ``CommitRequestManager`` and
+``OffsetsRequestManager.initWithCommittedOffsetsIfNeeded``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
+from typing import TypeAlias
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from ...config import ConsumerConfig
+from ...errors import KafkaError, MalformedResponseError, StaleMemberEpochError, TopicAuthorizationFailedError, for_code
+from ...events import Call
+from ...model import OffsetAndMetadata, TopicPartition
+from ...network import UnsentRequest
+from ...trace import Fault, Listener
+from ...wire.messages import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+)
+from ..boundary import Parcel, Repositioned
+from ..grouping import by_topic
+from ..request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
+from ..subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
+from .access import REFUSED, GroupAccess, named
+from .membership import Identity
+
+Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
+@define(eq=False)
+class _Question:
+    """One caller's request for offsets."""
+
+    call: Call[Committed]
+    partitions: frozenset[TopicPartition]
+    found: dict[TopicPartition, OffsetAndMetadata | None] = field(factory=dict)
+
+
+@frozen
+class _Start:
+    """A partition that waits for its first position; only while its stamp is still this one."""
+
+    entry: PartitionState
+    stamp: int
+
+
+@frozen(kw_only=True)
+class _Sent:
+    """What one request was sent for."""
+
+    partitions: frozenset[TopicPartition]
+    questions: tuple[_Question, ...]
+    starts: tuple[_Start, ...]
+    made_as: Identity
+    node_id: int
+    names: Mapping[UUID, str]
+
+
+@define(eq=False)
+class OffsetFetchManager:
+    """Reads offsets from the group. Poll it after ``PositionsManager`` and before ``FindCoordinatorManager``."""
+
+    config: ConsumerConfig
+    group: GroupAccess = field(repr=False)
+    subscription: SubscriptionState = field(repr=False)
+    deliver: Callable[[Parcel], None] = field(repr=False)
+    """Puts a new position into the buffer, in order with the data before it."""
+    on_error: Callable[[KafkaError], None] = field(repr=False)
+    """Called with the reason why partitions get no position until access is given."""
+    random: Callable[[], float] = field(repr=False)
+    trace: Listener = field(repr=False)
+    committing: Callable[[], Set[TopicPartition]] = field(default=frozenset, repr=False)
+    """Partitions with a commit under way: their offsets are read after it, since it may use another connection."""
+    _questions: list[_Question] = field(factory=list, init=False)
+    _starts: dict[TopicPartition, _Start] = field(factory=dict, init=False)
+    _request: RequestState = field(init=False)
+    _retries: dict[TopicPartition, Backoff] = field(factory=dict, init=False)
+    """Partitions whose own error has to pass first, such as a pending transaction."""
+    _stale: Identity | None = field(default=None, init=False)
+    """The identity that was refused as stale; nothing is requested before there is another one."""
+    _error: KafkaError | None = field(default=None, init=False)
+    _reported: KafkaError | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._request = RequestState(backoff_of(self.config, self.random))
+
+    def fetch(self, call: Call[Committed], partitions: frozenset[TopicPartition], now: float) -> None:
+        """Resolve ``call`` with the stored offset of each of ``partitions``, ``None`` if there is none.
+
+        Fails with the coordinator's or the broker's error if trying again is useless; until then it is tried again.
+        """
+        if partitions:
+            self._questions.append(_Question(call, partitions))
+        else:
+            call.resolve({})
+
+    def initialize(self, entry: PartitionState) -> bool:
+        """Give a newly assigned partition its stored position, or have it reset if none is stored. Always returns ``True``."""
+        known = self._starts.get(entry.partition)
+        if known is None or known.entry is not entry or known.stamp != entry.stamp:
+            self._starts[entry.partition] = _Start(entry, entry.stamp)
+        return True
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """Why the calls are not answered yet."""
+        return self._error or self.group.coordinator.failure
+
+    # --- the conversation ------------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float) -> Poll:
+        """Return the request that is due."""
+        self._questions = [question for question in self._questions if not question.call.done]
+        self._starts = {partition: start for partition, start in self._starts.items() if self._still(start)}
+        if not (self._questions or self._starts):
+            return Poll()
+        if self.group.failure is not None:
+            for question in self._questions:
+                question.call.fail(self.group.failure.with_traceback(None))
+            return Poll()
+        node = self.group.coordinator.coordinator
+        if node is None:
+            self._wait_for_coordinator(now)
+            return Poll()
+        if self._request.in_flight or self.group.awaits_epoch(self._stale):
+            return Poll()
+        if not self._request.backoff.ready(now) and not self.group.has_moved_on(self._stale):
+            return Poll(wake_at=self._request.backoff.retry_at)
+        return self._ask(node.id, now)
+
+    def poll_on_close(self, now: float) -> Poll:
+        """Offset fetches send nothing when the consumer stops."""
+        return Poll()
+
+    def _still(self, start: _Start) -> bool:
+        """Whether the partition is still the same assignment without a position; else an answer comes too late."""
+        entry = start.entry
+        current = self.subscription.get(entry.partition) is entry and entry.stamp == start.stamp
+        return current and entry.state is FetchState.INITIALIZING
+
+    def _wait_for_coordinator(self, now: float) -> None:
+        coordinator = self.group.coordinator
+        coordinator.request(now)
+        if coordinator.fatal is None:
+            return
+        for question in self._questions:
+            question.call.fail(coordinator.fatal)
+        if self._starts and self.group.membership is None and coordinator.fatal is not self._reported:
+            self._reported = coordinator.fatal  # with a membership it is the membership that reports it
+            self.on_error(coordinator.fatal)
+
+    def _ask(self, node_id: int, now: float) -> Poll:
+        wanted = {partition for question in self._questions for partition in question.partitions - question.found.keys()}
+        early = self.committing() if self._starts else frozenset()
+        starts = {partition: start for partition, start in self._starts.items() if partition not in early}
+        wanted |= starts.keys()
+        self._retries = {partition: backoff for partition, backoff in self._retries.items() if partition in wanted | early}
+        held = {partition: backoff.retry_at for partition, backoff in self._retries.items() if not backoff.ready(now)}
+        partitions = frozenset(wanted - held.keys())
+        if not partitions:
+            return Poll(wake_at=min(held.values(), default=NEVER))
+        identity = self.group.identity
+        sent = _Sent(
+            partitions=partitions,
+            questions=tuple(self._questions),
+            starts=tuple(starts.values()),
+            made_as=identity,
+            node_id=node_id,
+            names=self.group.topics_by_id({partition.topic for partition in partitions}),
+        )
+        self._request.sent()
+        self._stale = None
+        return Poll(
+            (
+                UnsentRequest(
+                    message=self._message(partitions, identity),
+                    node_id=node_id,
+                    lane=self.group.lane,
+                    on_done=partial(self._answered, sent),
+                    expires_at=now + self.config.request_timeout_ms / 1000,
+                ),
+            )
+        )
+
+    def _message(self, partitions: Iterable[TopicPartition], identity: Identity) -> OffsetFetchRequest:
+        # Only a member of the consumer protocol is checked; before its first epoch it asks without an identity.
+        member = identity.consumer_protocol and identity.generation > 0
+        group = OffsetFetchRequestGroup(
+            group_id=self.config.group_id or "",
+            member_id=identity.member_id if member else None,
+            member_epoch=identity.generation if member else -1,
+            topics=tuple(
+                OffsetFetchRequestTopics(name=name, topic_id=self.group.metadata.topic_id(name), partition_indexes=indexes)
+                for name, indexes in by_topic(sorted(partitions)).items()
+            ),
+        )
+        return OffsetFetchRequest(groups=(group,), require_stable=True)
+
+    # --- answers ---------------------------------------------------------------------------------------------------------------
+
+    def _answered(self, sent: _Sent, outcome: OffsetFetchResponse | KafkaError, now: float) -> None:
+        group = self._group_of(outcome)
+        if isinstance(group, KafkaError):
+            self._failed(sent, group, now)
+            return
+        self._request.succeeded()
+        self.group.coordinator.served(now)
+        self._error = None
+        answers = {
+            TopicPartition(
+                sent.names.get(topic.topic_id, "") if topic.topic_id is not None else topic.name, part.partition_index
+            ): part
+            for topic in group.topics
+            for part in topic.partitions
+        }
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        for partition in sent.partitions:
+            result = _read(partition, answers.get(partition))
+            if isinstance(result, KafkaError):
+                errors[partition] = result
+            else:
+                found[partition] = result
+        self._note(sent, errors, now)
+        self._answer_questions(sent, found, errors)
+        self._start_partitions(sent, found, errors)
+
+    def _group_of(self, outcome: OffsetFetchResponse | KafkaError) -> OffsetFetchResponseGroup | KafkaError:
+        if isinstance(outcome, KafkaError):
+            return outcome
+        group = next((group for group in outcome.groups if group.group_id == self.config.group_id), None)
+        if group is None:
+            return MalformedResponseError(f"an OffsetFetch response leaves the group {self.config.group_id!r} out")
+        return for_code(group.error_code, group=group.group_id) if group.error_code else group
+
+    def _failed(self, sent: _Sent, error: KafkaError, now: float) -> None:
+        """The whole request failed."""
+        self._request.failed(now)
+        self._error = error
+        self._stale = sent.made_as if isinstance(error, StaleMemberEpochError) else None
+        self.group.report_error(error, sent.made_as, sent.node_id, now)
+        if _passes(error):
+            self._report(error, now)
+            return
+        self._request.backoff.retry_at = now + self._request.backoff.limit
+        for question in sent.questions:
+            question.call.fail(error)
+        if any(self._still(start) for start in sent.starts):
+            self.on_error(error)
+
+    def _report(self, error: KafkaError, now: float) -> None:
+        text = f"stored offsets of group {self.config.group_id!r} could not be read yet; trying again"
+        self.trace(Fault(now=now, text=text, error=error, subject="commit"))
+
+    def _note(self, sent: _Sent, errors: Mapping[TopicPartition, KafkaError], now: float) -> None:
+        """Have each partition with an error wait for its own backoff."""
+        for partition, error in errors.items():
+            backoff = self._retries.setdefault(partition, backoff_of(self.config, self.random))
+            backoff.failed(now)
+            if not _passes(error):
+                backoff.retry_at = now + backoff.limit
+        for partition in sent.partitions - errors.keys():
+            self._retries.pop(partition, None)
+        for error in {type(error): error for error in errors.values()}.values():
+            self._error = error
+            self.group.report_error(error, sent.made_as, sent.node_id, now)
+            if _passes(error):
+                self._report(error, now)
+
+    def _answer_questions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError]) -> None:
+        for question in sent.questions:
+            question.found.update({partition: found[partition] for partition in question.partitions & found.keys()})
+            error = _lasting(errors, question.partitions)
+            if error is not None:
+                question.call.fail(error)
+            elif len(question.found) == len(question.partitions):
+                question.call.resolve(question.found)
+
+    def _start_partitions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError]) -> None:
+        waiting = [start for start in sent.starts if self._still(start)]
+        for start in waiting:
+            if start.entry.partition in found:
+                self._start(start.entry, found[start.entry.partition])
+        error = _lasting(errors, {start.entry.partition for start in waiting})
+        if error is not None:
+            self.on_error(error)
+
+    def _start(self, entry: PartitionState, stored: OffsetAndMetadata | None) -> None:
+        self._starts.pop(entry.partition, None)
+        if stored is None:
+            self.subscription.reset(entry, None)
+            return
+        epoch = stored.leader_epoch
+        self.subscription.seek(entry, FetchPosition(stored.offset, epoch), validate=epoch is not None)
+        self.deliver(
+            Repositioned(partition=entry.partition, stamp=entry.stamp, offset=stored.offset, leader_epoch=epoch, is_committed=True)
+        )
+
+
+def _read(partition: TopicPartition, answer: OffsetFetchResponsePartitions | None) -> OffsetAndMetadata | KafkaError | None:
+    """Return the stored offset of a partition, ``None`` if the broker says that there is none, or why we do not know."""
+    if answer is None:
+        return MalformedResponseError(f"an OffsetFetch response leaves {named([partition])} out")
+    if answer.error_code:
+        return for_code(answer.error_code)
+    if answer.committed_offset < -1:
+        return MalformedResponseError(f"offset {answer.committed_offset} as the stored offset of {named([partition])}")
+    if answer.committed_offset == -1:
+        return None
+    epoch = answer.committed_leader_epoch
+    return OffsetAndMetadata(answer.committed_offset, answer.metadata or "", epoch if epoch >= 0 else None)
+
+
+def _passes(error: KafkaError) -> bool:
+    """Whether the error goes away by itself: we wait for a new epoch, rejoin, or the broker recovers."""
+    return error.retriable or isinstance(error, StaleMemberEpochError) or type(error) in REFUSED
+
+
+def _lasting(errors: Mapping[TopicPartition, KafkaError], partitions: Iterable[TopicPartition]) -> KafkaError | None:
+    """Return the error that keeps one of the partitions from an answer for good; denied topics are named together."""
+    lasting = {partition: errors[partition] for partition in partitions if partition in errors and not _passes(errors[partition])}
+    denied = {partition.topic for partition, error in lasting.items() if isinstance(error, TopicAuthorizationFailedError)}
+    if denied:
+        topics = ", ".join(map(repr, sorted(denied)))
+        return TopicAuthorizationFailedError(f"topics {topics}: {TopicAuthorizationFailedError.description}")
+    return next(iter(lasting.values()), None)

@@ -1,0 +1,33 @@
+"""Leaving a group: which member leaves, which calls wait for it, and how long it may take.
+
+Decides: nothing. Owns: the calls that are answered when the member has left. Must never send the leave request: the memberships do.
+"""
+
+from attrs import define, field
+
+from ...events import Call
+from ...network import Lane
+from .membership import Identity
+
+
+@define(eq=False)
+class Parting:
+    """The end of one membership after the other."""
+
+    who: Identity = field(factory=Identity, init=False)
+    """The member that leaves; a new one may exist already."""
+    lane: Lane = field(default=Lane.GROUP, init=False)
+    until: float = field(default=0.0, init=False)
+    """When it is given up (absolute seconds): the session ends by itself."""
+    _calls: list[Call[None]] = field(factory=list, init=False)
+
+    def wait(self, call: Call[None] | None) -> None:
+        """Resolve ``call`` when the member has left."""
+        if call is not None:
+            self._calls.append(call)
+
+    def done(self) -> None:
+        """The member has left, or there is nothing to leave."""
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call.resolve(None)

@@ -1,0 +1,25 @@
+"""How far the loop has come: its turns, and whether it was asked to stop.
+
+Decides: which trace events are worth passing on. Owns: the stop that is under way. Must never end anything itself.
+"""
+
+from attrs import define, field
+
+from ..events import Call
+from ..trace import Fault, Listener, TraceEvent
+
+
+@define(eq=False)
+class Life:
+    """The life of one background."""
+
+    listener: Listener = field(repr=False)
+    wake_ups: int = 0
+    """Turns since start."""
+    stopping: Call[None] | None = None
+    """The call of ``stop``, resolved at the end; ``None`` before that."""
+
+    def trace(self, event: TraceEvent) -> None:
+        """Pass a trace event on, except faults caused by the stop itself: connections are closed with requests in flight."""
+        if self.stopping is None or not isinstance(event, Fault):
+            self.listener(event)

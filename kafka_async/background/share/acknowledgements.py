@@ -1,0 +1,320 @@
+"""Acknowledgements on their way to one broker: what goes into the next request, and what an answer means for each (KIP-932).
+
+Decides: which acknowledgements share a request, and what becomes of those that a broker refused. Owns: every acknowledgement from
+when it was asked for until it is settled. Must never send anything.
+
+A broker's "yes" is not always true. It says yes to offsets below the group's start offset without checking who holds or held them
+(``SharePartition.acknowledge``), and the start offset moves past records that another member accepted. So a yes counts only if
+nobody else can have had the record: its lock had not ended when the answer came, and the connection over which it was locked has
+not broken. One case is left. When the leadership of a partition moves, its locks are gone. We do not notice if it returns to the
+same broker before a request of ours about the partition reaches the other leader. If another member accepted the record meanwhile,
+and the start offset has moved past it, both members get a yes. The protocol does not show this: share requests have no leader
+epoch, their answers have one only beside an error, and metadata come too late to vouch for an acknowledgement. A reader asks about
+all its partitions every 0.1 to 0.5 s, so leadership has to leave and return within that time, or while nothing is read or
+acknowledged.
+
+A broker takes all the acknowledgements of one partition in a request or none of them: one lock that has ended makes it refuse the
+others, whose records stay locked. So refused acknowledgements are split in halves that are sent again, each in a request of its
+own, until single ones are refused. Sources: ``SharePartition.acknowledge``; ``ShareConsumeRequestManager`` for the errors.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from attrs import define, field
+
+from ...config import ConsumerConfig
+from ...errors import (
+    FencedLeaderEpochError,
+    InvalidRecordStateError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from ...model import TopicPartition
+from ...wire.messages import AcknowledgementBatch, AcquiredRecords
+from .exchange import AcknowledgeType
+from .locks import Lock
+
+LINGER: Final = 0.02
+"""How many seconds acknowledgements wait for further ones if no fetch takes them along."""
+
+_FINAL: Final = (NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownTopicOrPartitionError, UnknownTopicIdError)
+"""Retriable for a fetch, but the broker's locks are gone."""
+
+
+Entry: TypeAlias = tuple[AcknowledgeType, Lock | None]
+"""How a record is acknowledged, and its lock."""
+
+
+@define(eq=False)
+class Portion:
+    """Acknowledgements of one partition that are sent together."""
+
+    partition: TopicPartition
+    topic_id: UUID
+    renewal: bool = False
+    """Renews locks instead of settling records."""
+    entries: dict[int, Entry] = field(factory=dict)
+    """By offset. Gaps and records of no use to us have no lock; nobody waits for their result."""
+    retry_at: float = 0.0
+    failures: int = 0
+    since: float = 0.0
+    sent_at: float = 0.0
+    """When it was last sent: locks that it renews last at least from then on."""
+    was_sent: bool = False
+    """A request that carried it got no answer, and may have been carried out."""
+    doubt: KafkaError | None = None
+    """Why the connection over which its records were locked was lost: others may have had them since."""
+
+    def batches(self) -> tuple[AcknowledgementBatch, ...]:
+        """Return the entries as ranges of one type each, in ascending order."""
+        found: list[AcknowledgementBatch] = []
+        first = last = -2
+        kind = AcknowledgeType.GAP
+        for offset in sorted(self.entries):
+            if offset == last + 1 and self.entries[offset][0] is kind:
+                last = offset
+                continue
+            if first >= 0:
+                found.append(AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=(int(kind),)))
+            first = last = offset
+            kind = self.entries[offset][0]
+        if first >= 0:
+            found.append(AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=(int(kind),)))
+        return tuple(found)
+
+    def part(self, offsets: Iterable[int]) -> "Portion":
+        """Return a portion of some of the entries."""
+        entries = {offset: self.entries[offset] for offset in offsets}
+        return Portion(
+            self.partition, self.topic_id, self.renewal, entries, since=self.since, was_sent=self.was_sent, doubt=self.doubt
+        )
+
+    @property
+    def is_ours(self) -> bool:
+        """Nobody waits for its result."""
+        return all(lock is None for _, lock in self.entries.values())
+
+
+Settle = Callable[[Portion, KafkaError | None, float], None]
+"""Called with entries whose result is known, and with the reason if they do not count."""
+
+
+@define(eq=False)
+class Acknowledgements:
+    """What is to be acknowledged at one broker."""
+
+    config: ConsumerConfig
+    settle: Settle = field(repr=False)
+    patience: Callable[[], float] = field(repr=False)
+    """Returns for how many seconds an acknowledgement is tried again: after the lock has ended it is of no use."""
+    linger: Callable[[], float] = field(default=lambda: LINGER, repr=False)
+    """Returns for how many seconds acknowledgements wait for further ones."""
+    _fresh: dict[tuple[TopicPartition, bool], Portion] = field(factory=dict, init=False)
+    _again: deque[Portion] = field(factory=deque, init=False)
+    _due_at: float = field(default=0.0, init=False)
+    """When fresh acknowledgements have waited long enough."""
+
+    def __bool__(self) -> bool:
+        return bool(self._fresh or self._again)
+
+    def add(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        entries: Mapping[int, Entry],
+        now: float,
+        *,
+        renewal: bool = False,
+    ) -> None:
+        """Have records acknowledged, or locks renewed."""
+        if not self._fresh:
+            self._due_at = now + self.linger()
+        if renewal:
+            self._due_at = now
+        portion = self._fresh.get((partition, renewal))
+        if portion is None or portion.topic_id != topic_id:
+            if portion is not None:
+                self._again.append(portion)
+            portion = self._fresh[partition, renewal] = Portion(partition, topic_id, renewal, since=now)
+        portion.entries.update(entries)
+        renewals = None if renewal else self._fresh.get((partition, True))
+        if renewals is not None:  # a record that is settled has no lock to renew
+            renewals.entries = {offset: entry for offset, entry in renewals.entries.items() if offset not in entries}
+
+    def renewed(self, partition: TopicPartition, locks: Mapping[int, Lock]) -> None:
+        """These locks last longer. Their records may have been acknowledged meanwhile: those acknowledgements have more time."""
+        for portion in self._all():
+            if portion.partition == partition and not portion.renewal:
+                for offset in portion.entries.keys() & locks.keys():
+                    kind, lock = portion.entries[offset]
+                    if lock is not None and lock.number == locks[offset].number:
+                        portion.entries[offset] = (kind, locks[offset])
+
+    def hurry(self, now: float) -> None:
+        """Somebody waits: send what there is."""
+        self._due_at = min(self._due_at, now)
+
+    def due_at(self) -> float:
+        """Return when something is to be sent, whether a fetch takes it along or not; infinity for nothing."""
+        times = [portion.retry_at for portion in self._again]
+        if self._fresh:
+            times.append(self._due_at)
+        return min(times, default=inf)
+
+    def has_renewals(self, now: float) -> bool:
+        """Some lock is to be renewed now."""
+        return any(renewal for _, renewal in self._fresh) or any(p.renewal and p.retry_at <= now for p in self._again)
+
+    def has_others(self, partitions: Collection[TopicPartition]) -> bool:
+        """Something concerns partitions other than these."""
+        return any(portion.partition not in partitions for portion in self._all())
+
+    def take(self, now: float, *, renewal: bool, only: Callable[[TopicPartition], bool] = lambda _: True) -> list[Portion]:
+        """Return what goes into the next request, at most one portion of each partition; refused ones go first."""
+        taken: dict[TopicPartition, Portion] = {}
+        kept: deque[Portion] = deque()
+        for portion in self._again:
+            fits = (
+                portion.renewal is renewal
+                and portion.retry_at <= now
+                and portion.partition not in taken
+                and only(portion.partition)
+            )
+            if fits:
+                taken[portion.partition] = portion
+            else:
+                kept.append(portion)
+        self._again = kept
+        for partition, renews in tuple(self._fresh):
+            if renews is renewal and partition not in taken and only(partition):
+                portion = self._fresh.pop((partition, renews))
+                if portion.entries:
+                    taken[partition] = portion
+        return list(taken.values())
+
+    def drop(self, partition: TopicPartition, error: KafkaError, now: float) -> None:
+        """The broker cannot answer for this partition any more."""
+        mine = [portion for portion in self._all() if portion.partition == partition]
+        self._fresh = {key: portion for key, portion in self._fresh.items() if key[0] != partition}
+        self._again = deque(portion for portion in self._again if portion.partition != partition)
+        for portion in mine:
+            self.settle(portion, error, now)
+
+    def supersede(self, partition: TopicPartition, ranges: Sequence[AcquiredRecords], error: KafkaError, now: float) -> None:
+        """These offsets are locked for us again: acknowledgements under the former locks must not affect the new ones."""
+        first = min((batch.first_offset for batch in ranges), default=0)
+        for portion in self._all():
+            if portion.partition != partition or max(portion.entries, default=-1) < first:
+                continue
+            again = [o for o in portion.entries if any(batch.first_offset <= o <= batch.last_offset for batch in ranges)]
+            if again:
+                former = portion.part(again)
+                for offset in again:
+                    del portion.entries[offset]
+                self.settle(former, _doubted(former, error), now)
+        self._fresh = {key: portion for key, portion in self._fresh.items() if portion.entries}
+        self._again = deque(portion for portion in self._again if portion.entries)
+
+    def expire(self, now: float, error: KafkaError | None) -> float:
+        """Give up acknowledgements that were tried for as long as locks last; return when to look again."""
+        patience = self.patience()  # always added, here and below: a subtraction rounds differently, and the loop would spin
+        late = [portion for portion in self._all() if portion.since + patience <= now]
+        if late:
+            self._fresh = {key: portion for key, portion in self._fresh.items() if portion.since + patience > now}
+            self._again = deque(portion for portion in self._again if portion.since + patience > now)
+        for portion in late:
+            self.settle(portion, _doubted(portion, _too_late(error)), now)
+        return min((portion.since for portion in self._all()), default=inf) + patience
+
+    def _all(self) -> list[Portion]:
+        return [*self._again, *self._fresh.values()]
+
+    # --- answers ---------------------------------------------------------------------------------------------------------------
+
+    def answered(self, portion: Portion, error: KafkaError | None, now: float) -> None:
+        """Take over the answer about a portion."""
+        if error is None:
+            self._agreed(portion, now)
+        elif isinstance(error, InvalidRecordStateError):
+            self._refused(portion, error, now)
+        elif error.retriable and not isinstance(error, _FINAL):
+            portion.retry_at = now + self.config.retry_delay(portion.failures)
+            portion.failures += 1
+            self._again.append(portion)
+        else:
+            self.settle(portion, error, now)
+
+    def again(self, portion: Portion) -> None:
+        """Its request was refused as a whole: it was not carried out, and is sent again."""
+        self._again.append(portion)
+
+    def unanswered(self, portion: Portion, error: KafkaError) -> None:
+        """Its request got no answer: whether it was carried out is not known, so it is sent again."""
+        portion.was_sent = True
+        portion.doubt = error
+        self._again.append(portion)
+
+    def disconnected(self, error: KafkaError) -> None:
+        """The connection over which the records were locked is gone. They may still be ours, so acknowledgements are sent."""
+        waiting = [portion for portion in self._all() if not portion.renewal]
+        self._fresh = {}
+        self._again = deque(waiting)
+        for portion in waiting:
+            portion.doubt = portion.doubt or error
+
+    def _agreed(self, portion: Portion, now: float) -> None:
+        """The broker said yes. That proves nothing for records that others may have had; these are settled separately."""
+        if portion.renewal or portion.is_ours:
+            self.settle(portion, None, now)
+        elif portion.doubt is not None:
+            self.settle(portion, _unsure(portion.doubt), now)
+        else:
+            over = [offset for offset, (_, lock) in portion.entries.items() if lock is not None and lock.deadline <= now]
+            if not over:
+                self.settle(portion, None, now)
+                return
+            in_time = portion.entries.keys() - set(over)
+            if in_time:
+                self.settle(portion.part(sorted(in_time)), None, now)
+            self.settle(portion.part(over), _unsure(None), now)
+
+    def _refused(self, portion: Portion, error: KafkaError, now: float) -> None:
+        """Something in the portion does not count: find out what, so that the rest does."""
+        over = [offset for offset, (_, lock) in portion.entries.items() if lock is not None and lock.deadline <= now]
+        if portion.is_ours or len(portion.entries) == 1 or len(over) == len(portion.entries):
+            self.settle(portion, _doubted(portion, error), now)
+            return
+        if over:
+            self.settle(portion.part(over), _doubted(portion, error), now)
+        rest = sorted(portion.entries.keys() - set(over))
+        middle = (len(rest) + 1) // 2 if not over else len(rest)
+        self._again.extendleft(portion.part(half) for half in (rest[middle:], rest[:middle]) if half)
+
+
+def _doubted(portion: Portion, error: KafkaError) -> KafkaError:
+    """Return the error of a refused portion. If it was sent before without an answer, it may have been carried out then."""
+    if not portion.was_sent:
+        return error
+    unsure = InvalidRecordStateError(f"{error}; it was sent before, and may have counted then: {portion.doubt}")
+    unsure.__cause__ = portion.doubt
+    return unsure
+
+
+def _unsure(cause: KafkaError | None) -> KafkaError:
+    """Return the error for a yes that proves nothing."""
+    why = "the lock had ended when the answer came" if cause is None else f"the connection it was locked over is gone: {cause}"
+    error = InvalidRecordStateError(f"it may count or not, since another member may have had the record: {why}")
+    error.__cause__ = cause
+    return error
+
+
+def _too_late(cause: KafkaError | None) -> KafkaError:
+    error = InvalidRecordStateError("the lock expired before the record's acknowledgement could be sent")
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,211 @@
+"""What the two sides of a share consumer share beside their queues of events: records, acknowledgements and their results.
+
+Decides: nothing. Owns: two queues and some counters. Only one side writes each of them, so nothing is locked. Must never carry a
+reference to anything that one side goes on changing.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from enum import IntEnum
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from attrs import define, field, frozen
+
+from ...errors import KafkaError
+from ...events import Call
+from ...model import ConsumerRecord, TopicPartition
+from ..boundary import EventHandler
+
+OVERHEAD: Final = 100
+"""Bytes that a record takes beside its key and its value."""
+
+
+class AcknowledgeType(IntEnum):
+    """What becomes of a record, as the protocol counts it (KIP-932; KIP-1222 for renewal)."""
+
+    GAP = 0
+    """There is no record at this offset: compaction or a control record."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+# --- application -> background --------------------------------------------------------------------------------------------------
+
+
+class Acknowledge(NamedTuple):
+    """The application says what becomes of a record."""
+
+    partition: TopicPartition
+    offset: int
+    number: int
+    """Number of the delivery. The same offset may have come again meanwhile, under another lock."""
+    kind: AcknowledgeType
+
+
+class HandOut(NamedTuple):
+    """Records left the buffer: from now on their locks are renewed only on request."""
+
+    partition: TopicPartition
+    number: int
+    offsets: tuple[int, ...]
+
+
+class Hold(NamedTuple):
+    """A task works on a record: its lock is to be renewed until it is acknowledged."""
+
+    partition: TopicPartition
+    number: int
+    offset: int
+
+
+class Drop(NamedTuple):
+    """Records were not handed out and never will be: others may have them."""
+
+    partition: TopicPartition
+    number: int
+    offsets: tuple[int, ...]
+
+
+@frozen(kw_only=True)
+class Flush:
+    """Send every acknowledgement now; answered with each partition's result since the last flush."""
+
+    call: Call[dict[TopicPartition, KafkaError | None]]
+    tells: bool = True
+    """``False``: keep the results for the next flush."""
+
+
+@frozen(kw_only=True)
+class Close:
+    """Fetch nothing more, settle the acknowledgements, close the sessions, leave the group: in this order."""
+
+    call: Call[None]
+
+
+Order: TypeAlias = Acknowledge | HandOut | Hold | Drop | Flush | Close
+
+
+# --- background -> application --------------------------------------------------------------------------------------------------
+
+
+class Delivery(NamedTuple):
+    """Records of one partition that are locked for us."""
+
+    partition: TopicPartition
+    number: int
+    records: list[ConsumerRecord[bytes | None, bytes | None]]
+    counts: list[int]
+    """How often each has been delivered, this time included."""
+    deadline: float
+    """When the locks end: seconds of the loop's clock."""
+
+
+class Renewed(NamedTuple):
+    """Locks last longer."""
+
+    partition: TopicPartition
+    locks: tuple[tuple[int, int], ...]
+    """Number of the delivery and offset."""
+    deadline: float
+
+
+class Lost(NamedTuple):
+    """Locks have ended before their records were acknowledged."""
+
+    partition: TopicPartition
+    locks: tuple[tuple[int, int], ...]
+    """Number of the delivery and offset."""
+    error: KafkaError
+
+
+class Settled(NamedTuple):
+    """The broker has answered the application's acknowledgements, or nobody can answer them any more."""
+
+    partition: TopicPartition
+    number: int
+    """Of the delivery."""
+    offsets: tuple[int, ...]
+    kind: AcknowledgeType
+    """How these records were acknowledged."""
+    error: KafkaError | None
+    """Why they did not count."""
+
+
+_SIZES: Final = tuple(itemgetter(ConsumerRecord._fields.index(f"serialized_{part}_size")) for part in ("key", "value"))
+
+
+def weight(records: Sequence[ConsumerRecord[Any, Any]]) -> int:
+    """Return the bytes that unread records count as: keys, values and about what the objects around them take."""
+    total = OVERHEAD * len(records)
+    for size_of in _SIZES:
+        sizes = list(map(size_of, records))
+        total += sum(sizes) + sizes.count(-1)  # which stands for null
+    return total
+
+
+Report: TypeAlias = Delivery | Renewed | Lost | Settled
+
+
+@define(eq=False)
+class Exchange:
+    """The queues between a ``ShareConsumer`` and its background."""
+
+    handler: EventHandler = field(repr=False)
+    orders: deque[Order] = field(factory=deque, init=False, repr=False)
+    """Appended to by the application, taken by the background."""
+    reports: deque[Report] = field(factory=deque, init=False, repr=False)
+    """Appended to by the background, taken by the application."""
+    attentive: bool = field(default=False, init=False)
+    """The background looks at the orders soon anyway. Written by the background."""
+    delivered: int = field(default=0, init=False)
+    """Records that were put into the queue of reports. Written by the background."""
+    taken: int = field(default=0, init=False)
+    """Records that were handed out or dropped. Written by the application."""
+    put_bytes: int = field(default=0, init=False)
+    """As ``delivered``, in bytes (``weight``)."""
+    taken_bytes: int = field(default=0, init=False)
+    """As ``taken``, in bytes."""
+    turn: int = field(default=0, init=False)
+    """How often the background has begun to take orders. Written by the background."""
+    woken_in: int = field(default=-1, init=False)
+    """The last turn in which the background was woken: another one follows. Written by the application."""
+    starving: bool = field(default=False, init=False)
+    """The background would fetch if there were room. Written by the background."""
+    wanted: int = field(default=0, init=False)
+    """Records that read calls wait for. Written by the application."""
+    topics: frozenset[str] = field(default=frozenset(), init=False)
+    """Subscribed topics; records of others are released on arrival. Written by the application."""
+    handlers: int = field(default=0, init=False)
+    """Records that ``process`` has room for, if it runs. Written by the application."""
+    pace: float = field(default=0.0, init=False)
+    """Seconds that a record takes in ``process``, all handlers together; 0: not known. Written by the application."""
+
+    @property
+    def unread(self) -> int:
+        """Records that were delivered and not handed out yet."""
+        return self.delivered - self.taken
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of these records."""
+        return self.put_bytes - self.taken_bytes
+
+    def order(self, order: Order, *, urgent: bool = False, quiet: bool = False) -> None:
+        """Queue something for the background; it is woken if it would look too late. Called by the application.
+
+        Acknowledgements wait a moment for further ones (``acknowledgements.LINGER``): not each should cost a turn of the loop.
+        ``quiet``: the background need only know before the lock is to be renewed, and it wakes up for that anyway.
+        """
+        self.orders.append(order)
+        turn = self.turn  # after the order was appended: the turn that follows finds it
+        if self.woken_in != turn and (urgent or not (quiet or self.attentive)):
+            self.woken_in = turn
+            self.handler.wake_background()
+
+    def report(self, report: Report) -> None:
+        """Queue something for the application. Called by the background."""
+        self.reports.append(report)
+        self.handler.wake_application()

@@ -1,0 +1,194 @@
+"""The locks that this member holds on records: until when, and which of them are to be renewed (KIP-932, KIP-1222).
+
+Decides: when a lock is renewed automatically, and when it has ended. Owns: every lock from its delivery until its acknowledgement
+is settled. Must never talk to a broker.
+
+A lock's time is counted from when the request that brought it was sent, so that it ends here before it ends at the broker.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, Final
+from uuid import UUID
+
+from attrs import define, evolve, field, frozen
+
+from ...model import TopicPartition
+from ...wire.messages import AcquiredRecords
+
+_TOGETHER: Final = 0.125
+"""Share of a lock's duration by which it may be renewed early, together with others."""
+
+
+@frozen(eq=False)
+class Lock:
+    """How records of one delivery are locked.
+
+    Records in the same state share one: a lock for each would keep Python's garbage collector busy. So it never changes; what
+    happens to some of the records gives them another one.
+    """
+
+    number: int
+    """Of the delivery that brought it."""
+    since: float
+    deadline: float
+    kept: bool = True
+    """Is renewed automatically: the record waits to be handed out, or a task works on it."""
+    acknowledged: bool = False
+    """The record was acknowledged; the broker has not answered yet."""
+
+
+@define(eq=False)
+class PartitionLocks:
+    """The locks on one partition's records, all of them given by one broker."""
+
+    topic_id: UUID
+    node_id: int
+    by_offset: dict[int, Lock] = field(factory=dict)
+
+
+@define(eq=False)
+class Locks:
+    """Every lock of this member."""
+
+    longest: float
+    """Seconds for which a lock is renewed automatically."""
+    duration: float = field(default=30.0, init=False)
+    """Seconds that a lock lasts, as the brokers last reported."""
+    partitions: dict[TopicPartition, PartitionLocks] = field(factory=dict, init=False)
+    renewal_at: float = field(default=inf, init=False)
+    """When the first lock is to be renewed, at the earliest."""
+    ends_at: float = field(default=inf, init=False)
+    """When the first lock ends, at the earliest."""
+
+    def held(self, partition: TopicPartition, offsets: Iterable[int], number: int) -> dict[int, Lock]:
+        """Return the locks of delivery ``number`` on these offsets that we still have and whose records are not acknowledged."""
+        held = self.partitions.get(partition)
+        if held is None:
+            return {}
+        get = held.by_offset.get
+        return {
+            offset: lock
+            for offset in offsets
+            if (lock := get(offset)) is not None and lock.number == number and not lock.acknowledged
+        }
+
+    def acknowledge(self, partition: TopicPartition, offsets: Iterable[int], number: int) -> dict[int, Lock]:
+        """The application has acknowledged these records: return the locks of those that are still ours."""
+        return self._change(partition, self.held(partition, offsets, number), acknowledged=True)
+
+    def _change(self, partition: TopicPartition, locks: Mapping[int, Lock], **changes: Any) -> dict[int, Lock]:
+        """Replace some locks by changed ones, and return these."""
+        changed: dict[int, Lock] = {}
+        former = latter = None
+        for offset, lock in locks.items():
+            if lock is not former or latter is None:  # neighbours share theirs
+                former, latter = lock, evolve(lock, **changes)
+            changed[offset] = latter
+        if changed:
+            self.partitions[partition].by_offset.update(changed)
+        return changed
+
+    def add(self, partition: TopicPartition, held: PartitionLocks, offsets: Iterable[int], number: int, since: float) -> float:
+        """Take over locks that began at ``since``; return when they end."""
+        deadline = since + self.duration
+        known = self.partitions.get(partition)
+        if known is None or (known.topic_id, known.node_id) != (held.topic_id, held.node_id):
+            known = self.partitions[partition] = held
+        known.by_offset.update(dict.fromkeys(offsets, Lock(number, since, deadline)))
+        self.renewal_at = min(self.renewal_at, since + self.duration / 2)
+        self.ends_at = min(self.ends_at, deadline)
+        return deadline
+
+    def remove(self, partition: TopicPartition, locks: Mapping[int, Lock]) -> None:
+        """Their records are settled."""
+        held = self.partitions.get(partition)
+        if held is not None:
+            by_offset = held.by_offset
+            for offset, lock in locks.items():
+                current = by_offset.get(offset)
+                if current is not None and current.number == lock.number:
+                    del by_offset[offset]
+
+    def forget(self, partition: TopicPartition) -> list[tuple[int, Lock]]:
+        """Give up the locks of a partition whose broker does not know them any more; return those that were not acknowledged."""
+        held = self.partitions.pop(partition, None)
+        return [(offset, lock) for offset, lock in held.by_offset.items() if not lock.acknowledged] if held is not None else []
+
+    def supersede(self, partition: TopicPartition, ranges: Sequence[AcquiredRecords]) -> list[tuple[int, Lock]]:
+        """Give up the locks on offsets that are locked for us again; return those that were not acknowledged."""
+        held = self.partitions.get(partition)
+        if held is None or not ranges or max(held.by_offset, default=-1) < min(batch.first_offset for batch in ranges):
+            return []
+        again = [o for o in held.by_offset if any(batch.first_offset <= o <= batch.last_offset for batch in ranges)]
+        former = [(offset, held.by_offset.pop(offset)) for offset in again]
+        return [(offset, lock) for offset, lock in former if not lock.acknowledged]
+
+    def given_by(self, node_id: int) -> list[TopicPartition]:
+        """Return the partitions on which a broker has given us locks."""
+        return [partition for partition, held in self.partitions.items() if held.node_id == node_id and held.by_offset]
+
+    @property
+    def are_out(self) -> bool:
+        """Some record is locked."""
+        return any(held.by_offset for held in self.partitions.values())
+
+    def due(self, now: float) -> Iterator[tuple[TopicPartition, PartitionLocks, dict[int, Lock]]]:
+        """Yield, by partition, the locks that are to be renewed now."""
+        if self.renewal_at > now:
+            return
+        soon = now + self.duration * _TOGETHER
+        self.renewal_at = inf
+        for partition, held in self.partitions.items():
+            chosen = {}
+            for offset, lock in held.by_offset.items():
+                at = lock.deadline - self.duration / 2
+                if lock.acknowledged or not lock.kept or now >= lock.since + self.longest:
+                    continue
+                if at <= soon:
+                    chosen[offset] = lock
+                else:
+                    self.renewal_at = min(self.renewal_at, at)
+            if chosen:
+                yield partition, held, chosen
+
+    def renewed(self, partition: TopicPartition, locks: Mapping[int, Lock], at: float) -> dict[int, Lock]:
+        """A broker has renewed these locks; return what they are now. Their records may have been acknowledged meanwhile."""
+        held = self.partitions.get(partition)
+        if held is None:
+            return {}
+        get = held.by_offset.get
+        current = {o: now for o, lock in locks.items() if (now := get(o)) is not None and now.number == lock.number}
+        renewed = self._change(partition, current, deadline=at + self.duration)
+        self.renewal_at = min(self.renewal_at, at + self.duration / 2)
+        return renewed
+
+    def keep(self, partition: TopicPartition, number: int, offsets: Iterable[int], *, kept: bool) -> None:
+        """Renew these locks automatically from now on, or stop doing so."""
+        changed = self._change(partition, self.held(partition, offsets, number), kept=kept)
+        if kept:
+            for lock in changed.values():
+                self.look_at(lock)
+
+    def look_at(self, lock: Lock) -> None:
+        """The lock has changed: it may have to be renewed."""
+        self.renewal_at = min(self.renewal_at, lock.deadline - self.duration / 2)
+
+    def ended(self, now: float) -> Iterator[tuple[TopicPartition, list[tuple[int, Lock]]]]:
+        """Yield, by partition, the locks that have ended and whose records were not acknowledged. They are forgotten."""
+        if self.ends_at > now:
+            return
+        self.ends_at = inf
+        for partition, held in self.partitions.items():
+            over = []
+            for offset, lock in held.by_offset.items():
+                if lock.acknowledged:
+                    continue
+                if lock.deadline <= now:
+                    over.append((offset, lock))
+                else:
+                    self.ends_at = min(self.ends_at, lock.deadline)
+            for offset, _ in over:
+                del held.by_offset[offset]
+            if over:
+                yield partition, over

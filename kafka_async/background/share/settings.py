@@ -1,0 +1,15 @@
+"""The options that only share consumers have.
+
+Decides nothing. Owns nothing: values that do not change.
+"""
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class ShareSettings:
+    """Options of share consumers only; ``application/share/options.py`` checks them and says what each means."""
+
+    max_processing_ms: int = 300_000
+    bad_record_deliveries: int = 2
+    strict_max_records: bool = False

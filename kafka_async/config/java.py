@@ -1,0 +1,262 @@
+"""Options of security that only Java's client has, in the words of this one.
+
+Decides: which of our options means the same, which mean nothing here, and what to use in place of the rest. Owns nothing. Must
+never show a value that may be a secret, nor resolve a reference to one.
+
+These stand in the properties files of Java's programs, and in jobs of Spark's own connector that move over by the name of their
+format.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from ..errors import KafkaConfigurationError
+from .jaas import Login, parse_login
+from .stores import authorities, identity
+
+_JAAS: Final = "sasl_jaas_config"
+_HANDLER: Final = "sasl_login_callback_handler_class"
+_RETRIEVER: Final = "sasl_oauthbearer_jwt_retriever_class"
+_CHECK: Final = "ssl_endpoint_identification_algorithm"
+_STORES: Final = ("ssl_keystore", "ssl_truststore")
+_KINDS: Final = ("PKCS12", "JKS", "PEM")
+_STORE_OPTIONS: Final = frozenset(f"{store}_{what}" for store in _STORES for what in ("location", "type", "password"))
+_PEM: Final = ("{p}ssl.keystore.key and {p}ssl.keystore.certificate.chain", "{p}ssl.truststore.certificates")
+
+NAMES: Final = frozenset(
+    (
+        *(_JAAS, _HANDLER, _RETRIEVER, _CHECK, "ssl_key_password", "ssl_protocol", "ssl_enabled_protocols", "security_providers"),
+        *_STORE_OPTIONS,
+    )
+)
+"""What ``in_our_words`` takes, beside our own."""
+
+MEANINGLESS: Final = frozenset(
+    (
+        *(f"sasl_login_refresh_{what}" for what in ("buffer_seconds", "min_period_seconds", "window_factor", "window_jitter")),
+        *(f"sasl_kerberos_{what}" for what in ("kinit_cmd", "min_time_before_relogin", "ticket_renew_jitter")),
+        "sasl_kerberos_ticket_renew_window_factor",
+        # What is looked up in tokens: brokers do that.
+        *(f"sasl_oauthbearer_{what}" for what in ("scope_claim_name", "sub_claim_name", "expected_audience", "expected_issuer")),
+        *(f"sasl_oauthbearer_jwks_endpoint_{what}" for what in ("url", "refresh_ms", "retry_backoff_ms", "retry_backoff_max_ms")),
+        "sasl_oauthbearer_clock_skew_seconds",
+        "sasl_oauthbearer_jwt_validator_class",
+        "ssl_keymanager_algorithm",
+        "ssl_trustmanager_algorithm",
+        "ssl_secure_random_implementation",
+    )
+)
+"""Options that this client does without: sessions, tokens and tickets are renewed in time by themselves."""
+
+_NO_CLASS: Final = "classes of Java are not loaded; for tokens of your own use {tokens}"
+_OPENSSL: Final = "providers of Java's cryptography are not loaded; OpenSSL, with which Python was built, does that work"
+_ASSERTED: Final = (
+    *(f"claim_{what}" for what in ("aud", "exp_seconds", "iss", "jti_include", "nbf_seconds", "sub")),
+    *("algorithm", "file", "private_key_file", "private_key_passphrase", "template_file"),
+)
+_ASSERTION: Final = "tokens are asked for with client credentials only; use {tokens}"
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "sasl_client_callback_handler_class": _NO_CLASS,
+    "sasl_login_class": _NO_CLASS,
+    "ssl_engine_factory_class": "classes of Java are not loaded; use {p}ssl.truststore.* and {p}ssl.keystore.*",
+    "ssl_provider": _OPENSSL,
+    "ssl_cipher_suites": "use {p}ssl.ciphers, in OpenSSL's notation, for ciphers up to TLS 1.2",
+    "config_providers": "{secrets}",
+    **{f"sasl_oauthbearer_assertion_{what}": _ASSERTION for what in _ASSERTED},
+}
+"""Options of Java without a counterpart by the same name, and what to use. The ``Dialect`` fills in the braces."""
+
+_USE_INSTEAD: Final[Mapping[str, str]] = {
+    "Krb5LoginModule": "{p}sasl.kerberos.principal and {p}sasl.kerberos.keytab (without them: the tickets of the process)",
+    "IAMLoginModule": "{tokens}; kafka_async.MskTokenProvider makes those of Amazon MSK",
+}
+_KNOWN: Final = frozenset((*_USE_INSTEAD, "PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule"))
+_CREDENTIALS: Final = "sasl_oauthbearer_client_credentials_client_"
+_OAUTH: Final = {"clientId": f"{_CREDENTIALS}id", "clientSecret": f"{_CREDENTIALS}secret", "scope": "sasl_oauthbearer_scope"}
+_EXTENSION: Final = "extension_"
+LOGIN_SECRETS: Final = ("sasl_plain_password", _OAUTH["clientSecret"])
+"""Our options for what is secret in ``sasl.jaas.config``."""
+
+
+@frozen(kw_only=True)
+class Dialect:
+    """Where Java's options stand: what they are called there, and what people can use in their place."""
+
+    prefix: str = ""
+    """What precedes each option's name."""
+    tokens: str = "the option sasl_oauth_token_provider in the program"
+    """How to give tokens of one's own."""
+    secrets: str = "write the value itself, or read it in the program"
+    """What to use in place of Java's configuration providers."""
+    is_reference: Callable[[str, str], bool] = lambda name, text: False
+    """Returns, for an option's name and text, whether the text only refers to the value."""
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Options that have no counterpart by the same name, and what to use."""
+        return {name: self._filled_in(text) for name, text in _REFUSED.items()}
+
+    def dotted(self, name: str) -> str:
+        """Return the name under which people give an option."""
+        return f"{self.prefix}{name.replace('_', '.')}"
+
+    def in_our_words(self, java: Mapping[str, str]) -> dict[str, str]:
+        """Return the options, with those of Java translated into ours; ``sasl.jaas.config`` stays if it is a reference to the text.
+
+        Stores of type PKCS12 stay as well, for ``with_stores``. Raises ``KafkaConfigurationError`` that names the option and what
+        to use in its place, never a value that may be secret.
+        """
+        ours = {name: text for name, text in java.items() if name not in NAMES}
+        if _JAAS in java:
+            if self.is_reference(_JAAS, java[_JAAS]):
+                ours[_JAAS] = java[_JAAS]
+            else:
+                ours = self.with_login({**ours, _JAAS: java[_JAAS]})
+        self._check_classes(java)
+        self._check_versions(java)
+        for name, text in (self._stores(java) | self._host_name(java)).items():
+            self._put(ours, name[0], text, self.dotted(name[1]))
+        return ours
+
+    def with_login(self, java: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options, ``sasl.jaas.config`` translated into ours: done when connecting, since it may have been a
+        reference.
+        """
+        ours = {name: value for name, value in java.items() if name != _JAAS}
+        if _JAAS in java:
+            option = self.dotted(_JAAS)
+            for name, text in self._credentials(parse_login(java[_JAAS], option), ours).items():
+                self._put(ours, name, text, option)
+        return ours
+
+    def _filled_in(self, text: str, **values: object) -> str:
+        return text.format(p=self.prefix, tokens=self.tokens, secrets=self.secrets, **values)
+
+    def _wrong(self, text: str, **values: object) -> KafkaConfigurationError:
+        return KafkaConfigurationError(self._filled_in(text, **values))
+
+    def _put(self, ours: dict[str, Any], name: str, text: str, option: str) -> None:
+        if ours.setdefault(name, text) != text:
+            raise KafkaConfigurationError(f"{option} and {self.dotted(name)} say different things; leave one of them out")
+
+    # --- sasl.jaas.config --------------------------------------------------------------------------------------------------------
+
+    def _credentials(self, login: Login, ours: Mapping[str, Any]) -> dict[str, str]:
+        """Return the fields of a login, by our names."""
+        if login.kind in ("PlainLoginModule", "ScramLoginModule"):
+            return self._password(login, ours)
+        if login.kind == "OAuthBearerLoginModule":
+            return self._oauth(login)
+        other = "expected PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule; for tokens of your own use {tokens}"
+        instead = f"use {_USE_INSTEAD[login.kind]}" if login.kind in _USE_INSTEAD else other
+        raise self._wrong("{p}sasl.jaas.config: the login module {module:.100} is not supported; " + instead, module=login.module)
+
+    def _password(self, login: Login, ours: Mapping[str, Any]) -> dict[str, str]:
+        if login.options.get("tokenauth", "").lower() == "true":
+            raise self._wrong(
+                "{p}sasl.jaas.config: delegation tokens (tokenauth) are not supported; use a user's name and password"
+            )
+        found = {}
+        for name in ("username", "password"):
+            option = f"sasl_plain_{name}"
+            if name in login.options:
+                found[option] = login.options[name]
+            elif option not in ours:
+                text = '{p}sasl.jaas.config: {kind} has no {name}; expected {name}="...", or {option}'
+                raise self._wrong(text, kind=login.kind, name=name, option=self.dotted(option))
+        return found
+
+    def _oauth(self, login: Login) -> dict[str, str]:
+        if any(name.startswith("unsecuredLogin") for name in login.options):
+            raise self._wrong("{p}sasl.jaas.config: tokens without a signature (unsecuredLogin...) are not made; use {tokens}")
+        if any(name.startswith("ssl.") for name in login.options):
+            raise self._wrong("{p}sasl.jaas.config: ssl options of the token endpoint: use {p}sasl.oauthbearer.ssl.cafile")
+        found = {ours: login.options[name] for name, ours in _OAUTH.items() if name in login.options}
+        extensions = {name.removeprefix(_EXTENSION): text for name, text in login.options.items() if name.startswith(_EXTENSION)}
+        return found | ({"sasl_oauthbearer_extensions": json.dumps(extensions)} if extensions else {})
+
+    def _check_classes(self, java: Mapping[str, str]) -> None:
+        """Let those classes pass that do what this client does by itself: ask an endpoint with client credentials."""
+        for name, known in (
+            (_HANDLER, ("OAuthBearerLoginCallbackHandler",)),
+            (_RETRIEVER, ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")),
+        ):
+            if name in java and java[name].strip().rpartition(".")[2] not in known:
+                raise self._wrong("{name} is not supported: " + _NO_CLASS, name=self.dotted(name))
+        if java.get("security_providers", "").strip():
+            raise self._wrong("{p}security.providers is not supported: " + _OPENSSL)
+
+    # --- TLS ---------------------------------------------------------------------------------------------------------------------
+
+    def _check_versions(self, java: Mapping[str, str]) -> None:
+        for name, spoken in ("ssl_protocol", {"TLS", "TLSv1.2", "TLSv1.3"}), ("ssl_enabled_protocols", {"TLSv1.2", "TLSv1.3"}):
+            if name in java and not spoken & {version.strip() for version in java[name].split(",")}:
+                text = "{name}={given!r}: TLS 1.2 and 1.3 are spoken, and nothing below"
+                raise self._wrong(text, name=self.dotted(name), given=java[name])
+
+    def _stores(self, java: Mapping[str, str]) -> dict[tuple[str, str], str]:
+        """Return what keystore and truststore in PEM are, by our name and Java's; what ``with_stores`` reads, by Java's alone."""
+        found: dict[tuple[str, str], str] = {}
+        for store, ours, pem in zip(_STORES, ("ssl_certfile", "ssl_cafile"), _PEM, strict=True):
+            location, kind, password = names = tuple(f"{store}_{what}" for what in ("location", "type", "password"))
+            given = java.get(kind, "JKS" if location in java else "PEM").strip().upper()
+            if given not in _KINDS:
+                text = "{name}={given!r}: expected PKCS12, JKS or PEM; PEM as text goes into " + pem
+                raise self._wrong(text, name=self.dotted(kind), given=java[kind])
+            if given == "PEM":
+                if password in java:
+                    text = "{name}: PEM has no password of a store; a key's is {p}ssl.key.password"
+                    raise self._wrong(text, name=self.dotted(password))
+                if location in java:
+                    found[ours, location] = java[location]
+            elif location not in java:
+                raise self._wrong("{name} is missing; PEM as text goes into " + pem, name=self.dotted(location))
+            else:
+                found |= {(name, name): java[name] for name in names if name in java}
+        if "ssl_key_password" in java and ("ssl_keystore_location",) * 2 not in found:  # the store's opens the key of a store
+            found["ssl_password", "ssl_key_password"] = java["ssl_key_password"]
+        return found
+
+    def with_stores(self, java: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options, stores of type PKCS12 as PEM: done when connecting, since a password may have been a reference.
+
+        Reads the files. Raises ``KafkaConfigurationError`` that names the option whose store cannot be used and says how to convert
+        one of type JKS, and ``ImportError`` without the extra ``pkcs12``.
+        """
+        ours = {name: value for name, value in java.items() if name not in _STORE_OPTIONS}
+        for store in _STORES:
+            if (path := java.get(f"{store}_location")) is None:
+                continue
+            option = self.dotted(f"{store}_location")
+            if store == "ssl_truststore":
+                self._put(ours, f"{store}_certificates", authorities(path, java.get(f"{store}_password"), option), option)
+            else:
+                chain, key = identity(path, java.get(f"{store}_password"), option)
+                self._put(ours, f"{store}_certificate_chain", chain, option)
+                self._put(ours, f"{store}_key", key, option)
+        return ours
+
+    def _host_name(self, java: Mapping[str, str]) -> dict[tuple[str, str], str]:
+        """Return whether host names are checked, by our name and Java's; nothing if there is no TLS that could."""
+        if _CHECK not in java:
+            return {}
+        word = java[_CHECK].strip().lower()
+        if word not in ("https", ""):
+            text = "{name}={given!r}: expected https, or nothing to check no host names"
+            raise self._wrong(text, name=self.dotted(_CHECK), given=java[_CHECK])
+        if java.get("security_protocol", "PLAINTEXT").endswith("PLAINTEXT"):
+            return {}
+        return {("ssl_check_hostname", _CHECK): "true" if word else "false"}
+
+
+def in_login(text: str) -> list[str]:
+    """Return what a text of ``sasl.jaas.config`` has that no error may show if a reference led to it."""
+    try:
+        login = parse_login(text)
+    except KafkaConfigurationError:
+        return []  # its errors show nothing of the text
+    return [*login.options.values(), *([] if login.kind in _KNOWN else [login.module])]

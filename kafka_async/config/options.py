@@ -1,0 +1,818 @@
+"""What each option of a consumer means.
+
+Decides: the meaning of every option, in words. Owns nothing. The defaults and the checks are in ``consumer_config.py``; a test
+compares the two, and the page ``OPTIONS.md``, which is printed from here. Must never be needed by what reads records: Python keeps
+no docstrings of attributes, so ``reference.py`` reads them from this file when they are needed.
+
+A docstring says what the option does. Its last three lines are the default, what is allowed, and the key under which Kafka has it.
+"""
+
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Literal, TypedDict
+
+from ..model import IsolationLevel
+from ..trace import Listener
+from .words import (
+    Background,
+    Deserializer,
+    DnsLookup,
+    GroupProtocol,
+    Mechanism,
+    RecoveryStrategy,
+    SecurityProtocol,
+    TokenProvider,
+)
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The options of a consumer (PEP 692). All of them may be left out.
+
+    Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
+    sizes in bytes.
+    """
+
+    # --- Connection ---
+    bootstrap_servers: str | Iterable[str]
+    """Brokers to ask first, as ``"host:port"``, several with commas between them, or a list of such strings.
+
+    They only have to lead to the cluster: the other brokers are found through them. Name two or three, so that one that is down
+    keeps no consumer from starting. Every address of a host name is tried. The port is 9092 if none is given. IPv6 addresses
+    stand in brackets.
+
+    Default: ``'localhost:9092'``.
+    Allowed: ``'host:port'``, several with commas between them, or a list of strings; ports from 1 to 65535.
+    Kafka: ``bootstrap.servers`` (KIP-602).
+    """
+
+    client_id: str
+    """Name of this consumer in the logs, quotas and metrics of the brokers, and in its own log and metrics.
+
+    A ``KafkaConsumer`` that is given none calls itself ``consumer-GROUP-NUMBER``, as Java's does; the default below is that of
+    programs that use ``ConsumerConfig`` by itself.
+
+    Default: ``'kafka-async'``.
+    Allowed: a string of at most 32,767 bytes in UTF-8.
+    Kafka: ``client.id``.
+    """
+
+    client_rack: str | None
+    """Rack, or availability zone, of this consumer, as in the brokers' ``broker.rack``.
+
+    Brokers with a replica selector then direct it to the closest replica, and assignors that know racks prefer
+    partitions that have a replica there. Empty: no rack.
+
+    Default: ``''``.
+    Allowed: a string of at most 32,767 bytes in UTF-8.
+    Kafka: ``client.rack`` (KIP-392, KIP-881).
+    """
+
+    client_dns_lookup: DnsLookup
+    """How the host names of ``bootstrap_servers`` are resolved.
+
+    ``use_all_dns_ips`` tries every address of a name until one connects. ``resolve_canonical_bootstrap_servers_only`` replaces
+    each name by the canonical names of all its addresses first, which Kerberos may need if the name stands for several brokers.
+
+    Default: ``'use_all_dns_ips'``.
+    Allowed: one of 'use_all_dns_ips', 'resolve_canonical_bootstrap_servers_only'.
+    Kafka: ``client.dns.lookup`` (KIP-235, KIP-302).
+    """
+
+    # --- Group ---
+    group_id: str | None
+    """Consumer group to join. Members of a group share the partitions of their topics, and commits are kept under its name.
+
+    ``None``: no group. Then ``subscribe`` assigns every partition of the topics to this consumer, ``commit`` raises
+    ``IllegalOperation``, nothing is auto-committed, and reading begins where ``auto_offset_reset`` says.
+
+    Default: ``None``.
+    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
+    Kafka: ``group.id``.
+    """
+
+    group_instance_id: str | None
+    """Name under which this member stays the same after a restart (static membership). Needs ``group_id``.
+
+    If it comes back within the session timeout it gets the partitions that it had, and the others see no rebalance. Must differ
+    for each member of the group. A clean stop of a static member does not give its partitions to the others before the session
+    times out.
+
+    Default: ``None``.
+    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
+    Kafka: ``group.instance.id`` (KIP-345).
+    """
+
+    group_protocol: GroupProtocol
+    """Rebalance protocol of the group.
+
+    ``consumer`` is the protocol of Kafka 4.0, in which the brokers assign partitions and members keep reading meanwhile;
+    ``classic`` is that of older brokers, in which one of the members assigns. ``auto`` takes ``consumer`` if the brokers offer
+    it for this group and none of ``session_timeout_ms``, ``heartbeat_interval_ms`` and ``partition_assignment_strategy`` is
+    given, else ``classic``. Java's default is ``classic``.
+
+    Default: ``'auto'``.
+    Allowed: one of 'auto', 'classic', 'consumer'.
+    Kafka: ``group.protocol`` (KIP-848).
+    """
+
+    group_remote_assignor: str | None
+    """Assignor that the brokers use for this group, such as ``uniform`` or ``range``. Only for the protocol ``consumer``.
+
+    ``None``: the first of the brokers' ``group.consumer.assignors``. An assignor that the brokers do not have is refused when
+    the member joins.
+
+    Default: ``None``.
+    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
+    Kafka: ``group.remote.assignor`` (KIP-848).
+    """
+
+    partition_assignment_strategy: Sequence[Any] | None
+    """Assignors that this member offers, best first. Only for the protocol ``classic``.
+
+    Each is ``"range"``, ``"roundrobin"``, ``"sticky"`` or ``"cooperative-sticky"``, the name of Java's class, or an
+    ``Assignor``, as an object or a class. The group uses one that all its members offer. With ``cooperative-sticky`` alone,
+    members keep the partitions that stay with them during a rebalance; to move a group there, restart its members once with
+    both and once more with it alone.
+
+    Default: ``['range', 'cooperative-sticky']``.
+    Allowed: names of assignors, or assignors; at least one, none twice.
+    Kafka: ``partition.assignment.strategy`` (KIP-429, KIP-881).
+    """
+
+    session_timeout_ms: int
+    """How long the coordinator waits for a heartbeat before it gives the partitions of this member to others. Only for the
+    protocol ``classic``.
+
+    Must be longer than ``heartbeat_interval_ms``, and within the brokers' ``group.min.session.timeout.ms`` and
+    ``group.max.session.timeout.ms``. In the protocol ``consumer`` the brokers set it (``group.consumer.session.timeout.ms``).
+
+    Default: ``45000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``session.timeout.ms`` (KIP-735).
+    """
+
+    heartbeat_interval_ms: int
+    """How often heartbeats are sent. Only for the protocol ``classic``; a third of ``session_timeout_ms`` or less.
+
+    Heartbeats go out in the background, whatever the application does. In the protocol ``consumer`` the brokers say how often
+    (``group.consumer.heartbeat.interval.ms``).
+
+    Default: ``3000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``heartbeat.interval.ms`` (KIP-62).
+    """
+
+    max_poll_interval_ms: int
+    """How long the application may go without asking for records before this member gives up its partitions.
+
+    It protects the group from a member that is alive and stuck. Raise it, or read fewer records at a time, if handling what one
+    call returns takes longer. It is also the time that the group waits for this member in a rebalance. After it the consumer
+    joins again when it is next asked for records, and ``on_partitions_lost`` is called.
+
+    Default: ``300000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``max.poll.interval.ms`` (KIP-62).
+    """
+
+    enable_auto_commit: bool
+    """Commit in the background what was handed out, every ``auto_commit_interval_ms``, before partitions leave and at a clean
+    stop.
+
+    Only records that *earlier* calls returned are committed, and of an iteration those before the one that is being handled: a
+    crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``enable.auto.commit``.
+    """
+
+    auto_commit_interval_ms: int
+    """How often offsets are committed with ``enable_auto_commit``.
+
+    It bounds how much is read again after a crash. Nothing is sent if nothing was read. 0 commits at every call that reads.
+
+    Default: ``5000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``auto.commit.interval.ms``.
+    """
+
+    exclude_internal_topics: bool
+    """Leave topics of the cluster itself, such as ``__consumer_offsets``, out of what a pattern subscribes to.
+
+    A topic that is named is read in any case.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``exclude.internal.topics``.
+    """
+
+    # --- What is read ---
+    auto_offset_reset: str
+    """Where to begin in a partition for which nothing is committed, or whose offset is no longer in the log.
+
+    ``earliest``: at the first record. ``latest``: with what is written from now on. ``by_duration:P7D``: with records of the
+    last seven days, by their timestamps; the duration is written in ISO 8601 as ``PnDTnHnMn.nS``. ``none``: do not choose;
+    ``NoOffsetForPartitionError`` or ``OffsetOutOfRangeError`` is raised and the program seeks.
+
+    Default: ``'latest'``.
+    Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
+    Kafka: ``auto.offset.reset`` (KIP-1106).
+    """
+
+    isolation_level: IsolationLevel | Literal["read_uncommitted", "read_committed"]
+    """Whether records of transactions that were aborted, or are still open, are returned.
+
+    ``read_committed`` returns neither, and reads only up to the first transaction that is open (the last stable offset).
+    ``read_uncommitted`` returns all. Also an ``IsolationLevel``.
+
+    Default: ``'read_uncommitted'``.
+    Allowed: 'read_uncommitted' or 'read_committed'.
+    Kafka: ``isolation.level`` (KIP-98).
+    """
+
+    allow_auto_create_topics: bool
+    """Let the brokers create a topic that is subscribed to and does not exist.
+
+    They do it only if their own ``auto.create.topics.enable`` says so. ``False``: ``start`` and reading raise
+    ``UnknownTopicOrPartitionError``.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``allow.auto.create.topics`` (KIP-361).
+    """
+
+    max_poll_records: int | None
+    """Most records that one call of ``getmany`` returns, unless the call says otherwise. ``None``: no limit.
+
+    It changes nothing about how much is fetched at a time; what is not returned stays in the buffer for the next call.
+
+    Default: ``500``.
+    Allowed: an integer from 1 to 2147483647, in records.
+    Kafka: ``max.poll.records`` (KIP-41).
+    """
+
+    key_deserializer: Deserializer | None
+    """Turns a key's bytes into an object. ``None``: keys are ``bytes``.
+
+    Takes the forms of ``value_deserializer``.
+
+    Default: ``None``.
+    Allowed: a callable that takes bytes, or None.
+    Kafka: ``key.deserializer``.
+    """
+
+    value_deserializer: Deserializer | None
+    """Turns a value's bytes into an object. ``None``: values are ``bytes``.
+
+    A callable of the bytes, such as ``json.loads``; a callable of three arguments, ``(topic, headers, data)``; or an object
+    with a method ``deserialize`` that takes either. Any of them may be ``async def``. It is called once for each record that is
+    handed out, inside the call that reads. A value that is null (a tombstone) stays ``None`` and is not given to it; neither is
+    a key that is missing.
+
+    What it raises becomes a ``DeserializationError``, once, which holds the record with its bytes; reading goes on after that
+    record.
+
+    Default: ``None``.
+    Allowed: a callable that takes bytes, or None.
+    Kafka: ``value.deserializer``, which names a class of Java's.
+    """
+
+    interceptors: Sequence[Any] | None
+    """Objects with the methods ``on_consume(records)`` and ``on_commit(offsets)``, plain or ``async def``, called in this order.
+
+    ``on_consume`` takes the dictionary that a call is about to return, and returns the one to hand out in its place;
+    ``on_commit`` gets the offsets that were committed. See ``ConsumerInterceptor``.
+
+    Default: ``[]``.
+    Allowed: a sequence of objects with ``on_consume()`` and ``on_commit()``, or None.
+    Kafka: ``interceptor.classes``, which names classes of Java's (KIP-42).
+    """
+
+    check_crcs: bool
+    """Compare each record batch with its checksum (CRC-32C).
+
+    A batch that does not match is fetched once more, and then raised as ``CorruptRecordException``. It costs little if the
+    processor has an instruction for it.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``check.crcs``.
+    """
+
+    # --- Fetching ---
+    fetch_min_bytes: int
+    """Bytes of records that a broker waits for before it answers a fetch.
+
+    More than 1 trades latency, up to ``fetch_max_wait_ms``, for fewer and larger answers.
+
+    Default: ``1``.
+    Allowed: an integer from 0 to 2147483647, in bytes.
+    Kafka: ``fetch.min.bytes``.
+    """
+
+    fetch_max_bytes: int
+    """Most bytes of records in one answer of a broker, over all its partitions.
+
+    A first record batch that is larger is sent all the same, so that reading always goes on.
+
+    Default: ``52428800``.
+    Allowed: an integer from 0 to 2147483647, in bytes.
+    Kafka: ``fetch.max.bytes`` (KIP-74).
+    """
+
+    fetch_max_wait_ms: int
+    """How long a broker may wait for ``fetch_min_bytes`` before it answers.
+
+    Records that arrive are answered at once if they make up ``fetch_min_bytes``, so this is no delay by itself.
+
+    Default: ``500``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``fetch.max.wait.ms``.
+    """
+
+    max_partition_fetch_bytes: int
+    """Most bytes of records of one partition in one answer.
+
+    A first record batch that is larger is sent all the same. If round trips are long, one answer after another is slow: so if
+    answers come full and the application waits for them, the default grows by itself, up to a quarter of
+    ``fetch_buffer_bytes``, and shrinks again. Any other value is kept.
+
+    Default: ``1048576``.
+    Allowed: an integer from 1 to 2147483647, in bytes.
+    Kafka: ``max.partition.fetch.bytes`` (KIP-74).
+    """
+
+    fetch_buffer_bytes: int
+    """Most bytes of records that are fetched ahead and not yet handed out, over all partitions.
+
+    Fetches stop when it is full and go on when the application has read. This is the memory that a consumer needs, as long as
+    no single record batch is larger. What is counted is as brokers send it, which is compressed.
+
+    Default: ``33554432``.
+    Allowed: an integer from 1 to 9223372036854775807, in bytes.
+    Kafka: none. KIP-81 proposes it.
+    """
+
+    max_decompressed_bytes: int
+    """Most bytes that one record batch may decompress to.
+
+    A batch that claims or yields more is raised as ``CorruptRecordException`` and never held in memory as a whole.
+
+    Default: ``268435456``.
+    Allowed: an integer from 1 to 9223372036854775807, in bytes.
+    Kafka: none.
+    """
+
+    receive_message_max_bytes: int
+    """Most bytes of one answer of a broker, of any kind.
+
+    A longer one closes the connection before anything is allocated for it. Must be larger than ``fetch_max_bytes``, and than
+    the largest record batch of the topics.
+
+    Default: ``100000000``.
+    Allowed: an integer from 1024 to 2147483647, in bytes.
+    Kafka: none. librdkafka's ``receive.message.max.bytes``.
+    """
+
+    # --- Time ---
+    request_timeout_ms: int
+    """How long one request may take, time in the queue included, before it is given up and sent again if that is safe.
+
+    It is also how long ``stop`` may take if it is given no timeout, and how long ``start`` waits for a topic to be created.
+
+    Default: ``30000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``request.timeout.ms``.
+    """
+
+    default_api_timeout_ms: int
+    """How long a call such as ``commit``, ``committed``, ``position`` or ``offsets_for_times`` may take, repetitions included.
+
+    After it the call raises ``KafkaTimeoutError`` and what it wanted is withdrawn. ``getone`` waits without a limit,
+    ``getmany`` as long as its own ``timeout_ms``.
+
+    Default: ``60000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``default.api.timeout.ms`` (KIP-266).
+    """
+
+    retry_backoff_ms: int
+    """How long to wait before a request that failed is sent again.
+
+    It doubles with each failure, up to ``retry_backoff_max_ms``, give or take a fifth at random. The wait is at least 10 ms.
+
+    Default: ``100``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``retry.backoff.ms`` (KIP-580).
+    """
+
+    retry_backoff_max_ms: int
+    """Most time to wait before a request that failed repeatedly is sent again.
+
+    Default: ``1000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``retry.backoff.max.ms`` (KIP-580).
+    """
+
+    # --- Network ---
+    reconnect_backoff_ms: int
+    """How long to wait before a broker is connected to again after a connection failed.
+
+    It doubles with each failure, up to ``reconnect_backoff_max_ms``, give or take a fifth at random.
+
+    Default: ``50``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``reconnect.backoff.ms``.
+    """
+
+    reconnect_backoff_max_ms: int
+    """Most time to wait before a broker is connected to again.
+
+    Default: ``1000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``reconnect.backoff.max.ms`` (KIP-144).
+    """
+
+    socket_connection_setup_timeout_ms: int
+    """How long a connection may take until it can be used: name look-up, TCP, TLS, versions and login.
+
+    It doubles with each failure in a row, up to ``socket_connection_setup_timeout_max_ms``.
+
+    Default: ``10000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``socket.connection.setup.timeout.ms`` (KIP-601).
+    """
+
+    socket_connection_setup_timeout_max_ms: int
+    """Most time that a connection may take until it can be used, after failures in a row.
+
+    Default: ``30000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``socket.connection.setup.timeout.max.ms`` (KIP-601).
+    """
+
+    connections_max_idle_ms: int
+    """How long a connection that nobody uses stays open. -1: for ever.
+
+    Shorter than the ten minutes after which brokers close it, so that no request is sent into a connection that is being
+    closed. 0 would close each one before it is of use, and is refused.
+
+    Default: ``540000``.
+    Allowed: an integer from -1 to 9223372036854775807 other than 0, in milliseconds.
+    Kafka: ``connections.max.idle.ms``.
+    """
+
+    receive_buffer_bytes: int
+    """Size of the socket's receive buffer (``SO_RCVBUF``). -1: the system's, which tunes itself. Java's default is 65536.
+
+    Default: ``-1``.
+    Allowed: an integer from -1 to 2147483647, in bytes.
+    Kafka: ``receive.buffer.bytes``.
+    """
+
+    send_buffer_bytes: int
+    """Size of the socket's send buffer (``SO_SNDBUF``). -1: the system's. Java's default is 131072.
+
+    Default: ``-1``.
+    Allowed: an integer from -1 to 2147483647, in bytes.
+    Kafka: ``send.buffer.bytes``.
+    """
+
+    metadata_max_age_ms: int
+    """How old metadata may become before they are requested again although nothing failed.
+
+    This is how long it may take until new partitions, and new topics that match a pattern, are noticed by a member of the
+    protocol ``classic`` or by a consumer without a group. It is also how long a preferred replica is read from before the
+    leader is asked again.
+
+    Default: ``300000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``metadata.max.age.ms``.
+    """
+
+    metadata_recovery_strategy: RecoveryStrategy
+    """What to do if none of the brokers that are known can be reached.
+
+    ``rebootstrap`` starts again from ``bootstrap_servers``, whose names may lead to other brokers by then; ``none`` keeps trying
+    the known ones.
+
+    Default: ``'rebootstrap'``.
+    Allowed: one of 'rebootstrap', 'none'.
+    Kafka: ``metadata.recovery.strategy`` (KIP-899).
+    """
+
+    metadata_recovery_rebootstrap_trigger_ms: int
+    """How long the cluster may be out of reach before ``rebootstrap`` starts again from ``bootstrap_servers``.
+
+    Default: ``300000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``metadata.recovery.rebootstrap.trigger.ms`` (KIP-1102).
+    """
+
+    # --- Security ---
+    security_protocol: SecurityProtocol
+    """Whether connections are encrypted (``SSL``, ``SASL_SSL``), and whether the consumer logs in (``SASL_PLAINTEXT``,
+    ``SASL_SSL``).
+
+    With TLS, certificate and host name of the brokers are verified, and nothing below TLS 1.2 is spoken. With ``PLAINTEXT`` the
+    options of TLS and SASL have no effect; one warning names those that are set.
+
+    Default: ``'PLAINTEXT'``.
+    Allowed: one of 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'.
+    Kafka: ``security.protocol``.
+    """
+
+    ssl_context: ssl.SSLContext | None
+    """A context of your own for TLS. It decides everything; the other ``ssl_`` options cannot be set beside it.
+
+    Default: ``None``.
+    Allowed: an ssl.SSLContext, or None.
+    Kafka: none. aiokafka's ``ssl_context``.
+    """
+
+    ssl_cafile: str | PurePath | None
+    """File of the certificate authorities (PEM) that may have signed the brokers' certificates. ``None``: the system's.
+
+    Default: ``None``.
+    Allowed: the path of a file (PEM text goes into ssl_truststore_certificates), or None.
+    Kafka: ``ssl.truststore.location`` with ``ssl.truststore.type=PEM``.
+    """
+
+    ssl_certfile: str | PurePath | None
+    """File of this client's certificate and its chain (PEM), for brokers that ask for one. It may hold the private key too.
+
+    Default: ``None``.
+    Allowed: the path of a file (PEM text goes into ssl_keystore_certificate_chain), or None.
+    Kafka: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``.
+    """
+
+    ssl_keyfile: str | PurePath | None
+    """File of the private key (PEM) of ``ssl_certfile``, if it is not in there.
+
+    Default: ``None``.
+    Allowed: the path of a file (PEM text goes into ssl_keystore_key), or None.
+    Kafka: none. aiokafka's ``ssl_keyfile``.
+    """
+
+    ssl_password: str | None
+    """Password of the private key. Needs ``ssl_certfile`` or ``ssl_keystore_key``.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``ssl.key.password``.
+    """
+
+    ssl_crlfile: str | PurePath | None
+    """File of revocation lists (PEM). The lists of every authority in the chain must be in it. Needs ``ssl_cafile`` or
+    ``ssl_truststore_certificates``.
+
+    Default: ``None``.
+    Allowed: the path of a file, or None.
+    Kafka: none. aiokafka's ``ssl_crlfile``.
+    """
+
+    ssl_ciphers: str | None
+    """Ciphers up to TLS 1.2, in OpenSSL's notation, such as ``"ECDHE+AESGCM"``. ``None``: OpenSSL's default. Those of TLS 1.3 are
+    always allowed.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``ssl.cipher.suites``, in Java's notation.
+    """
+
+    ssl_check_hostname: bool
+    """Verify that the brokers' certificates are made out for the names by which they are connected to.
+
+    ``False`` lets everybody with a certificate of the same authorities pass as a broker.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``ssl.endpoint.identification.algorithm``, where ``https`` is ``True`` and nothing is ``False``.
+    """
+
+    ssl_truststore_certificates: str | None
+    """Certificate authorities as PEM text, in place of ``ssl_cafile``.
+
+    Default: ``None``.
+    Allowed: PEM text ('-----BEGIN ...'), or None.
+    Kafka: ``ssl.truststore.certificates`` (KIP-651).
+    """
+
+    ssl_keystore_certificate_chain: str | None
+    """This client's certificate and its chain as PEM text, in place of ``ssl_certfile``. Needs ``ssl_keystore_key``.
+
+    Default: ``None``.
+    Allowed: PEM text ('-----BEGIN ...'), or None.
+    Kafka: ``ssl.keystore.certificate.chain`` (KIP-651).
+    """
+
+    ssl_keystore_key: str | None
+    """This client's private key as PEM text, in place of ``ssl_keyfile``. Needs ``ssl_keystore_certificate_chain``.
+
+    Default: ``None``.
+    Allowed: PEM text ('-----BEGIN ...'), or None.
+    Kafka: ``ssl.keystore.key`` (KIP-651).
+    """
+
+    sasl_mechanism: Mechanism | None
+    """How the consumer logs in. ``None`` means ``GSSAPI`` too.
+
+    ``PLAIN`` and ``SCRAM`` need ``sasl_plain_username`` and ``sasl_plain_password``. ``OAUTHBEARER`` needs
+    ``sasl_oauth_token_provider``, or ``sasl_oauthbearer_token_endpoint_url`` and client credentials. ``GSSAPI`` is Kerberos and
+    needs the extra ``gssapi``.
+
+    Default: ``'GSSAPI'``.
+    Allowed: one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER', 'GSSAPI'.
+    Kafka: ``sasl.mechanism`` (KIP-43, KIP-84, KIP-255).
+    """
+
+    sasl_plain_username: str | None
+    """User's name, for PLAIN and for SCRAM.
+
+    Default: ``None``.
+    Allowed: text without NUL and lone surrogates that is not empty, or None.
+    Kafka: ``username`` in ``sasl.jaas.config``.
+    """
+
+    sasl_plain_password: str | None
+    """User's password, for PLAIN and for SCRAM. Sent as it is, without SASLprep, since Kafka stores it so.
+
+    Default: ``None``.
+    Allowed: text without NUL and lone surrogates that is not empty, or None.
+    Kafka: ``password`` in ``sasl.jaas.config``.
+    """
+
+    sasl_kerberos_service_name: str
+    """First part of the brokers' Kerberos principals, such as ``kafka`` in ``kafka/broker.example.com``.
+
+    Default: ``'kafka'``.
+    Allowed: a string of at most 32,767 bytes in UTF-8.
+    Kafka: ``sasl.kerberos.service.name``.
+    """
+
+    sasl_kerberos_domain_name: str | None
+    """Host name in the brokers' principals. ``None``: the name by which each broker is connected to.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: none. aiokafka's ``sasl_kerberos_domain_name``.
+    """
+
+    sasl_kerberos_principal: str | None
+    """Principal to log in as. ``None``: the one whose ticket the process has, or the first of the keytab.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: none. librdkafka's ``sasl.kerberos.principal``; ``principal`` in ``sasl.jaas.config``.
+    """
+
+    sasl_kerberos_keytab: str | PurePath | None
+    """File of the keys of ``sasl_kerberos_principal``. Tickets are taken and renewed with it, in memory. ``None``: the tickets of
+    the process.
+
+    Default: ``None``.
+    Allowed: the path of a file, or None.
+    Kafka: none. librdkafka's ``sasl.kerberos.keytab``; ``keyTab`` in ``sasl.jaas.config``.
+    """
+
+    sasl_oauth_token_provider: TokenProvider | None
+    """What gives bearer tokens: an object with a method ``token()``, such as an ``AbstractTokenProvider``, or a callable; plain or
+    ``async def``.
+
+    ``MskTokenProvider`` and ``OidcTokenProvider`` are such. Plain ones are called in a thread.
+
+    Default: ``None``.
+    Allowed: an object with a method token(), or a callable that returns a token, or None.
+    Kafka: ``sasl.login.callback.handler.class``, which names a class of Java's (KIP-255).
+    """
+
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """Address of the token endpoint of an OpenID Connect provider. ``https`` only, unless ``sasl_oauthbearer_allow_http``; needs
+    the extra ``oidc``.
+
+    Redirects are not followed. Tokens are taken by client credentials and renewed in time.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.token.endpoint.url`` (KIP-768).
+    """
+
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    """Client's name at the token endpoint.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.client.credentials.client.id`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    """Client's secret at the token endpoint.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.client.credentials.client.secret`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_scope: str | None
+    """Scope that is asked for at the token endpoint. ``None``: what the provider gives by itself.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.scope`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_extensions: Mapping[str, str] | None
+    """Names and values that are sent to the brokers with each token, such as ``{"logicalCluster": "lkc-1"}``.
+
+    Default: ``None``.
+    Allowed: a mapping of names to values, or None.
+    Kafka: ``extension_NAME`` in ``sasl.jaas.config`` (KIP-342).
+    """
+
+    sasl_oauthbearer_ssl_cafile: str | PurePath | None
+    """File of the certificate authorities (PEM) of the token endpoint. ``None``: the system's.
+
+    Default: ``None``.
+    Allowed: the path of a file (PEM text goes into ssl_truststore_certificates), or None.
+    Kafka: none.
+    """
+
+    sasl_oauthbearer_allow_http: bool
+    """Allow a token endpoint without TLS, with a warning. Secret and tokens can then be read on the way.
+
+    Default: ``False``.
+    Allowed: True or False.
+    Kafka: none.
+    """
+
+    sasl_oauthbearer_header_urlencode: bool
+    """URL-encode the client's name and secret in the header of the request, as RFC 6749 says and few providers expect.
+
+    Default: ``False``.
+    Allowed: True or False.
+    Kafka: ``sasl.oauthbearer.header.urlencode`` (KIP-1139).
+    """
+
+    sasl_login_connect_timeout_ms: int
+    """How long connecting to the token endpoint may take. Java has no limit by default.
+
+    Default: ``10000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``sasl.login.connect.timeout.ms`` (KIP-768).
+    """
+
+    sasl_login_read_timeout_ms: int
+    """How long the token endpoint may take to answer. Java has no limit by default.
+
+    Default: ``10000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``sasl.login.read.timeout.ms`` (KIP-768).
+    """
+
+    sasl_login_retry_backoff_ms: int
+    """How long to wait before the token endpoint is asked again. It doubles with each failure.
+
+    Default: ``100``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``sasl.login.retry.backoff.ms`` (KIP-768).
+    """
+
+    sasl_login_retry_backoff_max_ms: int
+    """Most time to wait before the token endpoint is asked again.
+
+    Default: ``10000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``sasl.login.retry.backoff.max.ms`` (KIP-768).
+    """
+
+    # --- Observing ---
+    enable_metrics_push: bool
+    """Send metrics to the brokers if their operators ask for them. Needs the extra ``otel``; without it nothing is sent.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``enable.metrics.push`` (KIP-714).
+    """
+
+    trace: Listener | None
+    """A callable that is given each trace event (``kafka_async.trace``), beside the log and the metrics.
+
+    It is called in the background, and by calls of the application for what happens there. It must be quick and must not raise.
+
+    Default: ``None``.
+    Allowed: a callable that takes one event, or None.
+    Kafka: none.
+    """
+
+    # --- Where it runs ---
+    background: Background
+    """Where the connection to the cluster runs: as a ``task`` in the application's event loop, or in a ``thread`` with an event
+    loop of its own.
+
+    ``thread`` keeps heartbeats and fetches going while a handler blocks the application's event loop, however long.
+
+    Default: ``'task'``.
+    Allowed: one of 'task', 'thread'.
+    Kafka: none.
+    """

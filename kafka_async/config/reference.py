@@ -1,0 +1,170 @@
+"""The reference of the options, printed from the docstrings in ``options.py``.
+
+Decides: how an option is shown to a person. Owns nothing. Must never be imported by what reads records: it parses a source file.
+
+``python -m kafka_async.config.reference`` prints the page that is kept as ``OPTIONS.md``.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from itertools import pairwise
+from textwrap import indent
+from typing import Final
+
+from attrs import fields_dict, frozen
+
+from . import options
+from .checks import Check
+from .consumer_config import ConsumerConfig, nearest
+
+_SECTION: Final = re.compile(r"\s*# --- (.+) ---")
+_UNITS: Final = {"_ms": "milliseconds", "_bytes": "bytes", "_records": "records"}
+_CONVERTED: Final = {
+    "bootstrap_servers": "``'host:port'``, several with commas between them, or a list of strings; ports from 1 to 65535",
+    "partition_assignment_strategy": "names of assignors, or assignors; at least one, none twice",
+    "interceptors": "a sequence of objects with ``on_consume()`` and ``on_commit()``, or None",
+}
+"""What is allowed for options that are not checked by a ``Check``."""
+
+_TITLE: Final = """\
+# Options of a consumer
+
+Every option of `KafkaConsumer(...)`, `ConsumerConfig.of(...)`, `ConsumerConfig.from_env()` and `ConsumerConfig.from_properties()`.
+Names are Kafka's configuration keys with `_` for `.`; times are in milliseconds, sizes in bytes. `kafka-async options NAME` prints
+one of them. This page is printed from the docstrings in `options.py` by `python -m kafka_async.config.reference`.
+"""
+
+
+@frozen
+class Option:
+    """One option as people read it."""
+
+    name: str
+    section: str
+    type: str
+    text: str
+    """The docstring: paragraphs, and then ``Default:``, ``Allowed:`` and ``Kafka:``, each on a line."""
+
+    @property
+    def meaning(self) -> str:
+        """The first paragraph."""
+        return " ".join(self.text.partition("\n\n")[0].split())
+
+    def fact(self, name: str) -> str:
+        """Return what a line of facts says: ``Default``, ``Allowed`` or ``Kafka``."""
+        lines = self.text.rpartition("\n\n")[2].splitlines()
+        return next(line.removeprefix(f"{name}: ").removesuffix(".") for line in lines if line.startswith(f"{name}: "))
+
+
+@cache
+def options_by_name() -> dict[str, Option]:
+    """Return all options, in the order of the page. Parses ``options.py``."""
+    source = inspect.getsource(options)
+    lines = source.splitlines()
+    body = next(node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    found: dict[str, Option] = {}
+    for annotated, described in pairwise(body):
+        if isinstance(annotated, ast.AnnAssign) and isinstance(annotated.target, ast.Name):
+            name = annotated.target.id
+            found[name] = Option(name, _section(lines, annotated.lineno), ast.unparse(annotated.annotation), _docstring(described))
+    return found
+
+
+def _section(lines: list[str], number: int) -> str:
+    return next(match[1] for line in reversed(lines[:number]) if (match := _SECTION.fullmatch(line)))
+
+
+def _docstring(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return inspect.cleandoc(node.value.value)
+    return ""
+
+
+def find(name: str) -> Option:
+    """Return an option; its name may be written with dots. Raises ``KeyError`` that names the nearest known one."""
+    found = options_by_name().get(name.strip().replace(".", "_").lower())
+    if found is None:
+        raise KeyError(f"unknown option {name!r}{nearest(name)}")
+    return found
+
+
+def described(name: str) -> str:
+    """Return what is known of one option, as text for a terminal. Raises ``KeyError`` as ``find`` does."""
+    option = find(name)
+    return f"{option.name}: {option.type}\n\n{option.text.replace('``', '')}\n"
+
+
+def everything(before: str) -> str:
+    """Return what is known of all options, as text for ``help``, after the docstring that stands ``before`` it."""
+    described = (f"{option.name}: {option.type}\n{indent(option.text, '    ')}\n" for option in options_by_name().values())
+    return "\n".join((inspect.cleandoc(before), "", *described))
+
+
+def listed() -> str:
+    """Return the names of all options by section, each with the first sentence of its meaning, as text for a terminal."""
+    return "\n".join(_listed_lines()).replace("``", "") + "\n"
+
+
+def _listed_lines() -> Iterator[str]:
+    section = ""
+    for option in options_by_name().values():
+        if option.section != section:
+            yield f"\n{option.section}" if section else option.section
+            section = option.section
+        yield f"  {option.name} = {option.fact('Default')}"
+        yield f"      {first_sentence(option.meaning)}"
+
+
+def first_sentence(text: str) -> str:
+    """Return ``text`` up to the first full stop that ends a sentence."""
+    return re.split(r"(?<=[.]) (?=[A-Z`])", text, maxsplit=1)[0]
+
+
+def page(name: str | None = None) -> str:
+    """Return the page of all options in Markdown, or what stands there about one. Raises ``KeyError`` as ``find`` does."""
+    if name is not None:
+        return _entry(find(name))
+    parts, section = [_TITLE], ""
+    for option in options_by_name().values():
+        if option.section != section:
+            section = option.section
+            parts.append(f"## {section}\n")
+        parts.append(_entry(option))
+    return "\n".join(parts)
+
+
+def _entry(option: Option) -> str:
+    prose, _, facts = option.text.rpartition("\n\n")
+    rows = "\n".join(f"- {line}" for line in (f"Type: ``{option.type}``.", *facts.splitlines()))
+    return f"### {option.name}\n\n{prose}\n\n{rows}\n".replace("``", "`")
+
+
+# --- what the docstrings must say, taken from the class that checks the values -----------------------------------------------
+
+
+def default_text(name: str) -> str:
+    """Return the default of an option as its docstring has it."""
+    default = fields_dict(ConsumerConfig)[name].default
+    if isinstance(default, Enum):
+        default = default.name.lower()
+    return f"``{default!r}``" if not isinstance(default, tuple) else f"``{list(default)!r}``"
+
+
+def range_text(name: str) -> str:
+    """Return what is allowed for an option, as its docstring has it."""
+    validator = fields_dict(ConsumerConfig)[name].validator
+    if not isinstance(validator, Check):
+        return _CONVERTED[name]
+    unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), None)
+    counted = validator.expected.startswith("an integer")
+    return f"{validator.expected}, in {unit}" if unit is not None and counted else validator.expected
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(page())

@@ -1,0 +1,131 @@
+"""Which options of TLS and SASL belong together, and which contradict each other.
+
+Decides: what is refused, and what has no effect and is only warned of. Owns nothing. Must never show a value: only the names of
+options, ``security_protocol`` and ``sasl_mechanism`` stand in what is raised here.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from attrs import fields_dict
+
+from .checks import endpoint_fault
+
+if TYPE_CHECKING:
+    from .consumer_config import ConsumerConfig
+
+TLS: Final = (
+    "ssl_context",
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_password",
+    "ssl_crlfile",
+    "ssl_ciphers",
+    "ssl_check_hostname",
+    "ssl_truststore_certificates",
+    "ssl_keystore_certificate_chain",
+    "ssl_keystore_key",
+)
+_EITHER: Final = (
+    ("ssl_cafile", "ssl_truststore_certificates"),
+    ("ssl_certfile", "ssl_keystore_certificate_chain"),
+    ("ssl_keyfile", "ssl_keystore_key"),
+)
+_TOGETHER: Final = (
+    ("ssl_keyfile", ("ssl_certfile",)),
+    ("ssl_keystore_key", ("ssl_keystore_certificate_chain",)),
+    ("ssl_keystore_certificate_chain", ("ssl_keystore_key",)),
+    ("ssl_password", ("ssl_certfile", "ssl_keystore_key")),
+    ("ssl_crlfile", ("ssl_cafile", "ssl_truststore_certificates")),
+)
+_PASSWORD: Final = ("sasl_plain_username", "sasl_plain_password")
+_OAUTH: Final = (
+    "sasl_oauth_token_provider",
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+    "sasl_oauthbearer_scope",
+    "sasl_oauthbearer_extensions",
+    "sasl_oauthbearer_header_urlencode",
+    "sasl_oauthbearer_ssl_cafile",
+    "sasl_oauthbearer_allow_http",
+)
+_KERBEROS: Final = ("sasl_kerberos_domain_name", "sasl_kerberos_principal", "sasl_kerberos_keytab")
+SASL: Final = (*_PASSWORD, *_OAUTH, *_KERBEROS)
+
+
+def check_security(config: "ConsumerConfig") -> None:
+    """Raise ``ValueError`` for options of TLS and SASL that contradict each other.
+
+    With ``security_protocol="PLAINTEXT"`` none of them has an effect, so none is refused: programs turn TLS and SASL on and off by
+    that one option (see ``without_effect``).
+    """
+    if config.security_protocol != "PLAINTEXT":
+        _check_tls(config)
+        _check_sasl(config)
+
+
+def without_effect(config: "ConsumerConfig") -> tuple[str, ...]:
+    """Return the options of TLS and SASL that are set although ``security_protocol="PLAINTEXT"`` uses neither."""
+    if config.security_protocol != "PLAINTEXT":
+        return ()
+    return tuple(_set_among((*TLS, "sasl_mechanism", *SASL), config))
+
+
+def _check_tls(config: "ConsumerConfig") -> None:
+    if not config.uses_tls:
+        _refuse(TLS, config, f"security_protocol={config.security_protocol!r}", "it needs 'SSL' or 'SASL_SSL'")
+    if config.ssl_context is not None:
+        _refuse(TLS[1:], config, "ssl_context", "the context decides")
+    for first, second in _EITHER:
+        if getattr(config, first) is not None:
+            _refuse((second,), config, first, "one of them is enough")
+    for option, needed in _TOGETHER:
+        if getattr(config, option) is not None and all(getattr(config, name) is None for name in needed):
+            raise ValueError(f"{option} is set without {' or '.join(needed)}; set both")
+
+
+def _check_sasl(config: "ConsumerConfig") -> None:
+    if not config.uses_sasl:
+        _refuse(SASL, config, f"security_protocol={config.security_protocol!r}", "it needs 'SASL_SSL' or 'SASL_PLAINTEXT'")
+        return
+    mechanism = f"sasl_mechanism={config.sasl_mechanism!r}"
+    if config.sasl_mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        for name in _PASSWORD:
+            if getattr(config, name) is None:
+                raise ValueError(f"{mechanism} needs {name}")
+    else:
+        _refuse(_PASSWORD, config, mechanism, "it is for PLAIN and SCRAM")
+    if config.sasl_mechanism == "OAUTHBEARER":
+        _check_oauth(config)
+    else:
+        _refuse(_OAUTH, config, mechanism, "it is for OAUTHBEARER")
+    if config.sasl_mechanism != "GSSAPI":
+        _refuse(_KERBEROS, config, mechanism, "it is for GSSAPI")
+
+
+def _check_oauth(config: "ConsumerConfig") -> None:
+    provider, url, *rest = _OAUTH
+    if config.sasl_oauth_token_provider is not None:
+        _refuse((url, *rest), config, provider, "one source of tokens is enough")
+        return
+    if config.sasl_oauthbearer_token_endpoint_url is None:
+        raise ValueError(f"sasl_mechanism='OAUTHBEARER' needs {provider} or {url}")
+    for name in rest[:2]:
+        if getattr(config, name) is None:
+            raise ValueError(f"{url} needs {name}")
+    fault = endpoint_fault(config.sasl_oauthbearer_token_endpoint_url, config.sasl_oauthbearer_allow_http)
+    if fault is not None:
+        raise ValueError(fault)
+
+
+def _refuse(names: Iterable[str], config: "ConsumerConfig", other: str, why: str) -> None:
+    """Raise for the first option of ``names`` that is set: it makes no sense with ``other``."""
+    for name in _set_among(names, config):
+        raise ValueError(f"{name} is set together with {other}: {why}")
+
+
+def _set_among(names: Iterable[str], config: "ConsumerConfig") -> Iterator[str]:
+    defaults = fields_dict(type(config))
+    return (name for name in names if getattr(config, name) != defaults[name].default)

@@ -1,0 +1,103 @@
+"""Options from outside the program: environment variables and properties files.
+
+Decides: which variables are options, and what becomes of the keys that only Java knows. Owns nothing. Must never show a value that
+may be a secret, read a file or a variable that the caller did not ask for, or load what a text names.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import KafkaConfigurationError
+from .consumer_config import NAMES, nearest
+from .java import MEANINGLESS, Dialect
+from .java import NAMES as JAVA_NAMES
+from .properties import parse_properties
+from .texts import option_name, option_value
+
+_FILE: Final = Dialect()
+_REFUSED: Final = _FILE.refused
+_NEAR: Final = 0.8
+"""How much a variable must be like an option to be taken for a mistake: ``KAFKA_HOME`` and ``KAFKA_PORT`` are none."""
+_CASES: Final = {"security_protocol": str.upper, "group_protocol": str.lower}
+"""Options whose words Java takes in any case."""
+_CLASSES: Final = ("key_deserializer", "value_deserializer")
+_LEFT_OUT: Final = MEANINGLESS | {
+    *("key_serializer", "value_serializer", "metric_reporters", "metrics_num_samples", "metrics_recording_level"),
+    *("metrics_sample_window_ms", "auto_include_jmx_reporter", "share_acknowledgement_mode", "share_acquire_mode"),
+}
+"""Keys that mean something to Java only."""
+
+
+def environment_options(prefix: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the options that variables with ``prefix`` hold; see ``ConsumerConfig.from_env``."""
+    if not prefix:
+        raise ValueError("prefix='': expected text such as 'KAFKA_'; without it every variable would be an option")
+    found = {}
+    for variable, text in sorted((os.environ if environment is None else environment).items()):
+        if not variable.startswith(prefix):
+            continue
+        name = variable.removeprefix(prefix).lower()
+        if name in NAMES:
+            found[name] = option_value(name, text, variable)
+        elif near := difflib.get_close_matches(name, NAMES, n=1, cutoff=_NEAR):
+            raise TypeError(f"the environment variable {variable} is not an option; did you mean {prefix}{near[0].upper()}?")
+    return found
+
+
+def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the options that a properties file holds; see ``ConsumerConfig.from_properties``.
+
+    The file is read as UTF-8, and as Latin-1, which is how Java reads it, if it is none.
+    """
+    data = Path(path).read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    try:
+        return options_of_properties(parse_properties(text))
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"{os.fspath(path)}: {error}") from None
+    except KafkaConfigurationError as error:
+        raise KafkaConfigurationError(f"{os.fspath(path)}: {error}") from None
+
+
+def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options for keys and values as Java has them. Raises as ``ConsumerConfig.from_properties`` does."""
+    known: dict[str, str] = {}
+    options: dict[str, Any] = {}
+    for key, value in properties.items():
+        name, text = option_name(key), value.strip()  # as Java's ConfigDef does, passwords included
+        if name in _REFUSED:
+            raise KafkaConfigurationError(f"{key} is not supported: {_REFUSED[name]}")
+        if name in _CLASSES:
+            options |= _deserializer(name, key, text)
+        elif name == "interceptor_classes":
+            if text:
+                raise KafkaConfigurationError(f"{key}: classes of Java are not loaded; give interceptors in the program")
+        elif name in NAMES or name in JAVA_NAMES:
+            known[name] = _CASES.get(name, str)(text)
+        elif name not in _LEFT_OUT:
+            raise TypeError(f"unknown option {key!r}{nearest(name)}")
+    texts = _FILE.with_stores(_FILE.in_our_words(known))
+    return options | {name: option_value(name, text, _FILE.dotted(name)) for name, text in texts.items()}
+
+
+def _deserializer(name: str, key: str, text: str) -> dict[str, Any]:
+    """Return the option for one of Java's classes that is nothing but bytes or text."""
+    match text.removeprefix("org.apache.kafka.common.serialization."):
+        case "ByteArrayDeserializer":
+            return {}
+        case "StringDeserializer":
+            return {name: _decoded}
+    raise KafkaConfigurationError(f"{key}: classes of Java are not loaded; give {name} in the program")
+
+
+def _decoded(data: bytes | None) -> str | None:
+    return None if data is None else data.decode()

@@ -1,0 +1,38 @@
+"""The words that options take, and the forms of what a program brings along, as types.
+
+Decides: nothing. Owns nothing. ``checks.one_of`` refuses what is not among the words.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, TypeAlias
+
+GroupProtocol: TypeAlias = Literal["auto", "classic", "consumer"]
+DnsLookup: TypeAlias = Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+RecoveryStrategy: TypeAlias = Literal["rebootstrap", "none"]
+SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
+Background: TypeAlias = Literal["task", "thread"]
+
+
+class HasDeserialize(Protocol):
+    """An object with a method ``deserialize``, such as those that register formats with a schema registry."""
+
+    @property
+    def deserialize(self) -> Callable[..., Any]:
+        """Takes the bytes, or topic, headers and bytes."""
+        ...
+
+
+Deserializer: TypeAlias = Callable[..., Any] | HasDeserialize
+
+
+class HasToken(Protocol):
+    """An object with a method ``token``, such as an ``AbstractTokenProvider`` of ours or aiokafka's."""
+
+    @property
+    def token(self) -> Callable[[], Any]:
+        """Returns a bearer token; may be ``async def``."""
+        ...
+
+
+TokenProvider: TypeAlias = Callable[[], Any] | HasToken

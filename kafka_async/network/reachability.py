@@ -1,0 +1,42 @@
+"""Whether any broker can be reached, and since when none can.
+
+Decides: when a cluster counts as unreachable: every broker that is known was tried in vain since the last answer. Owns: the times.
+Must never try anything itself. A connection that breaks, or is closed because it is unused, proves nothing; the failed attempt to
+make another one does.
+"""
+
+from attrs import define, frozen
+
+
+@frozen
+class Reachability:
+    """Since when no broker can be reached (``None``: one can), and when the last response came; both in absolute seconds."""
+
+    unreachable_since: float | None = None
+    last_answer_at: float | None = None
+
+
+@define(eq=False)
+class ReachabilityState:
+    """Follows attempts and answers."""
+
+    _failing_since: float | None = None
+    """When the first attempt failed after the last answer."""
+    unreachable_since: float | None = None
+    _last_answer_at: float | None = None
+
+    def answered(self, now: float) -> None:
+        """A broker answered a request of the layers above."""
+        self._last_answer_at = now
+        self._failing_since = None
+        self.unreachable_since = None
+
+    def attempt_failed(self, now: float, *, was_last: bool) -> None:
+        """A connection ended before it brought an answer; ``was_last``: no other one is left to hope for."""
+        if self._failing_since is None:
+            self._failing_since = now
+        if was_last:
+            self.unreachable_since = self._failing_since
+
+    def value(self) -> Reachability:
+        return Reachability(self.unreachable_since, self._last_answer_at)

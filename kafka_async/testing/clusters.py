@@ -1,0 +1,434 @@
+"""The cluster that a user's test holds.
+
+Decides: nothing that a broker decides; it offers what a test wants to do. Owns: the simulated brokers. Must never reach into a
+consumer: it knows only what arrived.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict
+
+import anyio
+from attrs import define, field
+
+from ..errors import BrokerResponseError, for_code
+from ..model import OffsetAndMetadata, TopicPartition
+from ..wire import Api
+from .batches import CODECS, BatchSpec, RecordSpec
+from .serving import Listener
+from .simulation import FakeCluster, FakeNetwork, LoggedRequest
+from .simulation.settings import group_settings
+from .simulation.versions import RELEASES
+
+Headers = Iterable[tuple[str, bytes | None]]
+_PATIENCE: Final = 60.0
+"""Seconds, by the event loop's clock, that ``assigned`` waits."""
+_LOOK: Final = 1.0
+"""Seconds after which to look again, since sessions end silently."""
+
+
+class ClusterOptions(TypedDict):
+    """What a consumer needs to find the cluster."""
+
+    bootstrap_servers: str
+    transport_factory: FakeNetwork
+
+
+@define(eq=False, init=False)
+class Cluster:
+    """A Kafka cluster in the process, for tests: speaks Kafka's protocol, needs no broker, no Docker and no port.
+
+    ``brokers``: how many, numbered from 0. ``kafka``: the release whose versions they speak, ``"4.3"``, ``"3.9"``, ``"2.8"`` or
+    ``"2.1"``. ``latency``: seconds from a request to its answer. ``seed``: if given, each answer takes a random time between 0 and
+    twice the latency. The same seed gives the same times. So the order of answers differs from seed to seed, and a failure can be
+    repeated with its seed.
+
+    Nothing runs on its own: the brokers work inside the consumer's own reads, so no task, thread or socket can be left behind
+    unless ``serve`` was called. Call ``close`` then, or use the cluster in a ``with`` or ``async with`` block.
+
+    What is simulated is listed in ``kafka_async/testing/README.md``. A request of any other API raises
+    ``UnsupportedVersionError`` in the consumer, as with a broker that lacks it, and is listed in ``requests``.
+    """
+
+    simulated: FakeCluster
+    """The simulated brokers. Their methods are for tests of this package and may change."""
+    _listener: Listener | None
+
+    def __init__(
+        self, brokers: int = 1, kafka: str = "4.3", *, latency: float = 0.001, seed: int | None = None, auto_create: int = 0
+    ) -> None:
+        """Make a cluster. ``auto_create``: partitions of a topic that a client's metadata request creates; 0: none is created."""
+        if kafka not in RELEASES:
+            raise ValueError(f"kafka={kafka!r}: expected one of {', '.join(RELEASES)}")
+        if brokers < 1:
+            raise ValueError(f"brokers={brokers}: expected at least 1")
+        random = None if seed is None else Random(seed)  # noqa: S311 - repeatable on purpose
+        self.simulated = FakeCluster(size=brokers, max_versions=RELEASES[kafka], latency=latency, auto_create=auto_create)
+        self.simulated.network.random = random
+        self._listener = None
+
+    # --- topics and records ----------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int = 1, *, replicas: int | None = None, **config: object) -> list[TopicPartition]:
+        """Create a topic, and return its partitions. Raises ``ValueError`` if there is one of that name.
+
+        ``replicas``: how many brokers have a copy of each partition; all by default. ``config``: Kafka's topic settings with ``_``
+        for ``.``, such as ``cleanup_policy="compact"`` or ``retention_ms=60_000``. A setting that Kafka does not have, or a value
+        that it would refuse, raises a ``ValueError`` that names it.
+        """
+        if name in self.simulated.topics:
+            raise ValueError(f"topic {name!r}: there is one already")
+        return self.simulated.create_topic(name, partitions, replicas=replicas, config=config)
+
+    def group(self, name: str, **config: object) -> None:
+        """Set a group's own configuration, as ``kafka-configs --entity-type groups`` does, with ``_`` for ``.``.
+
+        ``share_auto_offset_reset="earliest"`` makes a share group begin at the first record, ``consumer_session_timeout_ms=10_000``
+        ends the sessions of a consumer group sooner. Raises ``ValueError`` for a setting that Kafka does not have or would refuse.
+        """
+        self.simulated.groups.own.setdefault(name, {}).update(group_settings(config))
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        key: bytes | str | None = None,
+        value: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        compression: str = "none",
+    ) -> tuple[TopicPartition, int]:
+        """Append one record; return its partition and offset.
+
+        ``partition``: ``None`` for the one that Java's producer would choose for the key, or, without a key, for each partition
+        in turn. ``timestamp``: milliseconds; ``None`` for a second after the record before. Raises ``ValueError`` for a topic
+        or partition that does not exist, and the broker's error for a record that the topic's settings do not allow.
+        """
+        tp = self._partition(topic, as_bytes(key), partition)
+        part = self.simulated.partition(tp)
+        record = RecordSpec(
+            key=as_bytes(key), value=as_bytes(value), headers=tuple((name.encode(), text) for name, text in headers)
+        )
+        stamp = part.log.next_timestamp if timestamp is None else timestamp
+        spec = BatchSpec(
+            records=(record,),
+            base_offset=part.log.end,
+            leader_epoch=part.epoch,
+            base_timestamp=stamp,
+            codec=CODECS[compression],
+        )
+        code, offset = self.simulated.producers.take(tp, spec.encode())
+        if code:
+            raise for_code(code, f"{topic}-{tp.partition}")
+        self.simulated.changed()
+        return tp, offset
+
+    def produce_many(self, topic: str, values: Iterable[bytes | str | None], *, partition: int | None = None) -> None:
+        """Append records without keys, in batches of a hundred if they are for one partition."""
+        if partition is None:
+            for value in values:
+                self.produce(topic, value=value)
+            return
+        tp = self._partition(topic, None, partition)
+        found = [as_bytes(value) for value in values]
+        for start in range(0, len(found), 100):
+            self._append(tp, found[start : start + 100])
+        self.simulated.changed()
+
+    def _append(self, tp: TopicPartition, values: list[bytes | None]) -> None:
+        part = self.simulated.partition(tp)
+        records = tuple(RecordSpec(delta=i, timestamp_delta=i * 1000, value=value) for i, value in enumerate(values))
+        spec = BatchSpec(records=records, base_offset=part.log.end, leader_epoch=part.epoch, base_timestamp=part.log.next_timestamp)
+        code, _ = self.simulated.producers.take(tp, spec.encode())
+        if code:
+            raise for_code(code, f"{tp.topic}-{tp.partition}")
+
+    @contextmanager
+    def transaction(self, producer_id: int = 1) -> Generator["Transaction", None, None]:
+        """Write records in a transaction, which is committed when the block ends, or aborted if it ends with an exception."""
+        writing = Transaction(self, producer_id)
+        try:
+            yield writing
+        except BaseException:
+            writing.end(commit=False)
+            raise
+        writing.end(commit=True)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        self._known(topic)
+        self.simulated.delete_topic(topic)
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create it again: empty, with another id."""
+        self._known(topic)
+        self.simulated.recreate(topic)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Grow a topic to ``count`` partitions."""
+        self._known(topic)
+        self.simulated.add_partitions(topic, count)
+
+    def truncate(self, partition: tuple[str, int], offset: int) -> None:
+        """Lose the end of a log from ``offset`` on, as an unclean election does; the leader's epoch goes up."""
+        self.simulated.truncate(self._tp(partition), offset)
+
+    def delete_before(self, partition: tuple[str, int], offset: int) -> None:
+        """Lose the start of a log, as retention does."""
+        self.simulated.log(self._tp(partition)).delete_before(offset)
+        self.simulated.changed()
+
+    def compact(self, partition: tuple[str, int]) -> None:
+        """Keep only the last record of each key, and none whose value is ``None``. Offsets stay what they were."""
+        self.simulated.log(self._tp(partition)).compact()
+        self.simulated.changed()
+
+    def corrupt(self, partition: tuple[str, int], offset: int) -> None:
+        """Flip a bit in the batch that holds ``offset``, so that its checksum is wrong."""
+        self.simulated.log(self._tp(partition)).corrupt(offset)
+
+    def end(self, partition: tuple[str, int]) -> int:
+        """Return the offset after the last record."""
+        return self.simulated.log(self._tp(partition)).end
+
+    # --- consumers -------------------------------------------------------------------------------------------------------------
+
+    def options(self) -> ClusterOptions:
+        """Return what a consumer needs to find the cluster: ``KafkaConsumer("orders", **cluster.options())``."""
+        return ClusterOptions(bootstrap_servers=self.simulated.bootstrap_servers, transport_factory=self.simulated.network)
+
+    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group has committed."""
+        return self.simulated.groups.offsets.of(group)
+
+    def shared(self, group: str) -> dict[TopicPartition, int]:
+        """Return how far a share group is: for each partition, the offset before which every record is done."""
+        return self.simulated.shares.starts(group)
+
+    async def assigned(self, group: str, members: int = 1) -> None:
+        """Wait until a group has this many members and each knows its whole assignment.
+
+        Raises ``TimeoutError`` after 60 s of the event loop's time; its text says what the group looked like instead.
+        """
+        groups = self.simulated.groups
+        deadline = anyio.current_time() + _PATIENCE
+        while not (len(groups.members(group)) == members and groups.settled(group)):
+            if anyio.current_time() >= deadline:
+                found, state = len(groups.members(group)), "all assigned" if groups.settled(group) else "not all assigned"
+                raise TimeoutError(
+                    f"group {group!r} has {found} members, {state}; {members} were expected within {_PATIENCE:.0f} s"
+                )
+            await self.simulated.wait_for_change(min(deadline, anyio.current_time() + _LOOK))
+
+    def members(self, group: str) -> list[str]:
+        """Return the ids of a group's members."""
+        return self.simulated.groups.members(group)
+
+    def requests(self, api: Api | None = None) -> list[LoggedRequest]:
+        """Return the requests that arrived, oldest first: all, or those of one API."""
+        return [entry for entry in self.simulated.requests if api is None or entry.api is api]
+
+    # --- faults ----------------------------------------------------------------------------------------------------------------
+
+    def control(self, api: Api, fn: Callable[[int, Any], Any], *, keep: bool = False) -> Callable[[], None]:
+        """Let ``fn(broker, request)`` decide on the next request of an API, or with ``keep`` on every one.
+
+        It returns ``None`` to let the request pass, an error (a class of ``kafka_async.errors``) for the answer to carry, a whole
+        response, ``HANG`` to never answer, or ``Drop()`` to close the connection. Call the returned function to end this.
+        """
+        return self.simulated.control(api, lambda broker, request: _outcome(fn(broker.node_id, request)), keep=keep)
+
+    @contextmanager
+    def failing(self, api: Api, error: type[BrokerResponseError], times: int | None = 1) -> Generator[None, None, None]:
+        """Make the next ``times`` requests of an API fail; ``None``: all within the block."""
+        left = times
+
+        def fail(broker: Any, request: Any) -> int | None:
+            nonlocal left
+            if left is not None:
+                if left <= 0:
+                    return None
+                left -= 1
+            return error.errno
+
+        end = self.simulated.control(api, fail, keep=True)
+        try:
+            yield
+        finally:
+            end()
+
+    def deny(self, topic: str) -> None:
+        """Refuse access to a topic (TOPIC_AUTHORIZATION_FAILED)."""
+        self._known(topic).error = 29
+        self.simulated.changed()
+
+    def allow(self, topic: str) -> None:
+        """Grant access to a topic again."""
+        self._known(topic).error = 0
+        self.simulated.changed()
+
+    def throttle(self, milliseconds: int) -> None:
+        """Have every answer say that a quota is exceeded by this much; 0: none does."""
+        self.simulated.network.throttle_ms = milliseconds
+
+    def stop(self, broker: int) -> None:
+        """Take a broker down: its connections break, new ones are refused. The next broker that is up leads its partitions."""
+        self._broker(broker)
+        self.simulated.stop(broker)
+        if self._listener is not None:
+            self._listener.cut(broker)
+        self.simulated.elect()
+
+    def start(self, broker: int) -> None:
+        """Bring a broker back."""
+        self._broker(broker)
+        self.simulated.start(broker)
+        self.simulated.elect()
+
+    def move_leader(self, partition: tuple[str, int], broker: int) -> None:
+        """Have another broker lead a partition."""
+        self._broker(broker)
+        self.simulated.move_leader(self._tp(partition), broker)
+
+    def move_coordinator(self, group: str, broker: int) -> None:
+        """Have another broker coordinate a group."""
+        self._broker(broker)
+        self.simulated.groups.moved[group] = broker
+        self.simulated.changed()
+
+    def kick(self, group: str, member: str | None = None) -> None:
+        """Remove a member from a group, or all, as if their sessions had ended: they find out at their next request."""
+        if member is not None and member not in self.members(group):
+            raise ValueError(f"group {group!r} has no member {member!r}; it has {self.members(group)}")
+        self.simulated.groups.kick(group, member)
+
+    def rebalance(self, group: str) -> None:
+        """Make a group rebalance: classic members join again, those of the consumer protocol swap partitions."""
+        self.simulated.groups.rebalance(group)
+
+    def half_open(self) -> None:
+        """From now on nothing gets through on the existing connections, in either direction. New ones work."""
+        for transport in self.simulated.network.live():
+            transport.hang()
+        if self._listener is not None:
+            self._listener.half_open()
+
+    def cut(self) -> None:
+        """Break the existing connections. New ones work."""
+        for transport in self.simulated.network.live():
+            transport.end()
+        if self._listener is not None:
+            self._listener.cut()
+
+    # --- other programs --------------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> str:
+        """Listen on the loopback, so that any Kafka client can read and write; return ``host:port`` of every broker.
+
+        Needs asyncio and real time. The listener belongs to the event loop; ``close`` ends it.
+        """
+        if self._listener is None:
+            self._listener = await Listener.open(self.simulated)
+        return self.simulated.bootstrap_servers
+
+    def close(self) -> None:
+        """Close the sockets of ``serve``. Can be called more than once."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        listener = self._listener
+        self.close()
+        if listener is not None:
+            await listener.ended()
+
+    # --- arguments -------------------------------------------------------------------------------------------------------------
+
+    def _known(self, topic: str) -> Any:
+        if topic not in self.simulated.topics:
+            raise ValueError(f"there is no topic {topic!r}; create it with cluster.topic({topic!r})")
+        return self.simulated.topics[topic]
+
+    def _tp(self, partition: tuple[str, int]) -> TopicPartition:
+        topic, index = partition
+        count = len(self._known(topic).partitions)
+        if not 0 <= index < count:
+            raise ValueError(f"topic {topic!r} has no partition {index}; it has {count}")
+        return TopicPartition(topic, index)
+
+    def _partition(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
+        parts = self._known(topic).partitions
+        if partition is not None:
+            return self._tp((topic, partition))
+        if key is None:
+            return TopicPartition(topic, sum(part.log.end for part in parts) % len(parts))
+        return TopicPartition(topic, (murmur2(key) & 0x7FFFFFFF) % len(parts))
+
+    def _broker(self, broker: int) -> None:
+        if broker not in self.simulated.brokers:
+            raise ValueError(f"there is no broker {broker}; there are {sorted(self.simulated.brokers)}")
+
+
+@define(eq=False)
+class Transaction:
+    """Writes records that readers of committed data see once it is committed."""
+
+    _cluster: Cluster
+    _producer_id: int
+    _written: set[TopicPartition] = field(factory=set)
+
+    def produce(self, topic: str, *values: bytes | str | None, partition: int = 0) -> int:
+        """Append records as one batch; return the offset of the first."""
+        tp = self._cluster._tp((topic, partition))
+        self._written.add(tp)
+        return self._cluster.simulated.produce(tp, *values, producer_id=self._producer_id)
+
+    def end(self, *, commit: bool) -> None:
+        """Write the markers."""
+        for tp in sorted(self._written):
+            part = self._cluster.simulated.partition(tp)
+            part.log.end_transaction(self._producer_id, commit=commit, epoch=part.epoch)
+        self._written.clear()
+        self._cluster.simulated.changed()
+
+
+def murmur2(data: bytes) -> int:
+    """Return the hash by which Java's producer chooses a partition."""
+    length, m = len(data), 0x5BD1E995
+    h = 0x9747B28C ^ length
+    for i in range(0, length - length % 4, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & 0xFFFFFFFF
+        k = (k ^ k >> 24) * m & 0xFFFFFFFF
+        h = (h * m & 0xFFFFFFFF) ^ k
+    rest = data[length - length % 4 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * m & 0xFFFFFFFF
+    h = (h ^ h >> 13) * m & 0xFFFFFFFF
+    return h ^ h >> 15
+
+
+def made_record(key: bytes | str | None, value: bytes | str | None, headers: Headers) -> RecordSpec:
+    """Return a record as the encoder takes it."""
+    return RecordSpec(key=as_bytes(key), value=as_bytes(value), headers=tuple((name.encode(), text) for name, text in headers))
+
+
+def as_bytes(value: bytes | str | None) -> bytes | None:
+    """Return text in UTF-8."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def _outcome(said: Any) -> Any:
+    return said.errno if isinstance(said, type) and issubclass(said, BrokerResponseError) else said

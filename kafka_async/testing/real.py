@@ -1,0 +1,447 @@
+"""The methods of ``Cluster`` for real brokers: a test that runs on ``Cluster`` runs on them too, as far as real brokers allow.
+
+Decides: nothing. Owns: one connection to each broker. It speaks through ``wire``, without another library's producer, and waits for
+each answer. What it cannot do to real brokers it refuses, naming the method.
+"""
+
+import select
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import anyio
+from attrs import define, field
+
+from ..errors import BrokerResponseError, for_code
+from ..model import OffsetAndMetadata, TopicPartition
+from ..wire import Api, BrokerVersions, Request, Response, decode_response, encode_request
+from ..wire.messages import (
+    ApiVersionsRequest,
+    ConsumerGroupHeartbeatRequest,
+    FindCoordinatorRequest,
+    LeaveGroupRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    MemberIdentity,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from ..wire.messages.admin import (
+    AlterableConfig,
+    ConfiguredResource,
+    ConsumerGroupDescribeRequest,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from ..wire.messages.produce import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from .batches import CODECS, TRANSACTIONAL, BatchSpec, RecordSpec
+from .clusters import Headers, as_bytes, made_record, murmur2
+
+if TYPE_CHECKING:
+    from .secure import Security
+
+R = TypeVar("R", bound=Response)
+_TIMEOUT: Final = 30.0
+"""Seconds for one answer, and for a call that is tried again to succeed."""
+_RETRY: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 75, 100})
+"""Codes that go away: leaders and coordinators that are being found, a topic that one broker does not know yet."""
+_LOOK: Final = 0.1
+_GROUP: Final = 32
+"""The resource type of a group."""
+
+
+@define(eq=False)
+class _Connection:
+    """One broker."""
+
+    socket: socket.socket
+    versions: BrokerVersions = field(factory=BrokerVersions)
+    _last: int = 0
+
+    @classmethod
+    def to(cls, host: str, port: int, security: "Security | None") -> "_Connection":
+        sock = socket.create_connection((host, port), timeout=_TIMEOUT)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made = cls(sock)
+        try:
+            if security is not None:
+                made.socket = security.wrap(sock, host)
+            hello = ApiVersionsRequest(client_software_name="kafka-async-testing", client_software_version="1")
+            made.versions = BrokerVersions.from_response(made._ask(hello, 3))
+            if security is not None:
+                security.log_in(host, port, made.ask)
+        except BaseException:
+            made.socket.close()
+            raise
+        return made
+
+    def is_over(self) -> bool:
+        """Return whether the broker has hung up: no request is under way, so only the end can be read."""
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def ask(self, request: Request[R]) -> R:
+        return self._ask(request, self.versions.choose(request))
+
+    def _ask(self, request: Request[R], version: int) -> R:
+        self._last += 1
+        self.socket.sendall(encode_request(request, version, self._last, "kafka-async-testing"))
+        (size,) = struct.unpack(">i", self._read(4))
+        return decode_response(request, version, self._read(size))
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("the broker has closed the connection")
+            data += more
+        return bytes(data)
+
+
+@define(eq=False)
+class RealCluster:
+    """Real brokers, with the methods of ``Cluster`` that make sense for them. Anything else raises ``NotImplementedError``."""
+
+    bootstrap: str
+    """``host:port``, or several with commas between."""
+    replicas: int = 1
+    """Copies of the topics that are created."""
+    unable: Callable[[str], object] | None = None
+    """Called with the reason if a test asks for something that real brokers cannot do; what it raises ends the test."""
+    config: Mapping[str, Any] = field(factory=dict, repr=False)
+    """Options of a consumer beside ``bootstrap_servers``, for TLS and SASL: ``{"security_protocol": "SSL", "ssl_cafile": ...}``."""
+    _connections: dict[tuple[str, int], _Connection] = field(factory=dict)
+    _security: "Security | None" = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.config:
+            from .secure import Security  # imports what plain TCP does not need
+
+            self._security = Security(self.bootstrap, self.config)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        reason = f"{name}() works on a simulated cluster only"
+        if self.unable is not None:
+            self.unable(reason)
+        raise NotImplementedError(reason)
+
+    # --- topics and records ----------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int = 1, *, replicas: int | None = None, **config: object) -> list[TopicPartition]:
+        """Create a topic, and return its partitions when they have leaders. ``config``: as ``Cluster.topic`` takes it."""
+        settings = tuple(CreatableTopicConfig(name=key, value=value) for key, value in _dotted(config).items())
+        wanted = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=replicas or self.replicas, configs=settings
+        )
+        (made,) = self._any().ask(CreateTopicsRequest(topics=(wanted,))).topics
+        _check(made.error_code, made.error_message or f"topic {name!r}")
+        self._until(lambda: len([p for p in self._described(name).partitions if p.leader_id >= 0]) == partitions)
+        return [TopicPartition(name, index) for index in range(partitions)]
+
+    def group(self, name: str, **config: object) -> None:
+        """Set a group's own configuration, as ``Cluster.group`` does."""
+        changes = tuple(AlterableConfig(name=key, value=value) for key, value in _dotted(config).items())
+        asked = ConfiguredResource(resource_type=_GROUP, resource_name=name, configs=changes)
+        (response,) = self._any().ask(IncrementalAlterConfigsRequest(resources=(asked,))).responses
+        _check(response.error_code, response.error_message or f"group {name!r}")
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        (gone,) = self._any().ask(DeleteTopicsRequest(topics=(DeleteTopicState(name=topic),))).responses
+        _check(gone.error_code, f"topic {topic!r}")
+        self._until(lambda: self._described(topic).error_code == 3)
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create it again."""
+        partitions = len(self._described(topic).partitions)
+        self.delete(topic)
+        self.topic(topic, partitions)
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        key: bytes | str | None = None,
+        value: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        compression: str = "none",
+    ) -> tuple[TopicPartition, int]:
+        """Append one record; return its partition and offset."""
+        data = as_bytes(key)
+        count = len(self._described(topic).partitions)
+        chosen = partition
+        if chosen is None:
+            ends = sum(self.end((topic, index)) for index in range(count)) if data is None else 0
+            chosen = ends % count if data is None else (murmur2(data) & 0x7FFFFFFF) % count
+        record = made_record(key, value, headers)
+        stamp = round(time.time() * 1000) if timestamp is None else timestamp
+        spec = BatchSpec(records=(record,), leader_epoch=-1, base_timestamp=stamp, codec=CODECS[compression])
+        return TopicPartition(topic, chosen), self._append(topic, chosen, spec)
+
+    def produce_many(self, topic: str, values: Iterable[bytes | str | None], *, partition: int | None = None) -> None:
+        """Append records without keys."""
+        if partition is None:
+            for value in values:
+                self.produce(topic, value=value)
+            return
+        records = tuple(RecordSpec(delta=number, value=as_bytes(value)) for number, value in enumerate(values))
+        self._append(topic, partition, BatchSpec(records=records, leader_epoch=-1, base_timestamp=round(time.time() * 1000)))
+
+    def transaction(self, name: str | None = None) -> "RealTransaction":
+        """Write records in a transaction, which is committed when the block ends, or aborted if it ends with an exception.
+
+        ``name``: its transactional id. By default it gets one of its own, since two open transactions of one id fence each other.
+        """
+        return RealTransaction(self, name or f"testing-{uuid.uuid4()}")
+
+    def delete_before(self, partition: tuple[str, int], offset: int) -> None:
+        """Delete the records before an offset."""
+        part = DeleteRecordsPartition(partition_index=partition[1], offset=offset)
+        request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=partition[0], partitions=(part,)),))
+        (topic,) = self._leader(*partition).ask(request).topics
+        _check(topic.partitions[0].error_code, str(partition))
+
+    def end(self, partition: tuple[str, int]) -> int:
+        """Return the offset after the last record."""
+        asked = ListOffsetsPartition(partition_index=partition[1], timestamp=-1)
+        request = ListOffsetsRequest(topics=(ListOffsetsTopic(name=partition[0], partitions=(asked,)),))
+        (topic,) = self._leader(*partition).ask(request).topics
+        _check(topic.partitions[0].error_code, str(partition))
+        return topic.partitions[0].offset
+
+    # --- consumers -------------------------------------------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """Return what a consumer needs to find the cluster and to log in."""
+        return {"bootstrap_servers": self.bootstrap, **self.config}
+
+    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group has committed."""
+        (found,) = self._coordinator(group).ask(OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group),))).groups
+        _check(found.error_code, f"group {group!r}")
+        committed = {}
+        for topic in found.topics:
+            name = topic.name or self._name(topic.topic_id)
+            for part in topic.partitions:
+                epoch = part.committed_leader_epoch if part.committed_leader_epoch >= 0 else None
+                said = OffsetAndMetadata(part.committed_offset, part.metadata or "", epoch)
+                committed[TopicPartition(name, part.partition_index)] = said
+        return committed
+
+    async def assigned(self, group: str, members: int = 1) -> None:
+        """Wait until a group has this many members and each knows its whole assignment."""
+        with anyio.fail_after(60):
+            while True:
+                found = self._describe(group)
+                if found is not None and found.group_state == "Stable" and len(found.members) == members:
+                    return
+                await anyio.sleep(_LOOK)
+
+    def members(self, group: str) -> list[str]:
+        """Return the ids of a group's members."""
+        found = self._describe(group)
+        return [] if found is None else [member.member_id for member in found.members]
+
+    def kick(self, group: str, member: str | None = None) -> None:
+        """Remove a member from a group, or all: they find out at their next request."""
+        found = self._describe(group)
+        for gone in self.members(group) if member is None else [member]:
+            if isinstance(found, DescribedGroup):
+                self._coordinator(group).ask(LeaveGroupRequest(group_id=group, members=(MemberIdentity(member_id=gone),)))
+            else:
+                leaves = ConsumerGroupHeartbeatRequest(group_id=group, member_id=gone, member_epoch=-1)
+                self._coordinator(group).ask(leaves)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.socket.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # --- brokers ---------------------------------------------------------------------------------------------------------------
+
+    def _any(self) -> _Connection:
+        host, _, port = self.bootstrap.split(",")[0].rpartition(":")
+        return self._at(host, int(port))
+
+    def _at(self, host: str, port: int) -> _Connection:
+        known = self._connections.get((host, port))
+        if known is not None and known.is_over():  # the broker was restarted, or closed an idle connection
+            known.socket.close()
+            del self._connections[host, port]
+        if (host, port) not in self._connections:
+            self._connections[host, port] = _Connection.to(host, port, self._security)
+        return self._connections[host, port]
+
+    def _described(self, topic: str) -> MetadataResponseTopic:
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
+        return self._any().ask(request).topics[0]
+
+    def _name(self, topic_id: Any) -> str:
+        return self._any().ask(MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id),))).topics[0].name or ""
+
+    def _leader(self, topic: str, partition: int) -> _Connection:
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
+        answer = self._any().ask(request)
+        leader = {part.partition_index: part.leader_id for part in answer.topics[0].partitions}[partition]
+        return next(self._at(broker.host, broker.port) for broker in answer.brokers if broker.node_id == leader)
+
+    def _coordinator(self, key: str, kind: int = 0) -> _Connection:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
+        self._until(lambda: self._any().ask(request).coordinators[0].error_code == 0)
+        (found,) = self._any().ask(request).coordinators
+        return self._at(found.host, found.port)
+
+    def _describe(self, group: str) -> DescribedGroup | DescribedConsumerGroup | None:
+        connection = self._coordinator(group)
+        if connection.versions.supports(Api.CONSUMER_GROUP_DESCRIBE):
+            (consumer,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=(group,))).groups
+            if not consumer.error_code:
+                return consumer
+        (classic,) = connection.ask(DescribeGroupsRequest(groups=(group,))).groups
+        return None if classic.error_code or classic.group_state == "Dead" else classic
+
+    def _append(self, topic: str, partition: int, spec: BatchSpec, transaction: str | None = None) -> int:
+        data = PartitionProduceData(index=partition, records=spec.encode())
+        topic_id = self._described(topic).topic_id
+        topics = (TopicProduceData(name=topic, topic_id=topic_id, partition_data=(data,)),)
+        found: list[int] = []
+
+        def tried() -> bool:
+            connection = self._leader(topic, partition)
+            (response,) = connection.ask(ProduceRequest(transactional_id=transaction, topic_data=topics)).responses
+            part = response.partition_responses[0]
+            if part.error_code in _RETRY:
+                return False
+            _check(part.error_code, f"{topic}-{partition}")
+            found.append(part.base_offset)
+            return True
+
+        self._until(tried)
+        return found[0]
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + _TIMEOUT
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(f"the brokers at {self.bootstrap} did not do it within {_TIMEOUT:.0f} s")
+            time.sleep(_LOOK)
+
+
+@define(eq=False)
+class RealTransaction:
+    """A transaction on real brokers."""
+
+    _cluster: RealCluster
+    _name: str
+    _id: int = -1
+    _epoch: int = -1
+    _sequences: dict[TopicPartition, int] = field(factory=dict)
+
+    def __enter__(self) -> Self:
+        answer = self._ask(InitProducerIdRequest(transactional_id=self._name))
+        self._id, self._epoch = answer.producer_id, answer.producer_epoch
+        return self
+
+    def produce(self, topic: str, *values: bytes | str | None, partition: int = 0) -> int:
+        """Append records as one batch; return the offset of the first."""
+        tp = TopicPartition(topic, partition)
+        if tp not in self._sequences:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._name,
+                v3_and_below_producer_id=self._id,
+                v3_and_below_producer_epoch=self._epoch,
+                v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic, partitions=(partition,)),),
+            )
+            self._ask(request)
+        sequence = self._sequences.get(tp, 0)
+        spec = BatchSpec(
+            records=tuple(RecordSpec(delta=number, value=as_bytes(value)) for number, value in enumerate(values)),
+            leader_epoch=-1,
+            base_timestamp=round(time.time() * 1000),
+            attributes=TRANSACTIONAL,
+            producer_id=self._id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+        )
+        self._sequences[tp] = sequence + len(values)
+        return self._cluster._append(topic, partition, spec, self._name)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._sequences:
+            self._ask(
+                EndTxnRequest(
+                    transactional_id=self._name, producer_id=self._id, producer_epoch=self._epoch, committed=error is None
+                )
+            )
+            # The coordinator answers before the markers are written. Until they are, it reports concurrent transactions.
+            self._ask(InitProducerIdRequest(transactional_id=self._name))
+
+    def _ask(self, request: Request[Any]) -> Any:
+        found: list[Any] = []
+
+        def tried() -> bool:
+            answer = self._cluster._coordinator(self._name, 1).ask(request)
+            topics = getattr(answer, "results_by_topic_v3_and_below", ())
+            code = topics[0].results_by_partition[0].partition_error_code if topics else getattr(answer, "error_code", 0)
+            if code in _RETRY:
+                return False
+            _check(code, f"transaction {self._name!r}")
+            found.append(answer)
+            return True
+
+        self._cluster._until(tried)
+        return found[0]
+
+
+def _dotted(config: Mapping[str, object]) -> dict[str, str]:
+    return {key.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()}
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        error = for_code(code, what)
+        assert isinstance(error, BrokerResponseError)  # noqa: S101 - what the function returns
+        raise error

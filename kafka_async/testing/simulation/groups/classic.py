@@ -1,0 +1,266 @@
+"""One group of the classic protocol: joining, the leader's assignment, heartbeats, sessions.
+
+Decides: when a generation begins, and the error codes of its requests. Owns: the members. Must never read a clock: ``now`` is an
+argument. Source: the behaviour of ``ClassicGroup`` and ``GroupMetadataManager`` in Kafka 4.3; KIP-62, 345, 394, 814.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Final
+
+from attrs import Factory, define, evolve, field
+
+from ....wire.messages import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember, SyncGroupRequestAssignment
+
+ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, REBALANCING = 22, 23, 25, 27
+ID_REQUIRED, FENCED_INSTANCE = 79, 82
+_ID_MATTERS_FROM: Final = 4
+"""Version of JoinGroup from which a member is given its id before it joins (KIP-394)."""
+
+
+class State(Enum):
+    """What a group is doing."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    """Members join; the generation begins when all have, or when the rebalance timeout is over."""
+    COMPLETING = "CompletingRebalance"
+    """The leader has to send the assignment."""
+    STABLE = "Stable"
+
+
+@define(eq=False)
+class ClassicMember:
+    """One member."""
+
+    id: str
+    instance: str | None
+    seen: float
+    session: float = 45.0
+    """Seconds of silence after which the member is out."""
+    rebalance: float = 60.0
+    protocols: dict[str, bytes] = Factory(dict)
+    joined: bool = False
+    """It waits for the generation to begin, or is part of it."""
+    assignment: bytes = b""
+    waits: int = 0
+    """Requests of this member that are held back; while there is one, its session does not end."""
+
+
+@define(eq=False)
+class ClassicGroup:
+    """One group."""
+
+    id: str
+    new_id: Callable[[], str]
+    changed: Callable[[], None]
+    """Called when something happened that a request may wait for."""
+    members: dict[str, ClassicMember] = Factory(dict)
+    pending: dict[str, float] = Factory(dict)
+    """Ids that were given out, and until when they may be used."""
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str = "consumer"
+    protocol: str | None = None
+    leader: str | None = None
+    deadline: float = 0.0
+    """When members that have not joined again are given up."""
+    rounds: int = field(default=0)
+    """How many generations have begun, including those without members."""
+
+    # --- members ---------------------------------------------------------------------------------------------------------------
+
+    def static(self, instance: str | None) -> ClassicMember | None:
+        """Return the member with an instance id."""
+        return next((each for each in self.members.values() if instance is not None and each.instance == instance), None)
+
+    def check(self, member_id: str, instance: str | None, generation: int | None) -> int:
+        """Return why a member may not act in a generation, 0 if it may."""
+        holder = self.static(instance)
+        if instance is not None and holder is None:
+            return UNKNOWN_MEMBER
+        if holder is not None and holder.id != member_id:
+            return FENCED_INSTANCE
+        if member_id not in self.members:
+            return UNKNOWN_MEMBER
+        return 0 if generation in (None, self.generation) else ILLEGAL_GENERATION
+
+    def expire(self, now: float) -> None:
+        """Remove the members whose session has ended; begin the generation if the rebalance timeout has passed."""
+        self.pending = {key: until for key, until in self.pending.items() if until > now}
+        late = [each.id for each in self.members.values() if not each.waits and each.seen + each.session <= now]
+        if late:
+            self.remove(late, now)
+        self.complete(now)
+
+    def next_deadline(self, now: float) -> float:
+        """Return when to look again if nothing happens before."""
+        return max(now, min([*self._deadlines(), now + 3600]))
+
+    def _deadlines(self) -> Iterator[float]:
+        yield from self.pending.values()
+        yield from (each.seen + each.session for each in self.members.values() if not each.waits)
+        if self.state is State.PREPARING:
+            yield self.deadline
+
+    def remove(self, ids: list[str], now: float) -> None:
+        """Make members leave."""
+        gone = [key for key in ids if self.members.pop(key, None) is not None]
+        if self.leader in gone:
+            self.leader = None
+        if gone and self.state is State.PREPARING:
+            self.complete(now)
+        elif gone:
+            self.prepare(now)
+        self.changed()
+
+    # --- the generation --------------------------------------------------------------------------------------------------------
+
+    def prepare(self, now: float) -> None:
+        """Make the members join again."""
+        for member in self.members.values():
+            member.joined = False
+        self.state = State.PREPARING
+        self.deadline = now + max((member.rebalance for member in self.members.values()), default=0.0)
+        self.changed()
+        self.complete(now)
+
+    def complete(self, now: float) -> None:
+        """Begin the generation if all members are there, or the others are not waited for any longer."""
+        if self.state is not State.PREPARING:
+            return
+        if now >= self.deadline:  # static members are kept until their session ends (KIP-345)
+            self.members = {key: each for key, each in self.members.items() if each.joined or each.instance is not None}
+        elif self.pending or not all(member.joined for member in self.members.values()):
+            return
+        self.generation += 1
+        self.rounds += 1
+        self.state = State.COMPLETING if self.members else State.EMPTY
+        if self.leader not in self.members:
+            self.leader = next((each.id for each in self.members.values() if each.joined), None)
+        self.protocol = self._chosen() if self.members else None
+        for member in self.members.values():
+            member.assignment, member.seen = b"", now
+        self.changed()
+
+    def _common(self) -> list[str]:
+        protocols = [member.protocols for member in self.members.values()]
+        return [name for name in protocols[0] if all(name in other for other in protocols)] if protocols else []
+
+    def _chosen(self) -> str:
+        """Every member votes for the first of its protocols that all members have."""
+        common = self._common()
+        votes = [next(name for name in member.protocols if name in common) for member in self.members.values()]
+        return max(common, key=votes.count)
+
+    # --- requests --------------------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, version: int, now: float) -> JoinGroupResponse | ClassicMember:
+        """Take a member in. Return the answer, or the member if it has to wait for the others."""
+        offered = {protocol.name: protocol.metadata for protocol in request.protocols}
+        others = [name for key, each in self.members.items() if key != request.member_id for name in (each.protocols,)]
+        if not offered or (others and not any(all(name in other for other in others) for name in offered)):
+            return self._refusal(INCONSISTENT, request)
+        if not request.member_id:
+            return self._join_new(request, offered, version, now)
+        if request.member_id in self.pending:
+            del self.pending[request.member_id]
+            return self._enter(self._make(request.member_id, request, now), request, offered, now)
+        code = self.check(request.member_id, request.group_instance_id, None)
+        if code:
+            return self._refusal(code, request)
+        return self._join_again(self.members[request.member_id], request, offered, now)
+
+    def _join_new(
+        self, request: JoinGroupRequest, offered: dict[str, bytes], version: int, now: float
+    ) -> JoinGroupResponse | ClassicMember:
+        before, key = self.static(request.group_instance_id), self.new_id()
+        if before is not None:
+            return self._replace(before, key, request, offered, version, now)
+        if version >= _ID_MATTERS_FROM and request.group_instance_id is None:
+            self.pending[key] = now + request.session_timeout_ms / 1000
+            return JoinGroupResponse(error_code=ID_REQUIRED, member_id=key)
+        return self._enter(self._make(key, request, now), request, offered, now)
+
+    def _make(self, key: str, request: JoinGroupRequest, now: float) -> ClassicMember:
+        self.members[key] = ClassicMember(key, request.group_instance_id, now)
+        return self.members[key]
+
+    def _replace(
+        self, before: ClassicMember, key: str, request: JoinGroupRequest, offered: dict[str, bytes], version: int, now: float
+    ) -> JoinGroupResponse | ClassicMember:
+        """A static member is back under a new id: nobody has to join again if nothing about it has changed."""
+        was_leader = self.leader == before.id
+        del self.members[before.id]
+        member = self._make(key, request, now)
+        member.assignment, same = before.assignment, offered == before.protocols
+        self._update(member, request, offered, now)
+        if was_leader:
+            self.leader = key
+        self.changed()
+        if self.state is not State.STABLE or not same:
+            return self._enter(member, request, offered, now)
+        member.joined = True
+        answer = self.answer(member)
+        if version >= 9:
+            return answer if not was_leader else self.answer(member, skip=True)
+        return answer if not was_leader else evolve(answer, leader=before.id, members=())
+
+    def _join_again(
+        self, member: ClassicMember, request: JoinGroupRequest, offered: dict[str, bytes], now: float
+    ) -> JoinGroupResponse | ClassicMember:
+        same = member.protocols == offered
+        unaffected = self.state is State.COMPLETING or (self.state is State.STABLE and member.id != self.leader)
+        if same and unaffected:
+            member.seen = now
+            return self.answer(member)
+        return self._enter(member, request, offered, now)
+
+    def _update(self, member: ClassicMember, request: JoinGroupRequest, offered: dict[str, bytes], now: float) -> None:
+        member.protocols, member.seen = offered, now
+        member.session = request.session_timeout_ms / 1000
+        member.rebalance = (
+            request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+        ) / 1000
+        self.protocol_type = request.protocol_type
+
+    def _enter(self, member: ClassicMember, request: JoinGroupRequest, offered: dict[str, bytes], now: float) -> ClassicMember:
+        self._update(member, request, offered, now)
+        if self.state is not State.PREPARING:
+            for other in self.members.values():
+                other.joined = False
+            self.state = State.PREPARING
+            self.deadline = now + max(each.rebalance for each in self.members.values())
+        member.joined = True
+        self.changed()
+        self.complete(now)
+        return member
+
+    def answer(self, member: ClassicMember, *, skip: bool = False) -> JoinGroupResponse:
+        """Return the JoinGroup answer for a member of the generation."""
+        name = self.protocol or ""
+        leads = member.id == self.leader
+        members = tuple(
+            JoinGroupResponseMember(member_id=each.id, group_instance_id=each.instance, metadata=each.protocols.get(name, b""))
+            for each in self.members.values()
+        )
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=name,
+            leader=self.leader or "",
+            skip_assignment=skip,
+            member_id=member.id,
+            members=members if leads else (),
+        )
+
+    def _refusal(self, code: int, request: JoinGroupRequest) -> JoinGroupResponse:
+        return JoinGroupResponse(error_code=code, member_id=request.member_id)
+
+    def assign(self, assignments: tuple[SyncGroupRequestAssignment, ...], now: float) -> None:
+        """Take the leader's assignment."""
+        given = {each.member_id: each.assignment for each in assignments}
+        for member in self.members.values():
+            member.assignment, member.seen = given.get(member.id, b""), now
+        self.state = State.STABLE
+        self.changed()

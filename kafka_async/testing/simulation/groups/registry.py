@@ -1,0 +1,453 @@
+"""All groups of a cluster, and the answers to the requests about them, one function per API.
+
+Decides: which broker coordinates a group, which protocol it speaks, and whose commits are accepted. Owns: the groups and their
+offsets. Must never end a session on its own: the time is checked when somebody asks.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from attrs import define, evolve, field
+
+from ....model import OffsetAndMetadata, TopicPartition
+from ....wire.messages import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+    SyncGroupRequest,
+    SyncGroupResponse,
+    TopicPartitions,
+)
+from ..settings import GROUP
+from ..sharing import Shares
+from ..waking import Answering, clock
+from .assignor import Part
+from .classic import ClassicGroup, ClassicMember, State
+from .consumer import LEAVES, ConsumerGroup, ConsumerMember, Refused, owned_by
+from .offsets import CommittedOffsets
+
+if TYPE_CHECKING:
+    from ..broker import FakeBroker
+    from ..cluster import FakeCluster
+
+UNKNOWN_TOPIC, METADATA_TOO_LARGE, NO_COORDINATOR, NOT_COORDINATOR, REBALANCING = 3, 12, 15, 16, 27
+ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, INVALID_REQUEST, UNSUPPORTED_VERSION = 22, 23, 25, 42, 35
+GROUP_ID_NOT_FOUND, UNSTABLE_OFFSET, UNKNOWN_TOPIC_ID, BAD_PATTERN = 69, 88, 100, 128
+_MOST_METADATA: Final = 4096
+"""Bytes of text that a commit may carry (``offset.metadata.max.bytes``)."""
+_COMMITS_OF_CONSUMER_GROUPS: Final = 9
+"""Version of OffsetCommit from which it can carry a member epoch."""
+
+
+@define(eq=False)
+class Groups:
+    """The coordinators of a cluster: there is one for each group."""
+
+    cluster: "FakeCluster"
+    classic: dict[str, ClassicGroup] = field(factory=dict)
+    consumer: dict[str, ConsumerGroup] = field(factory=dict)
+    offsets: CommittedOffsets = field(factory=CommittedOffsets)
+    settings: dict[str, str] = field(factory=lambda: {name: known.default for name, known in GROUP.items()})
+    """Settings of groups, as DescribeConfigs returns them."""
+    own: dict[str, dict[str, str]] = field(factory=dict)
+    """Settings of single groups."""
+    moved: dict[str, int] = field(factory=dict)
+    """Groups that a test has moved to a broker."""
+    shares: Shares = field(init=False)
+    _ids: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.shares = Shares(self.cluster)
+
+    # --- who coordinates -------------------------------------------------------------------------------------------------------
+
+    def coordinator(self, key: str) -> int | None:
+        """Return the broker that coordinates a group or transaction; ``None`` if all are down."""
+        chosen = self.moved.get(key)
+        up = [node for node in sorted(self.cluster.brokers) if self.cluster.is_up(node)]
+        return chosen if chosen in up else next(iter(up), None)
+
+    def elsewhere(self, broker: "FakeBroker", key: str) -> int:
+        """Return the error code if another broker coordinates the group or transaction, 0 if this one does."""
+        return 0 if self.coordinator(key) == broker.node_id else NOT_COORDINATOR
+
+    def settings_of(self, group_id: str) -> dict[str, str]:
+        """Return the settings of a group."""
+        return self.settings | self.own.get(group_id, {})
+
+    # --- for tests -------------------------------------------------------------------------------------------------------------
+
+    def names(self) -> set[str]:
+        """Return the groups that have, or had, members or committed offsets."""
+        return {*self.classic, *self.consumer, *self.shares.groups, *(group for group, _ in self.offsets.positions)}
+
+    def members(self, group_id: str) -> list[str]:
+        """Return the ids of the members of a group of either protocol."""
+        self.expire(group_id)
+        found: dict[str, Any] = {}
+        tables: tuple[Mapping[str, Any], ...] = (self.classic, self.consumer, self.shares.groups)
+        for table in tables:
+            if group_id in table:
+                found |= table[group_id].members
+        return list(found)
+
+    def settled(self, group_id: str) -> bool:
+        """Return whether the group has members and each of them knows its whole assignment."""
+        self.expire(group_id)
+        classic, consumer = self.classic.get(group_id), self.consumer.get(group_id)
+        share = self.shares.groups.get(group_id)
+        if share is not None and share.members:
+            return share.settled()
+        if classic is not None and classic.members:
+            return classic.state is State.STABLE
+        return consumer is not None and bool(consumer.members) and consumer.settled()
+
+    def kick(self, group_id: str, member: str | None = None) -> None:
+        """Forget a member, or all: their next request is answered as that of an unknown member."""
+        now = clock()
+        self.shares.kick(group_id, member)
+        for gone in self.members(group_id) if member is None else [member]:
+            if group_id in self.classic:
+                self.classic[group_id].remove([gone], now)
+            if group_id in self.consumer:
+                self.consumer[group_id].members.pop(gone, None)
+                self._aim(self.consumer[group_id])
+        self.cluster.changed()
+
+    def rebalance(self, group_id: str) -> None:
+        """Make every member of a group join again, or swap partitions in the consumer protocol."""
+        if group_id in self.classic and self.classic[group_id].members:
+            self.classic[group_id].prepare(clock())
+        if group_id in self.consumer:
+            self.consumer[group_id].rotate()
+        self.cluster.changed()
+
+    def expire(self, group_id: str) -> None:
+        """Remove the members whose session has ended."""
+        now = clock()
+        self.shares.expire(group_id)
+        if group_id in self.classic:
+            self.classic[group_id].expire(now)
+        if group_id in self.consumer and self.consumer[group_id].expire(now):
+            self._aim(self.consumer[group_id])
+
+    def delete(self, group_id: str) -> None:
+        """Forget a group and what it has committed."""
+        self.classic.pop(group_id, None)
+        self.consumer.pop(group_id, None)
+        self.offsets.forget(group_id)
+        self.shares.forget_group(group_id)
+
+    def _is_shared(self, group_id: str) -> bool:
+        share = self.shares.groups.get(group_id)
+        return share is not None and bool(share.members)
+
+    # --- classic ---------------------------------------------------------------------------------------------------------------
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"member-{self._ids}"
+
+    def _classic(self, group_id: str) -> ClassicGroup:
+        return self.classic.setdefault(group_id, ClassicGroup(group_id, self._new_id, self.cluster.changed))
+
+    def join(self, broker: "FakeBroker", request: JoinGroupRequest, version: int, error: int) -> Answering[JoinGroupResponse]:
+        """KIP-62, KIP-394: wait until all members have joined, or the rebalance timeout has passed."""
+        self.expire(request.group_id)
+        other = self.consumer.get(request.group_id)
+        taken = (other is not None and bool(other.members)) or self._is_shared(request.group_id)
+        code = error or self.elsewhere(broker, request.group_id) or (INCONSISTENT if taken else 0)
+        if code:
+            return JoinGroupResponse(error_code=code, member_id=request.member_id)
+        self.consumer.pop(request.group_id, None)
+        group = self._classic(request.group_id)
+        outcome = group.join(request, version, clock())
+        if isinstance(outcome, JoinGroupResponse):
+            return outcome
+        return (yield from self._joined(group, outcome))
+
+    def _joined(self, group: ClassicGroup, member: ClassicMember) -> Answering[JoinGroupResponse]:
+        member.waits += 1
+        try:
+            while group.state is State.PREPARING and group.members.get(member.id) is member:
+                yield group.next_deadline(clock())
+                group.expire(clock())
+        finally:
+            member.waits -= 1
+            member.seen = clock()
+        if group.members.get(member.id) is not member:
+            return JoinGroupResponse(error_code=UNKNOWN_MEMBER, member_id=member.id)
+        return group.answer(member)
+
+    def sync(self, broker: "FakeBroker", request: SyncGroupRequest, version: int, error: int) -> Answering[SyncGroupResponse]:
+        """Wait for the leader's assignment."""
+        code = error or self._speaks(broker, request)
+        if code:
+            return SyncGroupResponse(error_code=code)
+        group = self.classic[request.group_id]
+        member, generation = group.members[request.member_id], group.generation
+        if group.state is State.COMPLETING and member.id == group.leader:
+            group.assign(request.assignments, clock())
+        member.waits += 1
+        try:
+            while group.state is State.COMPLETING and group.generation == generation:
+                yield group.next_deadline(clock())
+                group.expire(clock())
+        finally:
+            member.waits -= 1
+        code = group.check(request.member_id, request.group_instance_id, None)
+        if not code and (group.state is not State.STABLE or group.generation != generation):
+            code = REBALANCING
+        if code:
+            return SyncGroupResponse(error_code=code)
+        return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment)
+
+    def heartbeat(self, broker: "FakeBroker", request: HeartbeatRequest, version: int, error: int) -> HeartbeatResponse:
+        """Keep the session alive, and report that the group rebalances."""
+        return HeartbeatResponse(error_code=error or self._speaks(broker, request))
+
+    def _speaks(self, broker: "FakeBroker", request: SyncGroupRequest | HeartbeatRequest) -> int:
+        self.expire(request.group_id)
+        group = self.classic.get(request.group_id)
+        if self.elsewhere(broker, request.group_id) or group is None:
+            return self.elsewhere(broker, request.group_id) or UNKNOWN_MEMBER
+        code = group.check(request.member_id, request.group_instance_id, request.generation_id)
+        if code:
+            return code
+        group.members[request.member_id].seen = clock()
+        return REBALANCING if group.state is State.PREPARING else 0
+
+    def leave(self, broker: "FakeBroker", request: LeaveGroupRequest, version: int, error: int) -> LeaveGroupResponse:
+        """KIP-345: several members may be named, static ones by their instance id alone."""
+        self.expire(request.group_id)
+        code = error or self.elsewhere(broker, request.group_id)
+        if code:
+            return LeaveGroupResponse(error_code=code)
+        results = tuple(self._left(request.group_id, member) for member in request.members)
+        alone = results[0].error_code if version < 3 and results else 0
+        return LeaveGroupResponse(error_code=alone, members=results)
+
+    def _left(self, group_id: str, who: MemberIdentity) -> MemberResponse:
+        group = self._classic(group_id)
+        holder = group.static(who.group_instance_id)
+        key = holder.id if holder is not None and not who.member_id else who.member_id
+        waiting = group.pending.pop(key, None) is not None
+        code = 0 if waiting else group.check(key, who.group_instance_id, None)
+        if not code:
+            group.remove([key], clock())
+        return MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=code)
+
+    # --- consumer --------------------------------------------------------------------------------------------------------------
+
+    def beat(
+        self, broker: "FakeBroker", request: ConsumerGroupHeartbeatRequest, version: int, error: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        """KIP-848."""
+        self.expire(request.group_id)
+        other = self.classic.get(request.group_id)
+        code = error or self.elsewhere(broker, request.group_id) or (INCONSISTENT if other and other.members else 0)
+        if code:
+            return ConsumerGroupHeartbeatResponse(error_code=code)
+        if self._is_shared(request.group_id):
+            return ConsumerGroupHeartbeatResponse(error_code=GROUP_ID_NOT_FOUND)
+        session = float(self.settings_of(request.group_id)["consumer.session.timeout.ms"]) / 1000
+        self.classic.pop(request.group_id, None)
+        group = self.consumer.setdefault(request.group_id, ConsumerGroup(request.group_id))
+        group.session = session
+        try:
+            return self._beat(group, request if request.member_id else evolve(request, member_id=self._new_id()))
+        except Refused as refused:
+            return ConsumerGroupHeartbeatResponse(error_code=refused.code)
+
+    def _beat(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        now = clock()
+        if request.member_epoch <= LEAVES:
+            group.leave(request)
+            self._aim(group)
+            return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        member = group.enter(request, now) if request.member_epoch == 0 else group.stay(request)
+        self._subscribe(member, request, now)
+        self._aim(group)
+        before = member.assigned, member.revoking, member.epoch
+        group.reconcile(member, owned_by(request), now)
+        if before != (member.assigned, member.revoking, member.epoch):
+            self.cluster.changed()
+        whole = request.member_epoch == 0 or request.subscribed_topic_names is not None or before[0] != member.assigned
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=int(self.settings_of(group.id)["consumer.heartbeat.interval.ms"]),
+            assignment=_assignment_of(member.assigned) if whole else None,
+        )
+
+    def _subscribe(self, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, now: float) -> None:
+        member.seen = now
+        if request.rebalance_timeout_ms >= 0:
+            member.rebalance = request.rebalance_timeout_ms / 1000
+        if request.subscribed_topic_names is not None:
+            member.topics = frozenset(request.subscribed_topic_names)
+        if request.subscribed_topic_regex is not None:
+            try:
+                re.compile(request.subscribed_topic_regex)
+            except re.error:
+                raise Refused(BAD_PATTERN) from None
+            member.pattern = request.subscribed_topic_regex
+
+    def _aim(self, group: ConsumerGroup) -> None:
+        if group.aim({key: frozenset(self._matching(member)) for key, member in group.members.items()}):
+            self.cluster.changed()
+
+    def _matching(self, member: ConsumerMember) -> Iterator[Part]:
+        for name, topic in self.cluster.topics.items():
+            if not topic.error and (name in member.topics or (member.pattern and re.fullmatch(member.pattern, name))):
+                yield from ((topic.id, part.index) for part in topic.partitions)
+
+    # --- offsets ---------------------------------------------------------------------------------------------------------------
+
+    def commit(self, broker: "FakeBroker", request: OffsetCommitRequest, version: int, error: int) -> OffsetCommitResponse:
+        """Accept commits of members in their generation or epoch, and of anybody if the group has no members."""
+        self.expire(request.group_id)
+        code = error or self.elsewhere(broker, request.group_id) or self._refuses(request, version)
+        return OffsetCommitResponse(topics=tuple(self._commit(request.group_id, topic, code) for topic in request.topics))
+
+    def _refuses(self, request: OffsetCommitRequest, version: int) -> int:
+        epoch = request.generation_id_or_member_epoch
+        consumer, classic = self.consumer.get(request.group_id), self.classic.get(request.group_id)
+        if consumer is not None and (consumer.members or epoch >= 0):
+            if version < _COMMITS_OF_CONSUMER_GROUPS and consumer.members:
+                return UNSUPPORTED_VERSION
+            return consumer.check(request.member_id, epoch)
+        if classic is None or not classic.members:
+            return 0 if epoch < 0 else UNKNOWN_MEMBER if classic is not None else ILLEGAL_GENERATION
+        code = classic.check(request.member_id, request.group_instance_id, epoch)
+        if not code:
+            classic.members[request.member_id].seen = clock()
+        return code or (REBALANCING if classic.state is State.COMPLETING else 0)
+
+    def refuses_transaction(self, group_id: str, member_id: str, instance: str | None, epoch: int) -> int:
+        """Return why a transaction may not take offsets, 0 if it may. Without a member id it always may (KIP-447)."""
+        self.expire(group_id)
+        consumer, classic = self.consumer.get(group_id), self.classic.get(group_id)
+        if epoch < 0 and not member_id:
+            return 0
+        if consumer is not None:
+            return consumer.check(member_id, epoch)
+        return classic.check(member_id, instance, epoch) if classic is not None else ILLEGAL_GENERATION
+
+    def _commit(self, group_id: str, topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
+        name = topic.name or self.cluster.name_of(topic.topic_id) or ""
+        results = []
+        for part in topic.partitions:
+            refused = code or self._unknown(name, topic.topic_id, part)
+            if not refused:
+                epoch = part.committed_leader_epoch
+                said = OffsetAndMetadata(part.committed_offset, part.committed_metadata or "", epoch if epoch >= 0 else None)
+                self.offsets.store(group_id, TopicPartition(name, part.partition_index), said)
+            results.append(OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=refused))
+        return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
+
+    def _unknown(self, name: str, topic_id: UUID | None, part: OffsetCommitRequestPartition) -> int:
+        if not name:
+            return UNKNOWN_TOPIC_ID
+        known = self.cluster.topics.get(name)
+        if known is not None and known.error:
+            return known.error
+        if self.cluster.find(name, part.partition_index) is None:
+            return UNKNOWN_TOPIC
+        return METADATA_TOO_LARGE if len((part.committed_metadata or "").encode()) > _MOST_METADATA else 0
+
+    def fetch_offsets(self, broker: "FakeBroker", request: OffsetFetchRequest, version: int, error: int) -> OffsetFetchResponse:
+        """KIP-709, KIP-447."""
+        return OffsetFetchResponse(
+            groups=tuple(self._fetch_group(broker, each, version, error, request.require_stable) for each in request.groups)
+        )
+
+    def _fetch_group(
+        self, broker: "FakeBroker", asked: OffsetFetchRequestGroup, version: int, error: int, stable: bool
+    ) -> OffsetFetchResponseGroup:
+        self.expire(asked.group_id)
+        code = error or self.elsewhere(broker, asked.group_id)
+        group = self.consumer.get(asked.group_id)
+        if not code and asked.member_id and asked.member_epoch >= 0 and group is not None:
+            code = group.check(asked.member_id, asked.member_epoch)
+        if code:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+        topics = self._all_topics(asked.group_id) if asked.topics is None else asked.topics
+        return OffsetFetchResponseGroup(
+            group_id=asked.group_id, topics=tuple(self._fetch_topic(asked.group_id, topic, stable) for topic in topics)
+        )
+
+    def _all_topics(self, group_id: str) -> Iterable[OffsetFetchRequestTopics]:
+        found: dict[str, list[int]] = {}
+        for tp in self.offsets.of(group_id):
+            found.setdefault(tp.topic, []).append(tp.partition)
+        for name, indexes in found.items():
+            topic = self.cluster.topics.get(name)
+            yield OffsetFetchRequestTopics(name=name, topic_id=topic.id if topic else None, partition_indexes=tuple(indexes))
+
+    def _fetch_topic(self, group_id: str, topic: OffsetFetchRequestTopics, stable: bool) -> OffsetFetchResponseTopics:
+        name = topic.name or self.cluster.name_of(topic.topic_id)
+        parts = tuple(self._fetch_one(group_id, name, index, stable) for index in topic.partition_indexes)
+        return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=parts)
+
+    def _fetch_one(self, group_id: str, name: str | None, index: int, stable: bool) -> OffsetFetchResponsePartitions:
+        if name is None:
+            return OffsetFetchResponsePartitions(partition_index=index, error_code=UNKNOWN_TOPIC_ID)
+        key = group_id, TopicPartition(name, index)
+        if stable and self.offsets.undecided(*key):
+            return OffsetFetchResponsePartitions(partition_index=index, error_code=UNSTABLE_OFFSET)
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=self.offsets.positions.get(key, -1),
+            committed_leader_epoch=self.offsets.epochs.get(key, -1),
+            metadata=self.offsets.metadata.get(key, ""),
+        )
+
+
+def _assignment_of(parts: frozenset[Part]) -> Assignment:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(parts, key=lambda part: (part[0].int, part[1])):
+        topics.setdefault(topic_id, []).append(index)
+    return Assignment(
+        topic_partitions=tuple(TopicPartitions(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in topics.items())
+    )
+
+
+def find_coordinator(broker: "FakeBroker", request: FindCoordinatorRequest, version: int, error: int) -> FindCoordinatorResponse:
+    """Find the coordinator of a group or a transaction: the first broker that is up, unless a test has moved it."""
+    return FindCoordinatorResponse(coordinators=tuple(_found(broker, key, error) for key in request.coordinator_keys))
+
+
+def _found(broker: "FakeBroker", key: str, error: int) -> Coordinator:
+    cluster = broker.cluster
+    node = cluster.groups.coordinator(key)
+    if error or node is None:
+        return Coordinator(key=key, error_code=error or NO_COORDINATOR)
+    chosen = cluster.brokers[node]
+    return Coordinator(key=key, node_id=node, host=chosen.host, port=chosen.port)

@@ -1,0 +1,275 @@
+"""What the broker answers, one function per API.
+
+Decides: error codes. Owns: only the table ``HANDLERS``; every cluster has its own copy. A handler takes the broker, the request,
+its version, and an error code that a control function wants the answer to carry (0: none).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...model import TopicPartition
+from ...wire import SUPPORTED, Api, Response
+from ...wire.messages import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from . import share_admin
+from .admin import (
+    CLUSTER_ID,
+    alter_configs,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_consumer_groups,
+    describe_groups,
+    is_topic_name,
+    list_groups,
+)
+from .broker import FakeBroker
+from .groups.registry import find_coordinator
+from .sessions import fetch
+from .settings import TOPIC
+from .waking import Answering
+
+if TYPE_CHECKING:
+    from .cluster import FakeTopic
+
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, INVALID_REQUEST, UNKNOWN_TOPIC_ID, REBOOTSTRAP_REQUIRED = 3, 5, 17, 42, 100, 129
+_TOPIC, _GROUP = 2, 32
+"""Kinds of resources."""
+
+Answer: TypeAlias = Response | Answering[Any] | Awaitable[Response]
+Handler: TypeAlias = Callable[[FakeBroker, Any, int, int], Answer]
+
+
+def api_versions(broker: FakeBroker, request: ApiVersionsRequest, version: int, error: int) -> ApiVersionsResponse:
+    """KIP-35, KIP-511."""
+    offered = tuple(
+        ApiVersion(api_key=api, min_version=SUPPORTED[api].lowest, max_version=highest)
+        for api, highest in broker.cluster.max_versions.items()
+    )
+    return ApiVersionsResponse(error_code=error, api_keys=offered)
+
+
+def metadata(broker: FakeBroker, request: MetadataRequest, version: int, error: int) -> MetadataResponse:
+    """``error`` above 0 applies to every topic asked for, REBOOTSTRAP_REQUIRED to the whole answer."""
+    cluster = broker.cluster
+    names = [MetadataRequestTopic(name=name) for name in sorted(cluster.topics)] if request.topics is None else request.topics
+    return MetadataResponse(
+        error_code=error if error == REBOOTSTRAP_REQUIRED else 0,
+        brokers=tuple(
+            MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack)
+            for b in cluster.brokers.values()
+            if cluster.is_up(b.node_id)
+        ),
+        cluster_id=CLUSTER_ID,
+        controller_id=0,
+        topics=tuple(_wanted(broker, topic, request.allow_auto_topic_creation, error) for topic in names),
+    )
+
+
+def _wanted(broker: FakeBroker, topic: MetadataRequestTopic, may_create: bool, error: int) -> MetadataResponseTopic:
+    """Topics are asked for by name, or by id if they have no name."""
+    name = topic.name if topic.name is not None else broker.cluster.name_of(topic.topic_id)
+    if name is None:
+        return MetadataResponseTopic(name=None, topic_id=topic.topic_id, error_code=error or UNKNOWN_TOPIC_ID)
+    return _describe(broker, name, may_create and topic.name is not None, error)
+
+
+def _describe(broker: FakeBroker, name: str, may_create: bool, error: int) -> MetadataResponseTopic:
+    cluster = broker.cluster
+    if error:
+        return MetadataResponseTopic(name=name, error_code=error)
+    if not is_topic_name(name):
+        return MetadataResponseTopic(name=name, error_code=INVALID_TOPIC)
+    topic = cluster.topics.get(name)
+    if topic is None and may_create and cluster.auto_create:
+        cluster.create_topic(name, cluster.auto_create)
+        return MetadataResponseTopic(name=name, error_code=LEADER_NOT_AVAILABLE)
+    if topic is None:
+        return MetadataResponseTopic(name=name, error_code=UNKNOWN_TOPIC)
+    if topic.error:
+        return MetadataResponseTopic(name=name, error_code=topic.error, is_internal=topic.internal)
+    return MetadataResponseTopic(
+        name=name, topic_id=topic.id, is_internal=topic.internal, partitions=_describe_partitions(broker, topic)
+    )
+
+
+def _describe_partitions(broker: FakeBroker, topic: "FakeTopic") -> tuple[MetadataResponsePartition, ...]:
+    cluster = broker.cluster
+    return tuple(
+        MetadataResponsePartition(
+            error_code=0 if cluster.is_up(part.leader) else LEADER_NOT_AVAILABLE,
+            partition_index=part.index,
+            leader_id=part.leader if cluster.is_up(part.leader) else -1,
+            leader_epoch=part.epoch,
+            replica_nodes=part.replicas,
+            isr_nodes=tuple(node for node in part.replicas if cluster.is_up(node)),
+        )
+        for part in topic.partitions
+    )
+
+
+def list_offsets(broker: FakeBroker, request: ListOffsetsRequest, version: int, error: int) -> ListOffsetsResponse:
+    """KIP-79; for readers of committed data the end of the log is the last stable offset."""
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(_list(broker, topic.name, part, request.isolation_level, error) for part in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _list(broker: FakeBroker, topic: str, asked: ListOffsetsPartition, isolation: int, error: int) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    code = error or broker.cluster.refusal(broker.node_id, topic, index, asked.current_leader_epoch)
+    if code:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+    partition = broker.cluster.partition(TopicPartition(topic, index))
+    log = partition.log
+    if asked.timestamp == -1:
+        end = log.last_stable_offset if isolation else log.high_watermark
+        return ListOffsetsPartitionResponse(partition_index=index, offset=end, leader_epoch=partition.epoch)
+    if asked.timestamp == -2:
+        return ListOffsetsPartitionResponse(partition_index=index, offset=log.start, leader_epoch=partition.epoch)
+    found = log.find_time(asked.timestamp)
+    if found is None:
+        return ListOffsetsPartitionResponse(partition_index=index)
+    return ListOffsetsPartitionResponse(partition_index=index, timestamp=found[0], offset=found[1], leader_epoch=found[2])
+
+
+def offset_for_leader_epoch(
+    broker: FakeBroker, request: OffsetForLeaderEpochRequest, version: int, error: int
+) -> OffsetForLeaderEpochResponse:
+    """KIP-320."""
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=tuple(_epoch_end(broker, topic.topic, part, error) for part in topic.partitions)
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _epoch_end(broker: FakeBroker, topic: str, asked: OffsetForLeaderPartition, error: int) -> EpochEndOffset:
+    code = error or broker.cluster.refusal(broker.node_id, topic, asked.partition, asked.current_leader_epoch)
+    if code:
+        return EpochEndOffset(partition=asked.partition, error_code=code)
+    partition = broker.cluster.partition(TopicPartition(topic, asked.partition))
+    epoch, end = partition.log.epoch_end(asked.leader_epoch, partition.epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _group(name: str) -> Handler:
+    """Return the handler that lets the group coordinator answer."""
+
+    def handle(broker: FakeBroker, request: Any, version: int, error: int) -> Answer:
+        handler: Handler = getattr(broker.cluster.groups, name)
+        return handler(broker, request, version, error)
+
+    return handle
+
+
+def _producer(name: str) -> Handler:
+    """Return the handler that lets ``Producers`` answer."""
+
+    def handle(broker: FakeBroker, request: Any, version: int, error: int) -> Answer:
+        handler: Handler = getattr(broker.cluster.producers, name)
+        return handler(broker, request, version, error)
+
+    return handle
+
+
+def _share(name: str) -> Handler:
+    """Return the handler that lets ``Shares`` answer."""
+
+    def handle(broker: FakeBroker, request: Any, version: int, error: int) -> Answer:
+        handler: Handler = getattr(broker.cluster.shares, name)
+        return handler(broker, request, version, error)
+
+    return handle
+
+
+def describe_configs(broker: FakeBroker, request: DescribeConfigsRequest, version: int, error: int) -> DescribeConfigsResponse:
+    """Settings of topics and of groups. A group has settings before it has members."""
+    return DescribeConfigsResponse(results=tuple(_settings(broker, asked, error) for asked in request.resources))
+
+
+def _settings(broker: FakeBroker, asked: DescribeConfigsResource, error: int) -> DescribeConfigsResult:
+    kind, name = asked.resource_type, asked.resource_name
+    topic = broker.cluster.topics.get(name)
+    if kind == _GROUP:
+        found = broker.cluster.groups.settings_of(name)
+    elif kind == _TOPIC and topic is not None:
+        found = {key: known.default for key, known in TOPIC.items()} | dict(topic.settings.given)
+    else:
+        found, error = {}, error or (UNKNOWN_TOPIC if kind == _TOPIC else INVALID_REQUEST)
+    wanted = found.keys() if asked.configuration_keys is None else found.keys() & set(asked.configuration_keys)
+    results = tuple(DescribeConfigsResourceResult(name=key, value=found[key]) for key in sorted(wanted) if not error)
+    return DescribeConfigsResult(error_code=error, resource_type=kind, resource_name=name, configs=results)
+
+
+HANDLERS: dict[Api, Handler] = {
+    Api.API_VERSIONS: api_versions,
+    Api.METADATA: metadata,
+    Api.LIST_OFFSETS: list_offsets,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    Api.FETCH: fetch,
+    Api.FIND_COORDINATOR: find_coordinator,
+    Api.OFFSET_COMMIT: _group("commit"),
+    Api.OFFSET_FETCH: _group("fetch_offsets"),
+    Api.JOIN_GROUP: _group("join"),
+    Api.SYNC_GROUP: _group("sync"),
+    Api.HEARTBEAT: _group("heartbeat"),
+    Api.LEAVE_GROUP: _group("leave"),
+    Api.CONSUMER_GROUP_HEARTBEAT: _group("beat"),
+    Api.DESCRIBE_CONFIGS: describe_configs,
+    Api.DESCRIBE_CLUSTER: describe_cluster,
+    Api.CREATE_TOPICS: create_topics,
+    Api.INCREMENTAL_ALTER_CONFIGS: alter_configs,
+    Api.DELETE_TOPICS: delete_topics,
+    Api.DELETE_RECORDS: delete_records,
+    Api.LIST_GROUPS: list_groups,
+    Api.DESCRIBE_GROUPS: describe_groups,
+    Api.CONSUMER_GROUP_DESCRIBE: describe_consumer_groups,
+    Api.PRODUCE: _producer("produce"),
+    Api.INIT_PRODUCER_ID: _producer("init"),
+    Api.ADD_PARTITIONS_TO_TXN: _producer("add_partitions"),
+    Api.ADD_OFFSETS_TO_TXN: _producer("add_offsets"),
+    Api.TXN_OFFSET_COMMIT: _producer("commit_offsets"),
+    Api.END_TXN: _producer("end"),
+    Api.SHARE_GROUP_HEARTBEAT: _share("beat"),
+    Api.SHARE_FETCH: _share("fetch"),
+    Api.SHARE_ACKNOWLEDGE: _share("acknowledge"),
+    Api.SHARE_GROUP_DESCRIBE: share_admin.describe,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: share_admin.offsets,
+    Api.ALTER_SHARE_GROUP_OFFSETS: share_admin.alter,
+    Api.DELETE_SHARE_GROUP_OFFSETS: share_admin.delete,
+}

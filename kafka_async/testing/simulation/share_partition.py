@@ -1,0 +1,207 @@
+"""What a share group knows about one partition's records: who holds which, how often each was delivered, which are done.
+
+Decides: which records a member gets, and what an acknowledgement does. Owns: the states. ``now`` is an argument; locks are found to
+have ended when somebody looks. Source: the behaviour of ``SharePartition`` in Kafka 4.3; KIP-932, KIP-1206, KIP-1222.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from itertools import groupby
+from math import inf
+from typing import Final, NamedTuple
+
+from attrs import define, field
+
+from ...wire.messages import AcknowledgementBatch, AcquiredRecords
+from .log import PartitionLog, StoredBatch
+
+INVALID_REQUEST, INVALID_RECORD_STATE = 42, 121
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+
+
+class RecordState(Enum):
+    """The state of an offset, as in Kafka's ``RecordState``."""
+
+    AVAILABLE = "available"
+    ACQUIRED = "acquired"
+    ACKNOWLEDGED = "acknowledged"
+    ARCHIVED = "archived"
+
+
+_S = RecordState
+DONE: Final = (_S.ACKNOWLEDGED, _S.ARCHIVED)
+
+
+@define(eq=False)
+class Delivery:
+    """One offset."""
+
+    state: RecordState = _S.AVAILABLE
+    count: int = 0
+    member: str = ""
+    until: float = inf
+    """When the lock ends."""
+
+
+class Limits(NamedTuple):
+    """Settings of the group."""
+
+    lock: float = 30.0
+    """Seconds."""
+    deliveries: int = 5
+    locks: int = 2000
+    committed: bool = False
+    """Records of aborted transactions are not delivered."""
+
+
+class Wanted(NamedTuple):
+    """What a fetch may take."""
+
+    records: int
+    size: int
+    strict: bool
+    """Take no more than ``records`` (KIP-1206)."""
+
+
+@define(eq=False)
+class SharePartition:
+    """One partition of one group."""
+
+    start: int
+    """Every record before it is done."""
+    leader_epoch: int
+    """Locks are not kept: the leader of another epoch knows none."""
+    flight: dict[int, Delivery] = field(factory=dict)
+    """Offsets from ``start`` on that were delivered at least once."""
+
+    # --- time ------------------------------------------------------------------------------------------------------------------
+
+    def expire(self, now: float, limits: Limits) -> None:
+        """End the locks whose time is over."""
+        for each in self.flight.values():
+            if each.state is _S.ACQUIRED and each.until <= now:
+                self._give_back(each, limits)
+        self._advance()
+
+    def next_deadline(self) -> float:
+        """Return when the first lock ends."""
+        return min((each.until for each in self.flight.values() if each.state is _S.ACQUIRED), default=inf)
+
+    @property
+    def settled(self) -> int:
+        """Records from ``start`` on that are done."""
+        return sum(each.state in DONE for each in self.flight.values())
+
+    def release(self, member: str | None, limits: Limits) -> None:
+        """Take back what a member holds; ``None``: what any member holds."""
+        for each in self.flight.values():
+            if each.state is _S.ACQUIRED and member in (None, each.member):
+                self._give_back(each, limits)
+        self._advance()
+
+    def _give_back(self, each: Delivery, limits: Limits) -> None:
+        each.state = _S.ARCHIVED if each.count >= limits.deliveries else _S.AVAILABLE
+        each.member, each.until = "", inf
+
+    def _advance(self) -> None:
+        while self.start in self.flight and self.flight[self.start].state in DONE:
+            del self.flight[self.start]
+            self.start += 1
+
+    def log_moved(self, log: PartitionLog) -> None:
+        """Follow the start of the log."""
+        if log.start > self.start:
+            self.start = log.start
+            self.flight = {offset: each for offset, each in self.flight.items() if offset >= self.start}
+            self._advance()
+
+    # --- acquiring -------------------------------------------------------------------------------------------------------------
+
+    def acquire(
+        self, log: PartitionLog, member: str, wanted: Wanted, limits: Limits, now: float
+    ) -> tuple[bytes, tuple[AcquiredRecords, ...]]:
+        """Lock records for a member; return the batches that hold them, and which of their offsets the member gets."""
+        found: list[bytes] = []
+        ranges: list[AcquiredRecords] = []
+        size, count = 0, 0
+        room = limits.locks - sum(each.state is _S.ACQUIRED for each in self.flight.values())
+        for batch in self._readable(log, limits):
+            free = [offset for offset in self._offsets(batch) if self._is_free(offset)]
+            free = free[: min(room, wanted.records - count if wanted.strict else room)]
+            if not free:
+                continue
+            if count >= wanted.records or (found and size + len(batch.data) > wanted.size):
+                break
+            found.append(batch.data)
+            size += len(batch.data)
+            count += len(free)
+            room -= len(free)
+            ranges += self._lock(free, member, now + limits.lock)
+        return b"".join(found), tuple(ranges)
+
+    def _readable(self, log: PartitionLog, limits: Limits) -> Iterator[StoredBatch]:
+        end = log.last_stable_offset if limits.committed else log.high_watermark
+        for batch in log.batches:
+            if batch.last_offset < self.start or batch.base_offset >= end:
+                continue
+            if limits.committed and log.is_aborted(batch):
+                for offset in self._offsets(batch):
+                    self.flight[offset] = Delivery(_S.ARCHIVED)
+                self._advance()
+                continue
+            yield batch
+
+    def _offsets(self, batch: StoredBatch) -> range:
+        return range(max(batch.base_offset, self.start), batch.last_offset + 1)
+
+    def _is_free(self, offset: int) -> bool:
+        known = self.flight.get(offset)
+        return known is None or known.state is _S.AVAILABLE
+
+    def _lock(self, offsets: Iterable[int], member: str, until: float) -> Iterator[AcquiredRecords]:
+        for offset in offsets:
+            each = self.flight.setdefault(offset, Delivery())
+            each.state, each.member, each.until = _S.ACQUIRED, member, until
+            each.count += 1
+        # Neighbours with the same delivery count make one range.
+        for (_, count), run in groupby(enumerate(offsets), lambda at: (at[1] - at[0], self.flight[at[1]].count)):
+            some = [offset for _, offset in run]
+            yield AcquiredRecords(first_offset=some[0], last_offset=some[-1], delivery_count=count)
+
+    # --- acknowledging ---------------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, member: str, batches: Iterable[AcknowledgementBatch], limits: Limits, now: float, *, renewals: bool
+    ) -> int:
+        """Accept acknowledgements, all or none; return the error code."""
+        results: dict[int, int] = {}
+        last = -1
+        for batch in batches:
+            offsets = range(batch.first_offset, batch.last_offset + 1)
+            types = batch.acknowledge_types
+            if not offsets or batch.first_offset <= last or len(types) not in (1, len(offsets)):
+                return INVALID_REQUEST
+            if any(not GAP <= kind <= (RENEW if renewals else REJECT) for kind in types):
+                return INVALID_REQUEST
+            last = batch.last_offset
+            kinds = types * len(offsets) if len(types) == 1 else types
+            results |= {offset: kind for offset, kind in zip(offsets, kinds, strict=True) if offset >= self.start}
+        for offset in results:
+            known = self.flight.get(offset)
+            if known is None and offset > max(self.flight, default=-1):
+                return INVALID_REQUEST
+            if known is None or known.state is not _S.ACQUIRED or known.member != member:
+                return INVALID_RECORD_STATE
+        for offset, kind in results.items():
+            self._settle(self.flight[offset], kind, limits, now)
+        self._advance()
+        return 0
+
+    def _settle(self, each: Delivery, kind: int, limits: Limits, now: float) -> None:
+        if kind == RENEW:
+            each.until = now + limits.lock
+        elif kind == RELEASE:
+            self._give_back(each, limits)
+        else:
+            each.state = _S.ACKNOWLEDGED if kind == ACCEPT else _S.ARCHIVED
+            each.member, each.until = "", inf

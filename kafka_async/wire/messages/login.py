@@ -1,0 +1,48 @@
+"""Logging in with SASL: SaslHandshake, SaslAuthenticate.
+
+Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
+field where not all that we speak do. Must never do anything.
+Sources: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; KIP-152, 368.
+"""
+
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from .base import Api, Request, Response
+
+
+@frozen(kw_only=True)
+class SaslHandshakeResponse(Response):
+    """Whether the mechanism is offered, and which ones are."""
+
+    error_code: int = 0
+    mechanisms: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
+    """Choose a SASL mechanism; SaslAuthenticate follows (KIP-152)."""
+
+    api: ClassVar = Api.SASL_HANDSHAKE
+    response: ClassVar = SaslHandshakeResponse
+    mechanism: str
+
+
+@frozen(kw_only=True)
+class SaslAuthenticateResponse(Response):
+    """The broker's part of the exchange."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    auth_bytes: bytes = field(default=b"", repr=False)
+    session_lifetime_ms: int = 0  # time until the session must be authenticated again, or 0 (KIP-368); v1+
+
+
+@frozen(kw_only=True)
+class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
+    """The client's part of the exchange; never shown in a ``repr``."""
+
+    api: ClassVar = Api.SASL_AUTHENTICATE
+    response: ClassVar = SaslAuthenticateResponse
+    auth_bytes: bytes = field(repr=False)

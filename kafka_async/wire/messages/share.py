@@ -1,0 +1,230 @@
+"""Share groups (KIP-932): being a member, fetching records under a lock, acknowledging them.
+
+Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
+field where not all that we speak do. Must never do anything. Sources: ShareGroupHeartbeatRequest.json, ShareFetchRequest.json,
+ShareAcknowledgeRequest.json and their responses; KIP-1206 (a strict limit of records), KIP-1222 (renewal).
+"""
+
+from typing import ClassVar
+from uuid import UUID
+
+from attrs import frozen
+
+from .base import Api, Request, Response, Struct
+
+
+@frozen(kw_only=True)
+class ShareTopicPartitions(Struct):
+    """Partitions of one topic, by id."""
+
+    topic_id: UUID | None
+    partitions: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareAssignment(Struct):
+    """The partitions that a member reads; others may read the same ones."""
+
+    topic_partitions: tuple[ShareTopicPartitions, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareGroupHeartbeatResponse(Response):
+    """The member's epoch and, if it changed or was asked for, its assignment."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0  # when the next heartbeat is due
+    assignment: ShareAssignment | None = None  # None: unchanged
+
+
+@frozen(kw_only=True)
+class ShareGroupHeartbeatRequest(Request[ShareGroupHeartbeatResponse]):
+    """Join (epoch 0), stay, leave (-1)."""
+
+    api: ClassVar = Api.SHARE_GROUP_HEARTBEAT
+    response: ClassVar = ShareGroupHeartbeatResponse
+    group_id: str
+    member_id: str  # chosen by the client, the same for all its life
+    member_epoch: int
+    rack_id: str | None = None  # None: unchanged or none
+    subscribed_topic_names: tuple[str, ...] | None = None  # None: unchanged
+
+
+@frozen(kw_only=True)
+class AcknowledgementBatch(Struct):
+    """What becomes of a range of offsets: one type for all of them, or one for each.
+
+    0: there is no record; 1: accepted; 2: released; 3: rejected; 4: the lock is renewed (version 2).
+    """
+
+    first_offset: int
+    last_offset: int
+    acknowledge_types: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareFetchPartition(Struct):
+    """A partition to read from now on, or to acknowledge records of."""
+
+    partition_index: int
+    acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()  # in ascending order
+
+
+@frozen(kw_only=True)
+class ShareFetchTopic(Struct):
+    """Partitions of one topic."""
+
+    topic_id: UUID | None
+    partitions: tuple[ShareFetchPartition, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareForgottenTopic(Struct):
+    """Partitions to drop from the share session."""
+
+    topic_id: UUID | None
+    partitions: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareLeader(Struct):
+    """A hint at the partition's new leader; -1 if there is none (KIP-951)."""
+
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@frozen(kw_only=True)
+class AcquiredRecords(Struct):
+    """A range of offsets that are locked for this member, each delivered as often."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int = 0
+
+
+@frozen(kw_only=True)
+class SharePartitionData(Struct):
+    """What came back of one partition, of its records and of its acknowledgements."""
+
+    partition_index: int
+    error_code: int = 0
+    error_message: str | None = None
+    acknowledge_error_code: int = 0
+    acknowledge_error_message: str | None = None
+    current_leader: ShareLeader = ShareLeader()  # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
+    records: bytes = b""  # whole batches; only acquired records are ours
+    acquired_records: tuple[AcquiredRecords, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareFetchableTopicResponse(Struct):
+    """What came back of one topic."""
+
+    topic_id: UUID | None
+    partitions: tuple[SharePartitionData, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareNodeEndpoint(Struct):
+    """Address of a leader that the answer hints at (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@frozen(kw_only=True)
+class ShareFetchResponse(Response):
+    """Records, and what became of the acknowledgements that came with the request."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    acquisition_lock_timeout_ms: int = 0  # for how long the records are locked
+    responses: tuple[ShareFetchableTopicResponse, ...] = ()
+    node_endpoints: tuple[ShareNodeEndpoint, ...] = ()  # addresses of the leaders hinted at
+
+
+@frozen(kw_only=True)
+class ShareFetchRequest(Request[ShareFetchResponse]):
+    """Lock records of the session's partitions and return them; acknowledge others. Lists only what changes in the session."""
+
+    api: ClassVar = Api.SHARE_FETCH
+    response: ClassVar = ShareFetchResponse
+    group_id: str | None = None
+    member_id: str | None
+    share_session_epoch: int  # 0: open a session, then counting up; -1: close it
+    max_wait_ms: int  # longest the broker may hold the request back
+    min_bytes: int = 1  # bytes worth answering for before max_wait_ms is over
+    max_bytes: int = 2**31 - 1  # most bytes wanted in all
+    max_records: int = 0  # most records wanted, to the next end of a batch; 0: acquire nothing
+    batch_size: int = 0  # records that acquired ranges are split at
+    share_acquire_mode: int = 0  # 0: whole batches are acquired, 1: max_records is strict; v2+
+    is_renew_ack: bool = False  # some acknowledgements renew locks, and nothing is fetched; v2+
+    topics: tuple[ShareFetchTopic, ...] = ()
+    forgotten_topics_data: tuple[ShareForgottenTopic, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareAcknowledgePartition(Struct):
+    """A partition with records to acknowledge."""
+
+    partition_index: int
+    acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()  # in ascending order
+
+
+@frozen(kw_only=True)
+class ShareAcknowledgeTopic(Struct):
+    """Partitions of one topic."""
+
+    topic_id: UUID | None
+    partitions: tuple[ShareAcknowledgePartition, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareAcknowledgePartitionResponse(Struct):
+    """What became of the acknowledgements of one partition: all of them, or none."""
+
+    partition_index: int
+    error_code: int = 0
+    error_message: str | None = None
+    current_leader: ShareLeader = ShareLeader()  # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
+
+
+@frozen(kw_only=True)
+class ShareAcknowledgeTopicResponse(Struct):
+    """What became of the acknowledgements of one topic."""
+
+    topic_id: UUID | None
+    partitions: tuple[ShareAcknowledgePartitionResponse, ...] = ()
+
+
+@frozen(kw_only=True)
+class ShareAcknowledgeResponse(Response):
+    """What became of acknowledgements."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    acquisition_lock_timeout_ms: int = 0  # for how long renewed records are locked; v2+
+    responses: tuple[ShareAcknowledgeTopicResponse, ...] = ()
+    node_endpoints: tuple[ShareNodeEndpoint, ...] = ()  # addresses of the leaders hinted at
+
+
+@frozen(kw_only=True)
+class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
+    """Acknowledge records without fetching, or close the session: the broker then releases what is not acknowledged."""
+
+    api: ClassVar = Api.SHARE_ACKNOWLEDGE
+    response: ClassVar = ShareAcknowledgeResponse
+    group_id: str | None = None
+    member_id: str | None
+    share_session_epoch: int  # never 0; -1: close the session
+    is_renew_ack: bool = False  # some acknowledgements renew locks; v2+
+    topics: tuple[ShareAcknowledgeTopic, ...] = ()

@@ -1,0 +1,58 @@
+"""Client telemetry: GetTelemetrySubscriptions, PushTelemetry.
+
+Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
+field where not all that we speak do. Must never do anything.
+Sources: GetTelemetrySubscriptionsRequest.json, PushTelemetryRequest.json and their responses; KIP-714.
+"""
+
+from typing import ClassVar
+from uuid import UUID
+
+from attrs import frozen
+
+from .base import Api, Request, Response
+
+
+@frozen(kw_only=True)
+class GetTelemetrySubscriptionsResponse(Response):
+    """Which metrics the broker wants, and how often (KIP-714)."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    client_instance_id: UUID | None = None  # this client's id, given by the broker
+    subscription_id: int = 0
+    accepted_compression_types: tuple[int, ...] = ()
+    push_interval_ms: int = 0
+    telemetry_max_bytes: int = 0
+    delta_temporality: bool = False  # counters since the last push rather than since the start
+    requested_metrics: tuple[str, ...] = ()  # prefixes; ("",): all, (): none
+
+
+@frozen(kw_only=True)
+class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse]):
+    """Ask which metrics the broker wants."""
+
+    api: ClassVar = Api.GET_TELEMETRY_SUBSCRIPTIONS
+    response: ClassVar = GetTelemetrySubscriptionsResponse
+    client_instance_id: UUID | None = None  # None at first
+
+
+@frozen(kw_only=True)
+class PushTelemetryResponse(Response):
+    """Whether the metrics were taken."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class PushTelemetryRequest(Request[PushTelemetryResponse]):
+    """Metrics in OTLP."""
+
+    api: ClassVar = Api.PUSH_TELEMETRY
+    response: ClassVar = PushTelemetryResponse
+    client_instance_id: UUID | None
+    subscription_id: int
+    terminating: bool = False  # the client is closing
+    compression_type: int = 0
+    metrics: bytes = b""

@@ -1,0 +1,64 @@
+import re
+
+import pytest
+
+pytest.importorskip("typer")
+
+import typer
+
+from kafka_async import TopicPartition
+from kafka_async.adapters.cli.copying import Start, find_partitions
+from kafka_async.errors import UnknownTopicOrPartitionError
+from kafka_async.testing.simulation import FakeCluster
+from tests.application.support import consumer_on
+from tests.virtual import run_virtual
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("beginning", Start(kind="beginning")),
+        ("end", Start(kind="end")),
+        ("stored", Start(kind="stored")),
+        ("17", Start(kind="offset", number=17)),
+        ("-5", Start(kind="tail", number=5)),
+        ("s@1700000000000", Start(kind="time", number=1_700_000_000_000)),
+        ("s@1970-01-02", Start(kind="time", number=86_400_000)),
+        ("s@1970-01-01T02:00+01:00", Start(kind="time", number=3_600_000)),
+    ],
+)
+def test_a_start_is_read(text: str, start: Start) -> None:
+    assert Start.parse(text) == start
+
+
+@pytest.mark.parametrize("text", ["", "-", "s@", "s@-1", "--1", "1e3", "first", "s@1969-12-31", "s@yesterday", "s@2026-02-30"])
+def test_a_start_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected 'beginning', 'end', 'stored'"):
+        Start.parse(text)
+
+
+def partitions(*topics: str, wanted: tuple[int, ...] = ()) -> list[TopicPartition]:
+    cluster = FakeCluster()
+    cluster.create_topic("a", 2)
+    cluster.create_topic("b")
+    cluster.create_topic("payments")
+
+    async def main() -> list[TopicPartition]:
+        async with consumer_on(cluster) as consumer:
+            return await find_partitions(consumer, topics, wanted)
+
+    return run_virtual(main)
+
+
+def test_partitions_of_several_topics_are_found() -> None:
+    assert partitions("b", "a") == [TopicPartition("b", 0), TopicPartition("a", 0), TopicPartition("a", 1)]
+    assert partitions("a", wanted=(1,)) == [TopicPartition("a", 1)]
+
+
+def test_a_topic_or_a_partition_that_is_missing_is_named() -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topic 'c' does not exist$"):
+        partitions("a", "c")
+    with pytest.raises(UnknownTopicOrPartitionError, match=re.escape("topic 'payment' does not exist; did you mean 'payments'?")):
+        partitions("payment")
+    with pytest.raises(UnknownTopicOrPartitionError, match="topic 'b' has no partition 1, 4; it has 1, from 0 on"):
+        partitions("b", wanted=(0, 4, 1))

@@ -1,0 +1,134 @@
+import json
+
+import pytest
+
+pytest.importorskip("typer")
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.adapters.admin import Group, Member
+from kafka_async.adapters.cli.groups import description, description_json, ends_of, names_of, progress
+from kafka_async.model import Node
+from kafka_async.testing.simulation import FakeCluster
+from tests.application.support import consumer_on
+from tests.virtual import run_virtual
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+READER = Member(member_id="m-1", instance_id=None, client_id="reader", host="/10.0.0.1", epoch=4, partitions=(A0, A1))
+
+
+def group(*members: Member, epoch: int | None = 7) -> Group:
+    return Group(
+        group_id="billing",
+        kind="classic" if epoch is None else "consumer",
+        state="Stable" if members else "Empty",
+        assignor="uniform",
+        epoch=epoch,
+        coordinator=Node(2, "host", 9092),
+        members=members,
+    )
+
+
+def test_progress_covers_what_is_committed_and_what_is_assigned() -> None:
+    rows = progress({A0: OffsetAndMetadata(3), B0: OffsetAndMetadata(9)}, {A0: 10, A1: 5}, [READER])
+
+    assert [(row.partition, row.offset, row.end, row.lag) for row in rows] == [
+        (A0, 3, 10, 7),
+        (A1, None, 5, None),
+        (B0, 9, None, None),
+    ]
+    assert [row.member for row in rows] == [READER, READER, None]
+
+
+def test_a_group_beyond_the_end_of_a_log_has_no_negative_lag() -> None:
+    (row,) = progress({A0: OffsetAndMetadata(30)}, {A0: 10})
+
+    assert row.lag == 0
+
+
+def test_a_group_is_described_in_two_tables() -> None:
+    text = description(group(READER), progress({A0: OffsetAndMetadata(3)}, {A0: 10, A1: 5}, [READER]))
+
+    assert text.splitlines() == [
+        "Group billing: Stable, consumer protocol, assignor uniform, epoch 7, coordinator host:9092 (id 2)",
+        "",
+        "MEMBER   INSTANCE   CLIENT   HOST        EPOCH   PARTITIONS",
+        "m-1      -          reader   /10.0.0.1       4   a:0,1",
+        "",
+        "TOPIC   PARTITION   COMMITTED   END   LAG   MEMBER",
+        "a               0           3    10     7   m-1",
+        "a               1           -     5     -   m-1",
+    ]
+
+
+def test_an_empty_classic_group_has_no_epoch_and_no_tables() -> None:
+    assert description(group(epoch=None), []).splitlines() == [
+        "Group billing: Empty, classic protocol, assignor uniform, coordinator host:9092 (id 2)",
+        "",
+        "No members.",
+        "",
+        "No committed offsets.",
+    ]
+
+
+def test_a_name_cannot_send_control_codes() -> None:
+    evil = Group(
+        group_id="\x1b[2J", kind="classic", state="Empty", assignor="", epoch=None, coordinator=Node(0, "h", 1), members=()
+    )
+
+    assert "\x1b" not in description(evil, [])
+
+
+def test_json_says_the_same_in_one_line() -> None:
+    line = description_json(group(READER), progress({A0: OffsetAndMetadata(3, "note", 2)}, {A0: 10}, []))
+
+    assert line.count(b"\n") == 1
+    assert json.loads(line) == {
+        "group": "billing",
+        "type": "consumer",
+        "state": "Stable",
+        "assignor": "uniform",
+        "epoch": 7,
+        "coordinator": {"id": 2, "host": "host", "port": 9092},
+        "members": [
+            {
+                "member_id": "m-1",
+                "instance_id": None,
+                "client_id": "reader",
+                "host": "/10.0.0.1",
+                "epoch": 4,
+                "partitions": [{"topic": "a", "partition": 0}, {"topic": "a", "partition": 1}],
+            }
+        ],
+        "partitions": [
+            {
+                "topic": "a",
+                "partition": 0,
+                "committed": 3,
+                "end": 10,
+                "lag": 7,
+                "leader_epoch": 2,
+                "metadata": "note",
+                "member_id": None,
+            }
+        ],
+    }
+
+
+def test_partitions_are_named_by_topic() -> None:
+    assert names_of([B0, A1, A0]) == "a:0,1 b:0"
+    assert names_of([]) == ""
+
+
+def test_ends_of_partitions_that_are_gone_or_without_a_leader_are_left_out_at_once() -> None:
+    cluster = FakeCluster(size=2)
+    cluster.create_topic("a", 2, replicas=1)
+    cluster.fill(A0, 10)
+    cluster.stop(1)  # leads partition 1
+
+    async def main() -> dict[TopicPartition, int]:
+        async with consumer_on(cluster) as consumer:
+            assert await ends_of(consumer, []) == {}
+            assert await ends_of(consumer, [B0]) == {}
+            return await ends_of(consumer, [A0, A1, B0])
+
+    assert run_virtual(main) == {A0: 10}

@@ -1,0 +1,126 @@
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typer")
+
+import typer
+
+from kafka_async import TopicPartition
+from kafka_async.adapters.admin import Group, Member
+from kafka_async.adapters.cli.offsets import Move, Target, milliseconds, refusal, topic_choice
+from kafka_async.errors import NoOffsetForPartitionError
+from kafka_async.model import Node
+from kafka_async.testing.simulation import FakeCluster
+from tests.application.support import consumer_on
+from tests.virtual import run_virtual
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+NOTHING: dict[str, Any] = {"earliest": False, "latest": False, "offset": None, "moment": None, "shift": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ({"earliest": True}, Target(kind="earliest")),
+        ({"latest": True}, Target(kind="latest")),
+        ({"offset": 0}, Target(kind="offset", number=0)),
+        ({"shift": -3}, Target(kind="shift", number=-3)),
+        ({"moment": "1970-01-01T00:00:01"}, Target(kind="time", number=1000)),
+    ],
+)
+def test_one_target_is_taken(given: dict[str, Any], target: Target) -> None:
+    assert Target.parse(**(NOTHING | given)) == target
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({}, "expected one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by$"),
+        ({"earliest": True, "shift": 0}, "found --to-earliest and --shift-by"),
+    ],
+)
+def test_no_target_or_two_are_refused(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(typer.BadParameter, match=complaint):
+        Target.parse(**(NOTHING | given))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-02", 86_400_000),
+        ("1970-01-01T00:00:00.5Z", 500),
+        ("1970-01-01T02:00:00+01:00", 3_600_000),
+        ("2026-01-31T09:30:00.123", 1_769_851_800_123),
+    ],
+)
+def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: int) -> None:
+    assert milliseconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1969-12-31T23:59:59", "1700000000"])
+def test_a_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected a time"):
+        milliseconds(text)
+
+
+def test_a_topic_comes_with_all_or_some_partitions() -> None:
+    assert topic_choice("orders") == ("orders", ())
+    assert topic_choice("orders:2,0,2") == ("orders", (2, 0))
+
+
+@pytest.mark.parametrize("text", ["", ":1", "orders:", "orders:x", "orders:1,,2", "orders:-1"])
+def test_a_topic_choice_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="orders:0,1"):
+        topic_choice(text)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "new", "note"),
+    [(7, 7, ""), (5, 5, ""), (10, 10, ""), (4, 5, "4 is outside of 5..10"), (11, 10, "11 is outside of 5..10")],
+)
+def test_a_move_stays_within_the_log(wanted: int, new: int, note: str) -> None:
+    assert Move.within(A0, None, wanted, 5, 10) == Move(partition=A0, current=None, new=new, note=note)
+
+
+def find(target: Target, current: dict[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+    cluster = FakeCluster()
+    cluster.create_topic("a", 2)
+    cluster.fill(A0, 10)
+
+    async def main() -> dict[TopicPartition, int]:
+        async with consumer_on(cluster) as consumer:
+            return await target.find(consumer, current, {A0: 10, A1: 0})
+
+    return run_virtual(main)
+
+
+def test_targets_are_found_in_each_partition() -> None:
+    current: dict[TopicPartition, int | None] = {A0: 4, A1: 3}
+
+    assert find(Target(kind="earliest"), current) == {A0: 0, A1: 0}
+    assert find(Target(kind="latest"), current) == {A0: 10, A1: 0}
+    assert find(Target(kind="offset", number=99), current) == {A0: 99, A1: 99}
+    assert find(Target(kind="shift", number=-5), current) == {A0: -1, A1: -2}
+    assert find(Target(kind="time", number=2**50), current) == {A0: 10, A1: 0}
+
+
+def test_a_shift_needs_something_committed() -> None:
+    with pytest.raises(NoOffsetForPartitionError, match="no offset is committed for a:1") as raised:
+        find(Target(kind="shift", number=1), {A0: 4, A1: None})
+    assert raised.value.partitions == (A1,)
+
+
+def test_a_refusal_names_members_and_what_to_do() -> None:
+    members = tuple(
+        Member(member_id=f"m-{number}", instance_id=None, client_id="web", host="/10.0.0.1", epoch=None, partitions=())
+        for number in range(7)
+    )
+    group = Group(
+        group_id="g", kind="classic", state="Stable", assignor="range", epoch=None, coordinator=Node(0, "h", 1), members=members
+    )
+
+    text = refusal(group)
+
+    assert text.startswith("group 'g' is in use by 7 members; stop them first: web at 10.0.0.1 (m-0), ")
+    assert text.endswith("(m-4) and 2 more")

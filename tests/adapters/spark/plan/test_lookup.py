@@ -1,0 +1,188 @@
+"""Questions to the cluster, and what becomes of the answers."""
+
+import logging
+
+import pytest
+
+from kafka_async import OffsetAndMetadata, OffsetAndTimestamp
+from kafka_async.adapters.spark.plan.offsets import OffsetSpec
+from kafka_async.errors import (
+    DataLossError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from ..support import A0, A1, B0, Cluster, lookup, options
+
+BEGINS, ENDS = {A0: 3, A1: 0}, {A0: 10, A1: 20}
+
+
+def cluster() -> Cluster:
+    return Cluster(logs={A0: (3, 10), A1: (0, 20), B0: (0, 5)})
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"subscribe": "a"}, {A0, A1}),
+        ({"subscribe": "a,b"}, {A0, A1, B0}),
+        ({"assign": '{"a":[1],"b":[0]}'}, {A1, B0}),
+        ({"subscribePattern": "[ab]"}, {A0, A1, B0}),
+        ({"subscribePattern": "x.*"}, set()),
+    ],
+)
+def test_the_options_name_partitions(given: dict[str, str], found: set[object]) -> None:
+    assert lookup(cluster(), options(**given)).partitions() == found
+
+
+@pytest.mark.parametrize(("pattern", "found"), [("", 3), ("a", 2), ("^a$", 2), ("b", 1), ("^.b", 0)])
+def test_a_pattern_is_found_anywhere_in_a_name(pattern: str, found: int) -> None:
+    assert len(lookup(cluster(), options(subscribePattern=pattern or ".*")).partitions()) == found
+
+
+def test_a_pattern_finds_nothing_internal() -> None:
+    there = cluster()
+    there.internal.add("b")
+    assert lookup(there, options(subscribePattern=".*")).partitions() == {A0, A1}
+
+
+@pytest.mark.parametrize(("given", "name"), [({"subscribe": "a,nope"}, "nope"), ({"assign": '{"a":[0,7]}'}, "a-7")])
+def test_what_does_not_exist_is_named_at_the_first_look(given: dict[str, str], name: str) -> None:
+    asking = lookup(cluster(), options(**given))
+    with pytest.raises(UnknownTopicOrPartitionError, match=name):
+        asking.partitions()
+    assert asking.partitions(first=False) <= {A0, A1}
+
+
+def test_failures_that_may_pass_are_met_with_patience() -> None:
+    there = cluster()
+    there.failures = [KafkaTimeoutError("late")] * 3
+    assert lookup(there, options()).latest({A0}) == {A0: 10}
+
+
+def test_patience_has_an_end() -> None:
+    there = cluster()
+    there.failures = [KafkaTimeoutError("late")] * 3
+    with pytest.raises(KafkaTimeoutError):
+        lookup(there, options(fetchOffset__numRetries="2")).latest({A0})
+
+
+def test_a_cluster_that_has_answered_before_is_waited_for() -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    asking.latest({A0})
+    there.failures = [KafkaTimeoutError("late")] * 119
+    assert asking.latest({A0}) == {A0: 10}
+    there.failures = [KafkaTimeoutError("late")] * 1000
+    with pytest.raises(KafkaTimeoutError):
+        asking.latest({A0})
+
+
+def test_partitions_that_are_gone_are_left_out_of_an_answer() -> None:
+    there = cluster()
+    asking = lookup(there, options(subscribePattern="[ab]"))
+    wanted = asking.partitions()
+    del there.logs[A1]
+    del there.logs[B0]
+    assert asking.latest(wanted) == {A0: 10}
+    assert asking.earliest(wanted) == {A0: 3}
+    assert asking.bounds(wanted) == ({A0: 3}, {A0: 10})
+    there.logs.clear()
+    assert asking.latest(wanted) == {}
+    assert None not in there.waited_ms, "it was waited for as long as a consumer waits"
+
+
+def test_offsets_of_what_is_there_are_waited_for() -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    wanted = asking.partitions()
+    there.failures = [KafkaTimeoutError("late")] * 3
+    assert asking.latest(wanted) == {A0: 10, A1: 20}
+
+
+def test_what_does_not_pass_is_raised_at_once() -> None:
+    there = cluster()
+    there.failures = [TopicAuthorizationFailedError("a")]
+    with pytest.raises(TopicAuthorizationFailedError):
+        lookup(there, options()).latest({A0})
+    assert len(there.leased) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        (OffsetSpec("earliest", "o"), BEGINS),
+        (OffsetSpec("latest", "o"), ENDS),
+        (OffsetSpec("offsets", "o", {A0: 7, A1: -2}), {A0: 7, A1: 0}),
+        (OffsetSpec("offsets", "o", {A0: -1, A1: 99}), {A0: 10, A1: 99}),
+        (OffsetSpec("timestamp", "o", timestamp=5), {A0: 6, A1: 8}),
+        (OffsetSpec("timestamps", "o", {A0: 1, A1: 2}), {A0: 6, A1: 8}),
+        (OffsetSpec("committed", "o"), {A0: 4, A1: 0}),
+    ],
+)
+def test_offsets_are_resolved(spec: OffsetSpec, found: dict[object, int]) -> None:
+    there = cluster()
+    there.times = {A0: OffsetAndTimestamp(6, 100), A1: OffsetAndTimestamp(8, 100)}
+    there.committed = {A0: OffsetAndMetadata(4)}
+    assert lookup(there, options(commitGroup="g")).resolve(spec, BEGINS, ENDS, start=True) == found
+
+
+@pytest.mark.parametrize("numbers", [{A0: 1}, {A0: 1, A1: 1, B0: 1}])
+def test_offsets_have_to_name_every_partition_and_no_other(numbers: dict[object, int]) -> None:
+    spec = OffsetSpec("offsets", "startingOffsets", numbers)  # type: ignore[arg-type]  # the parameter's type is too wide for mypy
+    with pytest.raises(KafkaConfigurationError, match="startingOffsets: expected every partition that is read, and no other"):
+        lookup(cluster(), options()).resolve(spec, BEGINS, ENDS, start=True)
+
+
+def test_a_time_that_no_record_reaches_is_an_error_the_end_or_the_end_as_asked() -> None:
+    there = cluster()
+    there.times = {A0: OffsetAndTimestamp(6, 100)}
+    spec = OffsetSpec("timestamp", "startingTimestamp", timestamp=5)
+    with pytest.raises(NoOffsetForPartitionError, match="no record of a-1 is at or after 5") as caught:
+        lookup(there, options()).resolve(spec, BEGINS, ENDS, start=True)
+    assert caught.value.partitions == (A1,)
+    to_the_end = {A0: 6, A1: 20}
+    assert lookup(there, options()).resolve(spec, BEGINS, ENDS, start=False) == to_the_end
+    lenient = options(startingOffsetsByTimestampStrategy="latest")
+    assert lookup(there, lenient).resolve(spec, BEGINS, ENDS, start=True) == to_the_end
+
+
+def test_a_topic_that_was_made_anew_is_noticed() -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    asking.partitions()
+    there.ids["a"] = 2
+    with pytest.raises(DataLossError, match="'a' was deleted and created again"):
+        asking.partitions()
+
+
+def test_a_loss_that_is_tolerated_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    asking = lookup(cluster(), options(failOnDataLoss="false"))
+    with caplog.at_level(logging.WARNING, "kafka_async.spark"):
+        asking.lost("offsets 1 to 2 of a-0 are gone")
+        asking.lost("offsets 1 to 2 of a-0 are gone")
+    assert caplog.text.count("offsets 1 to 2 of a-0 are gone; going on") == 1
+
+
+def test_a_commit_that_fails_is_reported_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    there = cluster()
+    there.failures = [KafkaTimeoutError("late")]
+    asking = lookup(there, options(commitGroup="g"))
+    with caplog.at_level(logging.WARNING, "kafka_async.spark"):
+        assert not asking.commit({A0: 5})
+    assert "could not be committed to group g: late" in caplog.text
+    assert asking.commit({A0: 5})
+    assert there.commits == [{A0: 5}]
+    assert there.leased[-1]["group_id"] == "g"
+    assert there.leased[-1]["default_api_timeout_ms"] == "5000", "a stream waits for it"
+
+
+@pytest.mark.parametrize(("patience", "tries"), [(0.0, 1), (3.0, 3)])
+def test_a_commit_is_tried_again_within_its_patience(patience: float, tries: int) -> None:
+    there = cluster()
+    there.commit_failures = [KafkaTimeoutError("late")] * 10
+    assert not lookup(there, options(commitGroup="g")).commit({A0: 5}, patience=patience)
+    assert there.asked.count("commit") == tries

@@ -1,0 +1,71 @@
+"""How many bytes a micro-batch takes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_async.adapters.spark.plan.volume import SAMPLE, UNKNOWN, Volume, share_bytes
+
+from ..support import A0, A1, Cluster, lookup, options
+
+START = {A0: 0, A1: 0}
+
+
+def cluster() -> Cluster:
+    return Cluster(logs={A0: (0, 10_000), A1: (0, 1000)}, sizes={A0: lambda _: 100, A1: lambda _: 1000})
+
+
+def volume(there: Cluster, most: int) -> Volume:
+    return Volume(lookup(there, options()), most)
+
+
+def test_each_partition_gives_the_same_part_of_what_waits() -> None:
+    assert volume(cluster(), 200_000).limited(START, {A0: 10_000, A1: 1000}) == {A0: 1000, A1: 100}
+
+
+def test_all_is_taken_where_it_fits() -> None:
+    assert volume(cluster(), 2_000_000).limited(START, {A0: 10_000, A1: 1000}) == {A0: 10_000, A1: 1000}
+
+
+def test_one_offset_at_least_is_taken_of_each() -> None:
+    assert volume(cluster(), 1).limited(START, {A0: 10_000, A1: 1000}) == {A0: 1, A1: 1}
+
+
+def test_what_is_already_read_stays_as_it_is() -> None:
+    assert volume(cluster(), 1000).limited({A0: 10_000, A1: 500}, {A0: 10_000, A1: 1000}) == {A0: 10_000, A1: 501}
+
+
+def test_records_that_grow_are_noticed_half_way() -> None:
+    def size(offset: int) -> int:
+        return 100 if offset < 500 else 1000
+
+    there = Cluster(logs={A0: (0, 10_000)}, sizes={A0: size})
+    ends = volume(there, 1_000_000).limited({A0: 0}, {A0: 10_000})
+    assert 500_000 < sum(map(size, range(ends[A0]))) < 2_000_000
+
+
+def test_nothing_is_read_where_little_waits() -> None:
+    there = cluster()
+    limit = volume(there, 1_000_000)
+    limit.limited(START, {A0: 10_000, A1: 1000})
+    there.asked.clear()
+    assert limit.limited({A0: 9990, A1: 990}, {A0: 10_000, A1: 1000}) == {A0: 10_000, A1: 1000}
+    assert there.asked == []
+
+
+def test_where_nothing_can_be_read_a_size_is_assumed() -> None:
+    there = cluster()
+    there.logs = {A0: (5000, 10_000), A1: (500, 1000)}
+    assert volume(there, 100 * int(UNKNOWN)).limited(START, {A0: 10_000, A1: 1000}) == {A0: 90, A1: 9}
+
+
+def test_a_few_records_of_each_partition_are_read() -> None:
+    read: list[int] = []
+    there = Cluster(logs={A0: (0, 10_000)}, sizes={A0: lambda offset: read.append(offset) or 100})  # type: ignore[func-returns-value]
+    volume(there, 500_000).limited({A0: 0}, {A0: 10_000})
+    assert read == [*range(SAMPLE), *range(2500, 2500 + SAMPLE)]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 10**9), st.floats(0, 10**6))
+def test_a_batch_ends_after_its_start_and_not_beyond_what_is_there(start: int, count: int, most: int, size: float) -> None:
+    (end,) = share_bytes({A0: (start, start + count)}, {A0: size}, most).values()
+    assert start < end <= start + count

@@ -1,0 +1,316 @@
+"""Avro values to columns, by themselves and in Confluent's wire format."""
+
+import io
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+fastavro = pytest.importorskip("fastavro")
+
+from kafka_async.adapters.spark.values import registry as module  # noqa: E402  # needs no more than the others
+from kafka_async.adapters.spark.values.avro import FEW, FRAME, MAX_UNKNOWN  # noqa: E402  # needs fastavro
+from kafka_async.adapters.spark.values.decoding import REASON  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.spark.values.formats import ValueDecoder, decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.spark.values.registry import RegistryError  # noqa: E402  # beside the others
+from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
+
+from .registry_server import RegistryServer, registry_server  # noqa: E402  # beside the others
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": None},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+        {"name": "parts", "type": {"type": "array", "items": {"type": "map", "values": "int"}}},
+    ],
+}
+ONE = {"id": 1, "day": date(2020, 1, 2), "at": datetime(2020, 1, 2, 3, tzinfo=UTC), "price": Decimal("1.25"), "parts": [{"a": 1}]}
+ROW = (1, date(2020, 1, 2), datetime(2020, 1, 2, 3, tzinfo=UTC), Decimal("1.25"), [[("a", 1)]], None)
+BAD = (("_corrupt", "BINARY"), ("_corrupt_reason", "STRING"))
+ID = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+RENAMED = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "number", "aliases": ["id"], "type": "long"}, {"name": "note", "type": "string", "default": "none"}],
+}
+
+
+def written(record: Any, schema: Any = ORDER) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), record)
+    return out.getvalue()
+
+
+def framed(number: int, data: bytes) -> bytes:
+    return FRAME.pack(0, number) + data
+
+
+def decoder(schema: Any = None, **options: str) -> ValueDecoder:
+    given = {"value.format": "avro", **{f"value.{name.replace('_', '.')}": text for name, text in options.items()}}
+    if schema is not None:
+        given["value.schema"] = json.dumps(schema)
+    found = decoder_for(given, topics=("orders",))
+    assert found is not None
+    return found
+
+
+def rows(
+    decoder: ValueDecoder, values: Sequence[bytes | None], headers: Sequence[bytes | None] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return rows without the reason why a value is bad."""
+    where: dict[str, Any] = {"topic": "orders", "partition": 0, "offsets": pa.array(range(10, 10 + len(values)), pa.int64())}
+    ids = None if headers is None else pa.array(headers, pa.binary())
+    columns = decoder.decode(pa.array(values, pa.binary()), ids=ids, **where)
+    named = zip(decoder.fields, columns, strict=True)
+    return list(zip(*(column.to_pylist() for (name, _), column in named if name != REASON), strict=True))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    with registry_server() as found:
+        yield found
+
+
+def test_records_become_columns() -> None:
+    assert rows(decoder(ORDER), [written(ONE), None, written({**ONE, "at": None})]) == [
+        ROW, (None,) * 6, (*ROW[:2], None, *ROW[3:])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [b"", written(ONE)[:-1], written(ONE) + b"x", b"\xff" * 20])
+def test_what_is_no_record_is_kept(value: bytes) -> None:
+    assert rows(decoder(ORDER), [written(ONE), value]) == [ROW, (None,) * 5 + (value,)]
+
+
+def test_failfast_names_the_record() -> None:
+    with pytest.raises(DeserializationError, match=r"^orders-0, offset 11: the value cannot be decoded: it is cut off"):
+        rows(decoder(ID, mode="failfast"), [written({"id": 1}, ID), b""])
+
+
+def test_a_time_out_of_range_is_a_bad_value() -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}],
+    }
+    plain = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
+    bad = written({"at": 2**62}, plain)
+
+    assert rows(decoder(schema), [written({"at": 0}, plain), bad]) == [(datetime(1970, 1, 1, tzinfo=UTC), None), (None, bad)]
+
+
+def test_fewer_columns() -> None:
+    narrow = decoder(ORDER).select({"id": pa.int64()})
+
+    assert narrow.fields == (("id", "BIGINT"), *BAD)
+    assert rows(narrow, [written(ONE)]) == [(1, None)]
+
+
+def test_what_counts_as_corrupt_does_not_depend_on_the_fields_that_are_read() -> None:
+    at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, at]}
+    bad = written({"id": 1, "at": 2**62}, {**schema, "fields": [schema["fields"][0], {"name": "at", "type": "long"}]})
+    narrow = decoder(schema).select({"id": pa.int64(), "_corrupt": pa.binary()})
+
+    corrupt = [name for name, _ in narrow.fields].index("_corrupt")
+    assert [row[corrupt] for row in rows(narrow, [written({"id": 1, "at": 0}, schema), bad])] == [None, bad]
+
+
+def test_the_registry_names_the_columns_and_the_writers_schema(server: RegistryServer) -> None:
+    server.put("/subjects/orders-value/versions/latest", RENAMED)
+    server.put("/schemas/ids/1", ID)
+    server.put("/schemas/ids/2", RENAMED)
+    found = pickle.loads(pickle.dumps(decoder(schema_registry_url=server.url)))  # noqa: S301  # our own
+
+    values = [framed(1, written({"id": 7}, ID)), framed(2, written({"number": 8, "note": "x"}, RENAMED))]
+
+    assert found.fields == (("number", "BIGINT"), ("note", "STRING"), *BAD)
+    assert rows(found, values * 2) == [(7, "none", None), (8, "x", None)] * 2
+    assert server.asked_for == ["/subjects/orders-value/versions/latest", "/schemas/ids/1", "/schemas/ids/2"]
+
+
+def test_a_schema_of_the_users_is_the_readers(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", ID)
+
+    found = decoder(RENAMED, schema_registry_url=server.url)
+
+    assert rows(found, [framed(1, written({"id": 7}, ID))]) == [(7, "none", None)]
+
+
+def test_schemas_that_build_on_others_are_read(server: RegistryServer) -> None:
+    outer = {"type": "record", "name": "Outer", "fields": [{"name": "order", "type": "Order"}, {"name": "other", "type": "Order"}]}
+    references = [{"name": "Order", "subject": "order", "version": 1}]
+    server.put("/subjects/order/versions/1", ID)
+    server.put("/subjects/orders-value/versions/latest", outer, references=references)
+    server.put("/schemas/ids/5", outer, references=references)
+    whole = {**outer, "fields": [{"name": "order", "type": ID}, {"name": "other", "type": "Order"}]}
+    value = framed(5, written({"order": {"id": 1}, "other": {"id": 2}}, whole))
+
+    assert rows(decoder(schema_registry_url=server.url), [value]) == [({"id": 1}, {"id": 2}, None)]
+
+
+@pytest.mark.parametrize("value", [b"", b"\0\0\0", b"\1\0\0\0\1\2", framed(9, b"\2")])
+def test_what_is_not_framed_or_has_no_schema_is_kept(server: RegistryServer, value: bytes) -> None:
+    server.put("/schemas/ids/1", ID)
+
+    found = rows(decoder(ID, schema_registry_url=server.url), [value, framed(1, b"\2"), value])
+
+    assert found == [(None, value), (1, None), (None, value)]
+
+
+def test_a_record_that_does_not_resolve_is_kept(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", {"type": "record", "name": "Order", "fields": [{"name": "other", "type": "int"}]})
+    value = framed(1, b"\2")
+
+    assert rows(decoder(ID, schema_registry_url=server.url), [value]) == [(None, value)]
+
+
+def test_a_registry_that_does_not_answer_is_no_bad_value(server: RegistryServer) -> None:
+    server.answers["/schemas/ids/1"] = (500, b"")
+
+    with pytest.raises(RegistryError):
+        rows(decoder(ID, schema_registry_url=server.url), [framed(1, b"\2")])
+
+
+def test_values_that_are_not_framed_do_not_ask_for_ever(server: RegistryServer) -> None:
+    with pytest.raises(KafkaConfigurationError, match="are the values in Confluent's wire format"):
+        rows(decoder(ID, schema_registry_url=server.url), [framed(number, b"\2") for number in range(1000)])
+    assert len(server.asked_for) == MAX_UNKNOWN + 1
+
+
+GUID = UUID("12345678-1234-5678-1234-567812345678")
+
+
+@pytest.mark.parametrize("header", [b"\1" + GUID.bytes, b"\0\0\0\0\7"])
+def test_an_id_in_a_header_comes_first_and_the_value_is_bare(server: RegistryServer, header: bytes) -> None:
+    server.put(f"/schemas/guids/{GUID}", ID)
+    server.put("/schemas/ids/7", ID)
+    server.put("/schemas/ids/1", RENAMED)
+    bare, with_prefix = written({"id": 8}, ID), framed(1, written({"number": 9, "note": ""}, RENAMED))
+
+    found = rows(decoder(RENAMED, schema_registry_url=server.url), [bare, with_prefix, None, bare], [header, None, header, header])
+
+    assert found == [(8, "none", None), (9, "", None), (None, None, None), (8, "none", None)]
+    assert len(server.asked_for) == 2
+
+
+@pytest.mark.parametrize("header", [b"", b"\1", b"\2" + GUID.bytes, b"\0\0", b"\1" + GUID.bytes + b"x"])
+def test_a_header_that_is_no_id_makes_a_bad_value(server: RegistryServer, header: bytes) -> None:
+    server.put("/schemas/ids/1", ID)
+    value = framed(1, b"\2")
+
+    assert rows(decoder(ID, schema_registry_url=server.url), [value, value], [header, None]) == [(None, value), (1, None)]
+
+
+@pytest.mark.parametrize("mode", ["permissive", "failfast"])
+def test_a_topic_of_which_nothing_has_an_id_is_an_error_in_any_mode(server: RegistryServer, mode: str) -> None:
+    server.put("/schemas/ids/1", ID)
+    found = decoder(ID, schema_registry_url=server.url, mode=mode)
+
+    with pytest.raises(
+        KafkaConfigurationError, match=rf"topic 'orders': none of {FEW} values has the id of a schema, in the header"
+    ):
+        rows(found, [b"\2", None] * FEW)
+
+
+def test_values_without_an_id_are_counted_over_partitions_and_batches(server: RegistryServer) -> None:
+    found = decoder(ID, schema_registry_url=server.url)
+
+    assert rows(found, [b"\2"] * (FEW - 1)) == [(None, b"\2")] * (FEW - 1)
+    with pytest.raises(KafkaConfigurationError, match=f"none of {FEW} values has the id of a schema"):
+        rows(found, [b"\2"])
+
+
+def test_bad_values_after_good_ones_or_only_a_few_are_kept(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", ID)
+    found = decoder(ID, schema_registry_url=server.url)
+
+    assert rows(found, [b"\2"] * (FEW - 1)) == [(None, b"\2")] * (FEW - 1)
+    assert rows(found, [framed(1, b"\2")]) == [(1, None)]
+    assert rows(found, [b"\2"] * 100) == [(None, b"\2")] * 100
+
+
+def test_keys_have_a_header_and_a_subject_of_their_own_in_the_registry_of_the_values(server: RegistryServer) -> None:
+    server.put("/subjects/orders-key/versions/latest", ID)
+    found = decoder_for({"key.format": "avro", "value.schema.registry.url": server.url}, topics=("orders",), part="key")
+
+    assert found is not None
+    assert (found.fields[0], found.id_header) == (("key_id", "INT"), "__key_schema_id")
+    assert server.asked_for == ["/subjects/orders-key/versions/latest"]
+
+
+def test_an_id_that_the_registry_does_not_know_is_not_asked_for_in_every_batch(server: RegistryServer) -> None:
+    found = decoder(ID, schema_registry_url=server.url)
+
+    assert [rows(found, [framed(3, b"\2")]) for _ in range(5)] == [[(None, framed(3, b"\2"))]] * 5
+    assert server.asked_for == ["/schemas/ids/3"]
+
+
+def test_the_reason_says_what_is_wrong_without_the_value(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", ID)
+    found = decoder(ID, schema_registry_url=server.url)
+    values = pa.array([framed(1, b"\2"), b"no frame", framed(2, b"\2"), framed(1, b""), framed(1, b"\2\2"), None], pa.binary())
+
+    columns = found.decode(values, topic="t", partition=0, offsets=pa.array(range(6), pa.int64()))
+
+    assert columns[-1].to_pylist() == [
+        None,
+        "it does not begin with a zero byte and the id of a schema",
+        "the registry has no schema 2",
+        "it is cut off",
+        "1 bytes are left over",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "needs value.schema or value.schema.registry.url"),
+        ({"value.schema.registry.subject": "x"}, "(value.schema.registry.subject alone says nothing)"),
+        ({"value.schema": "{"}, "expected an Avro schema in JSON"),
+        ({"value.schema": '"int"'}, "expected a record, whose fields become columns"),
+        ({"value.schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"?"}]}'}, "is not an Avro schema"),
+        ({"value.schema.registry.url": "https://127.0.0.1:1"}, "value.schema.registry.subject is missing"),
+    ],
+)
+def test_options_are_refused_by_name(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        decoder_for({"value.format": "avro", **options}, topics=("a", "b"))
+
+    assert complaint in str(caught.value)
+
+
+def test_tasks_have_the_schemas_of_the_subjects_versions_from_the_driver(server: RegistryServer) -> None:
+    server.put("/subjects/orders-value/versions/latest", RENAMED, id=8)
+    server.answers["/subjects/orders-value/versions"] = (200, b"[2, 1]")
+    server.put("/subjects/orders-value/versions/1", ID, id=7, guid=str(UUID(int=7)))
+    server.put("/subjects/orders-value/versions/2", RENAMED, id=8)
+    sent = pickle.loads(pickle.dumps(decoder(schema_registry_url=server.url)))  # noqa: S301  # our own
+    server.answers.clear()
+    server.asked.clear()
+
+    values = [framed(7, b"\2"), framed(8, b"\4\4hi"), b"\6"]
+    assert rows(sent, values, [None, None, b"\1" + UUID(int=7).bytes]) == [(1, "none", None), (2, "hi", None), (3, "none", None)]
+    assert server.asked == []
+
+
+def test_a_version_that_cannot_be_read_with_is_left_to_the_task_that_meets_it(server: RegistryServer) -> None:
+    nothing = {"type": "record", "name": "Order", "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}]}
+    server.answers["/subjects/orders-value/versions"] = (200, b"[1, 2]")
+    server.put("/subjects/orders-value/versions/1", nothing, id=6)
+    server.put("/subjects/orders-value/versions/2", ID, id=7)
+
+    assert [name for name, _ in decoder(ID, schema_registry_url=server.url).known] == [7]  # type: ignore[attr-defined]  # Avro's

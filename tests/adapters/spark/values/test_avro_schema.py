@@ -1,0 +1,106 @@
+"""Avro schemas as Spark's types."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from kafka_async.adapters.spark.values.avro_schema import Types, plain  # needs pyarrow
+from kafka_async.adapters.spark.values.ddl import ddl  # needs pyarrow
+from kafka_async.adapters.spark.values.registry import Found  # beside the others
+from kafka_async.errors import KafkaConfigurationError  # beside the others
+
+
+def record(*types: Any, name: str = "R") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": f"f{i}", "type": each} for i, each in enumerate(types)]}
+
+
+def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": meaning, **more}
+
+
+def types(schema: Any, *references: Any) -> list[str]:
+    found, named = plain(Found(schema, references), "here")
+    return [ddl(kind) for _, kind in Types(named, "here").record(found)[1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("boolean", "BOOLEAN"),
+        ("int", "INT"),
+        ("long", "BIGINT"),
+        ("float", "FLOAT"),
+        ("double", "DOUBLE"),
+        ("bytes", "BINARY"),
+        ("string", "STRING"),
+        ({"type": "string"}, "STRING"),
+        ({"type": {"type": "int", "logicalType": "date"}}, "DATE"),
+        (logical("long", "timestamp-millis"), "TIMESTAMP"),
+        (logical("long", "timestamp-micros"), "TIMESTAMP"),
+        (logical("long", "local-timestamp-millis"), "TIMESTAMP_NTZ"),
+        (logical("bytes", "decimal", precision=6, scale=2), "DECIMAL(6,2)"),
+        (logical("fixed", "decimal", name="F", size=4, precision=6), "DECIMAL(6,0)"),
+        (logical("string", "uuid"), "STRING"),
+        (logical("int", "time-millis"), "INT"),
+        (logical("string", "date"), "STRING"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "STRING"),
+        ({"type": "fixed", "name": "F", "size": 2}, "BINARY"),
+        ({"type": "array", "items": ["null", "int"]}, "ARRAY<INT>"),
+        ({"type": "map", "values": logical("long", "timestamp-millis")}, "MAP<STRING, TIMESTAMP>"),
+        (record("int", name="I"), "STRUCT<`f0`: INT>"),
+        (["null", "long"], "BIGINT"),
+        (["int", "long"], "BIGINT"),
+        (["float", "null", "double"], "DOUBLE"),
+    ],
+)
+def test_a_type_has_the_one_that_from_avro_gives_it(kind: Any, expected: str) -> None:
+    assert types(record(kind)) == [expected]
+
+
+def test_names_are_found_in_their_namespace() -> None:
+    inner = {"type": "enum", "name": "E", "symbols": ["A"]}
+    other = {"type": "fixed", "name": "x.E", "size": 1}
+
+    assert types({**record(inner, other, "E", "x.E", "a.b.E"), "namespace": "a.b"}) == [
+        "STRING", "BINARY", "STRING", "BINARY", "STRING"
+    ]  # fmt: skip
+
+
+def test_references_are_put_where_they_are_first_used() -> None:
+    one = {"type": "enum", "name": "One", "namespace": "a", "symbols": ["A"]}
+    two = {**record("One", "int", name="Two"), "namespace": "a"}
+
+    schema, _ = plain(Found(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), (two, one)), "here")
+
+    assert types(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), two, one) == [
+        "STRING", "STRUCT<`f0`: STRING, `f1`: INT>", "ARRAY<STRING>"
+    ]  # fmt: skip
+    assert json.dumps(schema).count('"symbols"') == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        (record(["null", "R"]), "record R holds itself"),
+        (record(["int", "string"]), "field 'f0' is a union of several types"),
+        (record("null"), "field 'f0' is 'null'"),
+        (record("Unknown"), "field 'f0' is 'Unknown'"),
+        (record(logical("bytes", "decimal", precision=60)), "DECIMAL(60,0); expected 1 to 38 digits"),
+        (record({"type": "array", "items": "null"}), "take no bytes"),
+        (record({"type": "array", "items": record(name="Nothing")}), "take no bytes"),
+        (record({"type": "fixed", "name": "F", "size": 0}, {"type": "array", "items": "F"}), "take no bytes"),
+        ({"type": "record", "name": "R"}, "expected a list of fields"),
+        ({"type": "record", "name": "R", "fields": ["x"]}, "expected fields that are objects"),
+        (record(None), "expected an Avro schema, found None"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}, "two fields"),
+    ],
+)
+def test_what_has_no_columns_is_refused_by_name(schema: Any, complaint: str) -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        types(schema)
+
+    assert str(caught.value).startswith("here")
+    assert complaint in str(caught.value)

@@ -1,0 +1,99 @@
+"""The ``value.*`` options, and values as texts."""
+
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from kafka_async.adapters.spark.values.formats import decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
+
+JSON = {"value.format": "json", "value.schema": "a INT, b TIMESTAMP"}
+
+
+def decoded(options: dict[str, str], values: list[bytes | None]) -> list[list[Any]]:
+    decoder = decoder_for(options)
+    assert decoder is not None
+    arrays = decoder.decode(
+        pa.array(values, pa.binary()), topic="t", partition=0, offsets=pa.array(range(5, 5 + len(values)), pa.int64())
+    )
+    return [array.to_pylist() for array in arrays]
+
+
+def test_values_stay_bytes_unless_asked() -> None:
+    assert decoder_for({}) is None
+    assert decoder_for({"value.format": "BINARY"}) is None
+
+
+def test_texts() -> None:
+    assert decoded({"value.format": "string"}, ["é".encode(), None]) == [["é", None], [None, None], [None, None]]
+    assert decoded({"value.format": "string"}, [b"a", b"\xff", b"b"]) == [
+        ["a", None, "b"],
+        [None, b"\xff", None],
+        [None, "it is not UTF-8 from byte 0 on", None],
+    ]
+
+
+def test_texts_that_are_none_end_a_read_where_the_user_says_so() -> None:
+    options = {"value.format": "string", "value.mode": "failfast"}
+
+    assert decoded(options, [b"a"]) == [["a"]]
+    with pytest.raises(DeserializationError, match=r"^t-0, offset 6: the value cannot be decoded: it is not UTF-8 from byte 1 on$"):
+        decoded(options, [b"a", b"a\xff"])
+
+
+def test_the_fields_of_each_format() -> None:
+    found = decoder_for({**JSON, "value.prefix": "v_", "value.mode": "failfast"})
+
+    assert found is not None
+    assert found.fields == (("v_a", "INT"), ("v_b", "TIMESTAMP"))
+
+
+def test_keys_have_options_of_their_own() -> None:
+    keys = {name.replace("value.", "key."): text for name, text in JSON.items()}
+
+    assert decoder_for(JSON, part="key") is None
+    assert decoder_for(keys) is None
+    found = decoder_for(keys | {"value.format": "string"}, part="key")
+    assert found is not None
+    assert found.fields == (("key_a", "INT"), ("key_b", "TIMESTAMP"), ("_corrupt_key", "BINARY"), ("_corrupt_key_reason", "STRING"))
+    text = decoder_for({"key.format": "string", "key.mode": "failfast"}, part="key")
+    assert text is not None
+    assert text.fields == (("key", "STRING"),)
+    with pytest.raises(KafkaConfigurationError, match=r"^key\.schema: "):
+        decoder_for(keys | {"key.schema": "a"}, part="key")
+    with pytest.raises(KafkaConfigurationError, match=r"^unknown option 'key\.fromat'; did you mean 'key\.format'"):
+        decoder_for({"key.fromat": "json"}, part="key")
+
+
+def test_a_column_of_another_type_is_refused() -> None:
+    found = decoder_for(JSON)
+
+    assert found is not None
+    with pytest.raises(KafkaConfigurationError, match="column a is INT, not string"):
+        found.select({"a": pa.string()})
+    with pytest.raises(KafkaConfigurationError, match="column _corrupt is BINARY, not string"):
+        found.select({"_corrupt": pa.string()})
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"value.format": "jsn"}, "value.format='jsn': expected binary or string or json or avro"),
+        ({"value.fromat": "json"}, "unknown option 'value.fromat'; did you mean 'value.format'?"),
+        ({"value.schema": "a INT"}, "value.schema has no meaning with value.format=binary"),
+        ({**JSON, "value.schema.registry.url": "https://x"}, "value.schema.registry.url has no meaning with value.format=json"),
+        ({**JSON, "value.mode": "dropmalformed"}, "value.mode='dropmalformed': expected permissive or failfast"),
+        ({**JSON, "value.timezone": "Mars"}, "value.timezone='Mars': expected a name such as Europe/Berlin"),
+        ({"value.format": "json"}, "value.format=json needs value.schema"),
+        ({"value.format": "json", "value.schema": "_corrupt INT"}, "two fields have the name '_corrupt'"),
+        ({"value.format": "json", "value.schema": "a MAP<INT, INT>"}, "the keys of a map in JSON are STRING"),
+        ({"value.format": "json", "value.schema": "a ARRAY<STRUCT<b: MAP<DATE, INT>>>"}, "the keys of a map in JSON are STRING"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        decoder_for(options)
+
+    assert complaint in str(caught.value)

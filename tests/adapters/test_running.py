@@ -1,0 +1,74 @@
+"""``run``: what ``asyncio.run`` does at Ctrl-C, at SIGTERM too."""
+
+import asyncio
+import os
+import signal
+import threading
+
+import pytest
+
+from kafka_async import run
+
+
+async def _value() -> int:
+    return 7
+
+
+def test_it_returns_what_the_program_returns_and_gives_the_signal_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert run(_value()) == 7
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_error_of_the_program_is_raised_as_it_is() -> None:
+    async def fails() -> None:
+        raise LookupError("x")
+
+    with pytest.raises(LookupError, match="x"):
+        run(fails())
+
+
+def test_sigterm_leaves_the_blocks_of_the_program_and_ends_it_with_143() -> None:
+    seen: list[str] = []
+
+    async def waits() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.wait_for(asyncio.ensure_future(_value()), 5)  # what a consumer does when it is left: it awaits
+            seen.append("left")
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        run(waits())
+    assert (ended.value.code, seen) == (143, ["left"])
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_program_that_ends_well_in_spite_of_sigterm_has_ended_well() -> None:
+    async def insists() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return 3
+        return 4
+
+    assert run(insists()) == 3
+
+
+def test_a_cancellation_of_the_programs_own_is_one() -> None:
+    async def gives_up() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run(gives_up())
+
+
+def test_outside_the_main_thread_it_only_runs() -> None:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(run(_value())))
+    thread.start()
+    thread.join()
+    assert found == [7]

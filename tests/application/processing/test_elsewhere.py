@@ -1,0 +1,174 @@
+"""What went wrong in other libraries that handle records in parallel: the failures that no other file has."""
+
+import anyio
+import pytest
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.application.processing.encoding import PREFIX
+from kafka_async.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
+from kafka_async.wire import Api
+from tests.application.support import virtual
+
+from .test_processing import GROUP, World, processed, until, world
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@pytest.mark.parametrize("error", [RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdError])
+@virtual
+async def test_a_commit_that_a_rebalance_refuses_ends_nothing(error: type[RebalanceInProgressError]) -> None:
+    """It killed the thread that everything waited for (confluentinc/parallel-consumer #637, #857)."""
+    some = world()
+    some.produce(100, keys=10)
+    some.seconds = lambda record: 0.5
+    refused = 0
+
+    def refuse(broker: object, request: object) -> int | None:
+        nonlocal refused
+        refused += 1
+        return error.errno if refused <= 3 else None
+
+    some.cluster.control(Api.OFFSET_COMMIT, refuse, keep=True)
+    options = {"group_protocol": "classic", "auto_commit_interval_ms": 300}
+    async with processed(some, concurrency=4, consumer=options) as run:
+        await until(lambda: len(set(some.offsets())) == 100, 600)  # a member that joins anew waits for the session of the old one
+        await run.drain()
+        await until(lambda: some.committed() == 100)
+    assert refused > 3
+
+
+@PROTOCOLS
+@virtual
+async def test_the_commit_of_an_idle_partition_stays_within_the_log_whatever_comes_and_goes(protocol: str) -> None:
+    """Offset and map were read one after the other, and an offset behind the log reset the next owner (#894)."""
+    some = world(3)
+    some.produce(50, keys=5, partition=1)
+    options = {"group_protocol": protocol, "auto_commit_interval_ms": 200}
+    async with processed(some, consumer=options):
+        for _ in range(6):
+            async with processed(some, consumer=options):
+                await anyio.sleep(1)
+            await anyio.sleep(5)
+            assert all((some.committed(partition) or 0) <= end for partition, end in ((0, 0), (1, 50), (2, 0)))
+        some.produce(5, partition=0)
+        await until(lambda: sum(record.partition == 0 for record in some.done) == 5)
+    assert [some.committed(partition) for partition in range(2)] == [5, 50]
+    assert len(some.done) == 55
+
+
+@PROTOCOLS
+@virtual
+async def test_a_drain_longer_than_a_session_keeps_the_membership_and_does_not_spin(protocol: str) -> None:
+    """A consumer that drained read no more, and with that sent no heartbeats, or it spun (astubbs/parallel-consumer #80)."""
+    some = world()
+    some.produce(100, keys=2)
+    some.seconds = lambda record: 100.0 if record.offset == 0 else 0.01
+    async with processed(some, concurrency=2, consumer={"group_protocol": protocol}) as run:
+        await until(lambda: len(some.started) > 10)
+        before = len(some.cluster.requests)
+        await run.drain()
+        held = len(some.done)
+        assert some.committed() == held
+        assert len(some.cluster.requests) - before < 400, "heartbeats, commits and a few fetches in 100 s"
+    assert len(some.started) == held, "nothing was begun twice: the partition has not left"
+
+
+async def _leave_a_map(some: World) -> None:
+    """Handle 20 records but for one that never ends: 5 is committed, with a map of the rest."""
+    some.produce(20)
+    some.seconds = lambda record: 10_000.0 if record.offset == 5 else 0.01
+    async with processed(some, drain_timeout_ms=0):
+        await until(lambda: len(some.done) == 19)
+    assert some.committed() == 5
+    assert some.metadata().startswith(PREFIX)
+    some.seconds = lambda record: 0.01
+    some.done.clear()
+
+
+@virtual
+async def test_a_map_means_nothing_if_the_log_begins_after_it() -> None:
+    some = world()
+    await _leave_a_map(some)
+    some.produce(30)
+    some.cluster.log(some.partitions[0]).delete_before(40)
+    async with processed(some) as run:
+        await until(lambda: len(some.done) == 10)
+        await run.drain()
+    assert sorted(some.offsets()) == list(range(40, 50))
+    assert some.committed() == 50
+
+
+@virtual
+async def test_a_map_means_nothing_to_an_offset_before_it() -> None:
+    some = world()
+    await _leave_a_map(some)
+    async with some.consumer() as consumer:
+        consumer.seek(some.partitions[0], 2)
+        async with consumer.processing(some.handle) as run:
+            await until(lambda: len(some.done) == 18)
+            await run.drain()
+    assert sorted(some.offsets()) == list(range(2, 20))
+
+
+@virtual
+async def test_what_was_done_of_a_tail_that_was_truncated_says_nothing_of_what_took_its_place() -> None:
+    """KIP-320: the same offsets, other records."""
+    some = world(brokers=2)
+    some.produce(20)
+    async with processed(some) as run:
+        await until(lambda: len(some.done) == 20)
+        some.cluster.log(some.partitions[0]).truncate(10)
+        some.cluster.move_leader(some.partitions[0], 1)
+        some.cluster.produce(some.partitions[0], *map(str, range(10)))
+        await until(lambda: len(some.done) == 30)
+        await run.drain()
+    assert sorted(some.offsets()[20:]) == list(range(10, 20))
+    assert some.committed() == 20
+
+
+@virtual
+async def test_what_was_committed_by_another_program_in_between_is_where_a_partition_goes_on() -> None:
+    """State in memory met the same offsets again, and stalled or lost them (astubbs/parallel-consumer #119, #183)."""
+    some = world()
+    some.produce(20)
+    async with processed(some):
+        await until(lambda: len(some.done) == 20)
+    some.cluster.committed[GROUP, TopicPartition("t", 0)] = 8
+    some.cluster.metadata.pop((GROUP, TopicPartition("t", 0)), None)
+    async with processed(some):
+        await until(lambda: len(some.done) == 32)
+    assert sorted(some.offsets()[20:]) == list(range(8, 20))
+    assert OffsetAndMetadata(some.committed() or 0, "").offset == 20
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("seconds", [0, 10])
+@virtual
+async def test_who_leaves_before_anything_was_read_keeps_the_map_with_auto_commit_too(seconds: int, protocol: str) -> None:
+    some = world()
+    await _leave_a_map(some)
+    before = some.metadata()
+    options = {"enable_auto_commit": True, "group_protocol": protocol}
+    async with some.consumer(**options) as consumer, consumer.processing(some.handle) as run:
+        run.pause()
+        await anyio.sleep(seconds)
+    assert (some.committed(), some.metadata()) == (5, before)
+    async with processed(some) as run:
+        await until(lambda: len(some.done) == 1)
+        await anyio.sleep(10)
+    assert some.offsets() == [5]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("looks", [False, True])
+@virtual
+async def test_who_reads_nothing_keeps_the_map_with_auto_commit(looks: bool, protocol: str) -> None:
+    """To commit the committed offset once more, without its metadata, had all repeated that was done beyond it."""
+    some = world()
+    await _leave_a_map(some)
+    before = some.metadata()
+    async with some.consumer(enable_auto_commit=True, group_protocol=protocol) as consumer:
+        await until(lambda: bool(consumer.assignment()))
+        await anyio.sleep(10)
+        assert not looks or await consumer.position(some.partitions[0]) == 5
+    assert (some.committed(), some.metadata()) == (5, before)

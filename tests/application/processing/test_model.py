@@ -1,0 +1,290 @@
+"""The model check: whatever arrives, ends, fails, leaves, is committed and crashes, in any order, the promises of ``process`` hold.
+
+- What is committed is never beyond the first record that is not done.
+- After a crash, and after partitions moved to another member, each record that the committed state does not call done comes again,
+  and what it calls done was done.
+- The successful starts of a lane are in order, and a lane runs one at a time.
+- As many records are held as were received and not done.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable
+from typing import Any
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, precondition, rule
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.application.processing.attempts import Unit
+from kafka_async.application.processing.encoding import decode
+from kafka_async.application.processing.lanes import Item, Lanes, Pack
+from kafka_async.application.processing.settings import key_of, partition_of
+from kafka_async.application.processing.work import Work
+from kafka_async.model import ConsumerRecord
+
+PARTITIONS = [TopicPartition("t", number) for number in range(2)]
+ORDERS: dict[str, Any] = {"key": key_of, "partition": partition_of, "none": None, "callable": lambda record: record.value % 3}
+TOPIC = UUID(int=7)
+partitions = st.sampled_from(PARTITIONS)
+
+
+class Member:
+    """One process: what it has received and does."""
+
+    def __init__(self, order: str, batch: int, *, keep_done: bool) -> None:
+        self.work = Work(ORDERS[order], 200, Lanes(batch), order == "callable", keep_done)
+        self.batch = batch
+        self.next: dict[TopicPartition, int] = {}
+        """What it reads next."""
+        self.busy: dict[Hashable, int] = defaultdict(int)
+
+
+class Processing(RuleBasedStateMachine):
+    """A group of which one member at a time has all that is alive; the log and what is committed outlive it."""
+
+    running = Bundle("running")
+
+    @initialize(order=st.sampled_from(sorted(ORDERS)), batch=st.sampled_from([1, 1, 3]), keep_done=st.booleans())
+    def begin(self, order: str, batch: int, keep_done: bool) -> None:
+        self.order, self.batch, self.keep_done = order, batch, keep_done
+        self.log: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = defaultdict(list)
+        self.ends: dict[TopicPartition, int] = defaultdict(int)
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.done: set[tuple[TopicPartition, int]] = set()
+        self.successes: dict[Hashable, list[tuple[TopicPartition, int]]] = defaultdict(list)
+        self.now = 0.0
+        self.leaving: set[TopicPartition] = set()
+        self.member = Member(order, batch, keep_done=keep_done)
+        for partition in PARTITIONS:
+            self.produce(partition, [None, b"a", b"b", b"a", b"c", b"b"], 2)
+            self.assign(partition)
+
+    # --- the world ---------------------------------------------------------------------------------------------------------
+
+    @rule(
+        partition=partitions,
+        keys=st.lists(st.sampled_from([None, b"a", b"b", b"c"]), min_size=1, max_size=8),
+        gap=st.integers(0, 3),
+    )
+    def produce(self, partition: TopicPartition, keys: list[bytes | None], gap: int) -> None:
+        """Write records, with a gap behind them (control records, compaction)."""
+        for key in keys:
+            offset = self.ends[partition]
+            self.log[partition].append(
+                ConsumerRecord(partition.topic, partition.partition, offset, 0, 0, key, offset, (), None, 1, 1, 3)
+            )
+            self.ends[partition] += 1
+        self.ends[partition] += gap
+
+    @precondition(lambda self: len(self.member.next) < len(PARTITIONS))
+    @rule(partition=partitions)
+    def assign(self, partition: TopicPartition) -> None:
+        """A partition comes, from wherever; it starts from what is committed."""
+        if partition in self.member.next:
+            return
+        found = self.committed.get(partition)
+        assert self.member.work.assign(partition, found, TOPIC)
+        self.member.next[partition] = 0 if found is None else found.offset
+
+    @rule(partition=partitions, most=st.integers(1, 10))
+    def receive(self, partition: TopicPartition, most: int) -> None:
+        work, start = self.member.work, self.member.next.get(partition)
+        intake = work.intake()
+        if start is None or partition in self.leaving or intake.limit == 0 or partition in intake.waiting:
+            return
+        records = [record for record in self.log[partition] if record.offset >= start][: min(most, intake.limit)]
+        if records:
+            work.receive(partition, records, self.now)
+            after = [record.offset for record in self.log[partition] if record.offset > records[-1].offset]
+            self.member.next[partition] = after[0] if after else self.ends[partition]
+        elif not any(record.offset >= start for record in self.log[partition]):
+            self.member.next[partition] = self.ends[partition]  # a position in front of a gap, where it was committed, moves on
+
+    # --- handlers ----------------------------------------------------------------------------------------------------------
+
+    def lane(self, item: Item) -> Hashable:
+        """Return what must not run twice at once. What still runs of a partition that has left is of another one."""
+        if item.lane is None:
+            return item
+        return item.lane if self.order == "callable" else (item.part, item.lane)
+
+    @precondition(lambda self: self.member.work.lanes.some_ready)
+    @rule(target=running, count=st.integers(1, 6))
+    def take(self, count: int) -> Any:
+        return multiple(*(taken for _ in range(count) if (taken := self.take_one()) is not None))
+
+    @precondition(lambda self: self.member.work.lanes.some_ready)
+    @rule(target=running, ends=st.lists(st.booleans(), min_size=2, max_size=12))
+    def handle(self, ends: list[bool]) -> Any:
+        """Begin some, and end some of them, in no order."""
+        left = []
+        for end in ends:
+            if (taken := self.take_one()) is not None:
+                if end:
+                    self.succeed(taken)
+                else:
+                    left.append(taken)
+        return multiple(*left)
+
+    def take_one(self) -> Any:
+        unit: Unit | None = self.member.work.take() if self.batch == 1 else self.member.work.take_pack()
+        if unit is None:
+            return None
+        lanes = {self.lane(item) for item in unit.items}
+        assert unit.items
+        if self.order != "none" and len(unit.items) > 1:
+            assert len(lanes) == 1 or all(item.lane is None for item in unit.items)
+        for lane in lanes:
+            self.member.busy[lane] += 1
+            assert self.member.busy[lane] == 1, "a lane runs one at a time"
+        return unit, self.member, lanes
+
+    @staticmethod
+    def _end(member: Member, lanes: set[Hashable]) -> None:
+        for lane in lanes:
+            member.busy[lane] -= 1
+
+    @rule(taken=consumes(running))
+    def succeed(self, taken: Any) -> None:
+        unit, member, lanes = taken
+        self._end(member, lanes)
+        for item in unit.items:
+            place = (item.part.progress.partition, item.record.offset)
+            if member is self.member and not item.part.gone:
+                self.done.add(place)
+                if item.lane is not None:
+                    self.successes[self.lane(item), item.part].append(place)
+        if isinstance(unit, Pack):
+            member.work.pack_succeeded(unit, self.now)
+        else:
+            member.work.succeeded(unit, self.now)
+
+    @rule(taken=consumes(running), after=st.floats(0, 3))
+    def fail(self, taken: Any, after: float) -> None:
+        unit, member, lanes = taken
+        self._end(member, lanes)
+        member.work.retry(unit, self.now + after, self.now)
+
+    @rule(taken=consumes(running))
+    def interrupt(self, taken: Any) -> None:
+        unit, member, lanes = taken
+        self._end(member, lanes)
+        member.work.interrupted(unit, self.now)
+
+    @rule(seconds=st.floats(0, 2))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.member.work.expire(self.now)
+
+    # --- commits, rebalances, crashes ------------------------------------------------------------------------------------
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {partition: OffsetAndMetadata(offset, "", 3) for partition, offset in self.member.next.items()}
+
+    @rule(accepted=st.booleans())
+    def commit(self, accepted: bool) -> None:
+        offsets = self.member.work.to_commit(self.positions())
+        for partition, offset in offsets.items():
+            self.check(partition, offset)
+        if accepted:
+            self.committed |= offsets
+            self.member.work.committed(offsets)
+
+    @rule(partition=partitions, really=st.integers(0, 4))
+    def begin_to_leave(self, partition: TopicPartition, really: int) -> None:
+        if really < 4:
+            return
+        self.member.work.leave([partition])
+        self.leaving.add(partition)
+
+    @precondition(lambda self: self.leaving)
+    @rule()
+    def leave(self) -> None:
+        for partition in self.leaving:
+            if partition in self.member.next:
+                self.revoke(partition)
+        self.leaving.clear()
+
+    def revoke(self, partition: TopicPartition) -> None:
+        offsets = self.member.work.to_commit(self.positions(), [partition])
+        for where, offset in offsets.items():
+            self.check(where, offset)
+        self.committed |= offsets
+        self._forget(partition)
+
+    @rule(partition=partitions, really=st.integers(0, 4))
+    def lose(self, partition: TopicPartition, really: int) -> None:
+        if really == 4 and partition in self.member.next:
+            self._forget(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.member.work.forget([partition])
+        del self.member.next[partition]
+
+    @rule(really=st.integers(0, 9))
+    def may_crash(self, really: int) -> None:
+        if really == 9:
+            self.crash()
+
+    def crash(self) -> None:
+        """All that is not committed is forgotten; handlers of the dead process never end for the new one."""
+        self.member = Member(self.order, self.batch, keep_done=self.keep_done)
+        self.leaving.clear()
+
+    @rule(partition=partitions)
+    def seek_back(self, partition: TopicPartition) -> None:
+        """Go back to what is committed. (Seeking past what is not done would be the user's wish to leave it out.)"""
+        if partition in self.member.next and partition not in self.leaving:
+            self.member.next[partition] = self.committed[partition].offset if partition in self.committed else 0
+
+    # --- what must hold ----------------------------------------------------------------------------------------------------
+
+    def check(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+        """What is committed was done, all of it: records below, and those of the map."""
+        recorded = decode(offset.metadata, offset.offset, TOPIC)
+        assert recorded is not None or not offset.metadata
+        assert not offset.metadata or self.keep_done
+        for record in self.log[partition]:
+            covered = record.offset < offset.offset or (recorded is not None and record.offset in recorded)
+            assert not covered or (partition, record.offset) in self.done
+
+    @invariant()
+    def lanes_are_in_order(self) -> None:
+        for places in getattr(self, "successes", {}).values():
+            by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
+            for partition, offset in places:
+                by_partition[partition].append(offset)
+            assert all(offsets == sorted(offsets) for offsets in by_partition.values())
+
+    @invariant()
+    def as_many_are_held_as_are_not_done(self) -> None:
+        if hasattr(self, "member"):
+            work = self.member.work
+            assert work.held == sum(part.progress.unfinished if part.live else part.running for part in work.parts.values())
+            assert work.running == len([lane for lane, count in self.member.busy.items() if count]) or self.batch > 1
+
+    def teardown(self) -> None:
+        """From any state a fresh member finishes everything, once if the map is kept, and commits the ends."""
+        if not hasattr(self, "member"):
+            return
+        self.crash()
+        for partition in PARTITIONS:
+            self.assign(partition)
+        for _ in range(10_000):
+            for partition in PARTITIONS:
+                self.receive(partition, 10)
+            if (taken := self.take_one()) is not None:
+                self.succeed(taken)
+            elif not any(self.log[tp] and self.member.next[tp] <= self.log[tp][-1].offset for tp in PARTITIONS):
+                break
+        assert self.done == {(partition, record.offset) for partition, records in self.log.items() for record in records}
+        self.commit(accepted=True)
+        for partition, records in self.log.items():
+            if records:
+                assert self.committed[partition].offset == self.ends[partition]
+
+
+Processing.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestProcessing = Processing.TestCase

@@ -1,0 +1,186 @@
+"""What only asyncio has: handlers on threads beside a real loop, tasks that are cancelled by themselves, and by others, twice."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kafka_async import TopicPartition
+from kafka_async.application.processing.processing import Processing
+from kafka_async.application.processing.retry import Retry
+from kafka_async.application.processing.settings import ProcessingContext
+from kafka_async.errors import ProcessingError
+from tests.application.support import Consumer
+
+from .test_processing import Record, World, world
+
+
+async def until(condition: Any, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - the conditions of tests are no events
+            await asyncio.sleep(0.01)
+
+
+async def _until_it_fails(consumer: Consumer, run: Processing) -> None:
+    async with consumer, run:
+        await run.wait()
+
+
+async def test_plain_handlers_run_on_threads_as_many_as_may() -> None:
+    some = world()
+    some.produce(60)
+    lock = threading.Lock()
+    now, peak, done = 0, 0, []
+
+    def handle(record: Record) -> None:
+        nonlocal now, peak
+        with lock:
+            now += 1
+            peak = max(peak, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+            done.append(record.offset)
+
+    async with some.consumer() as consumer, consumer.processing(handle, concurrency=6) as run:
+        await until(lambda: len(done) == 60)
+        await run.drain()
+    assert peak == 6
+    assert sorted(done) == list(range(60))
+    assert some.committed() == 60
+
+
+async def test_a_thread_that_ends_after_its_time_counts_as_late() -> None:
+    some = world()
+    some.produce(3)
+    go_on, contexts = threading.Event(), []
+
+    def handle(record: Record, context: ProcessingContext) -> None:
+        if record.offset == 1:
+            contexts.append(context)
+            go_on.wait(10)
+
+    consumer = some.consumer()
+    run = consumer.processing(handle, timeout_ms=100)
+    with pytest.raises(ProcessingError, match="offset 1"):
+        await _until_it_fails(consumer, run)
+    assert contexts[0].cancelled
+    assert run.statistics().late_results == 0
+    go_on.set()
+    await until(lambda: run.statistics().late_results == 1)
+    assert some.committed() == 1
+
+
+async def test_a_thread_may_ask_what_would_be_committed_if_it_had_returned() -> None:
+    some = world()
+    some.produce(3_000)
+    kept = []
+
+    def handle(record: Record, context: ProcessingContext) -> None:
+        kept.append((record.offset, context.completed(TopicPartition(record.topic, record.partition))))
+
+    async with some.consumer() as consumer, consumer.processing(handle, order="partition") as run:
+        await until(lambda: len(kept) == 3_000, 60)
+        await run.drain()
+    assert [(offset + 1) for offset, _ in kept] == [point.offset for _, point in kept if point is not None]
+
+
+async def test_a_plain_function_may_return_something_to_await() -> None:
+    some = world()
+    some.produce(5)
+    async with some.consumer() as consumer, consumer.processing(lambda record: some.handle(record)):
+        await until(lambda: len(some.done) == 5)
+
+
+async def test_a_cancellation_that_a_handler_raises_is_its_failure() -> None:
+    """It awaited a task that somebody cancelled; that must not end a worker, or the record be taken for done."""
+    some = world()
+    some.produce(3)
+    calls = []
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        calls.append((record.offset, context.attempt))
+        if record.offset == 1 and context.attempt == 1:
+            other = asyncio.create_task(asyncio.sleep(10))
+            other.cancel()
+            await other
+
+    async with some.consumer() as consumer, consumer.processing(handle, retry=Retry(attempts=2), concurrency=1) as run:
+        await until(lambda: len(calls) == 4)
+        await run.drain()
+        assert run.statistics().failures == 1
+    assert sorted(calls) == [(0, 1), (1, 1), (1, 2), (2, 1)]
+    assert some.committed() == 3
+
+
+async def _run(some: World, drain_timeout_ms: float) -> None:
+    async with some.consumer() as consumer, consumer.processing(some.handle, drain_timeout_ms=drain_timeout_ms) as run:
+        await run.wait()
+
+
+async def test_a_task_that_is_cancelled_drains() -> None:
+    some = world()
+    some.produce(5)
+    some.seconds = lambda record: 0.3
+    task = asyncio.create_task(_run(some, 30_000))
+    await until(lambda: some.running.total() == 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(some.done) == 5
+    assert some.committed() == 5
+
+
+async def test_a_second_cancellation_ends_it_at_once() -> None:
+    some = world()
+    some.produce(5)
+    some.seconds = lambda record: 100
+    task = asyncio.create_task(_run(some, 30_000))
+    await until(lambda: some.running.total() == 5)
+    task.cancel()
+    await asyncio.sleep(0.1)
+    assert some.running.total() == 5
+    began = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - began < 2
+    assert some.running.total() == 0
+    assert some.committed() in (None, 0)
+
+
+async def test_no_task_is_left() -> None:
+    some = world()
+    some.produce(50, keys=3)
+    before = asyncio.all_tasks()
+    async with some.consumer() as consumer, consumer.processing(some.handle, concurrency=50):
+        await until(lambda: len(some.done) == 50)
+        assert len(asyncio.all_tasks()) > 50
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() <= before
+
+
+async def test_handlers_that_never_wait_let_others_run() -> None:
+    some = world()
+    some.produce(20_000, keys=100)
+    turns = 0
+    count = 0
+
+    async def handle(record: Record) -> None:
+        nonlocal count
+        count += 1
+        time.sleep(0.0002)  # noqa: ASYNC251 - it keeps the loop busy on purpose
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with some.consumer() as consumer, consumer.processing(handle):
+        ticking = asyncio.create_task(tick())
+        await until(lambda: count > 2_000)
+        ticking.cancel()
+    assert turns > 10

@@ -1,0 +1,161 @@
+"""The subscription changes while handlers run: on a fake cluster, under virtual time."""
+
+from collections import Counter
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import ConsumerRebalanceListener
+from kafka_async.errors import CoordinatorLoadInProgressError
+from kafka_async.wire import Api
+from tests.application.support import virtual
+
+from .test_processing import GROUP, Record, until, world
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@virtual
+async def test_a_subscription_that_is_made_anew_during_a_read_drains_and_commits_what_leaves(protocol: str) -> None:
+    """The read that carries the rebalance out began before ``subscribe``, which puts another listener in our place."""
+    some = world()
+    (other,) = some.cluster.create_topic("u", 1)
+    some.produce(200, keys=10)
+    some.cluster.produce(other, *map(str, range(50)))
+    done: Counter[str] = Counter()
+
+    async def handle(record: Record) -> None:
+        await anyio.sleep(0.1)
+        done[record.topic] += 1
+
+    options = {"group_protocol": protocol, "auto_commit_interval_ms": 100_000}
+    async with some.consumer(**options) as consumer, consumer.processing(handle):
+        await until(lambda: done["t"] > 50)
+        consumer.subscribe(["u"])
+        await until(lambda: done["u"] == 50)
+        left_at = done["t"]
+        assert some.committed() == left_at
+        consumer.subscribe(["t", "u"])
+        await until(lambda: done["t"] == 200)
+        consumer.unsubscribe()
+        await until(lambda: some.committed() == 200)
+        consumer.subscribe(["t"])
+        some.produce(5)
+        await until(lambda: done["t"] == 205)
+    assert done == {"t": 205, "u": 50}, "nothing was handled twice"
+    assert (some.committed(), some.cluster.committed[GROUP, other]) == (205, 50)
+
+
+@virtual
+async def test_processing_that_ends_within_an_eager_rebalance_leaves_what_was_not_done() -> None:
+    """What left in it stands past all that was received, and is committed by nobody."""
+    some = world(4)
+    for partition in range(4):
+        some.produce(200, keys=20, partition=partition)
+    some.seconds = lambda record: 0.1
+    left = anyio.Event()
+
+    class SlowListener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            if revoked:
+                left.set()
+                await anyio.sleep(1)
+
+    options = {"group_protocol": "classic", "enable_auto_commit": True, "auto_commit_interval_ms": 500}
+    async with some.consumer(**options) as first, anyio.create_task_group() as others:
+        first.subscribe(["t"], listener=SlowListener())
+        async with first.processing(some.handle, concurrency=4):
+            await until(lambda: len(some.done) > 50)
+            second = some.consumer(**options)
+            others.start_soon(second.start)
+            await left.wait()
+        await first.stop()
+    try:
+        async with second.processing(some.handle):
+            await until(lambda: len({(record.partition, record.offset) for record in some.done}) == 800, 300)
+    finally:
+        await second.stop()
+
+
+@virtual
+async def test_processing_that_ends_between_the_two_halves_of_an_eager_rebalance_leaves_what_was_not_done() -> None:
+    """What left comes back as it was, past all that was received: the consumer's own commits would cover what is not done."""
+    some = world(4)
+    for partition in range(4):
+        some.produce(200, keys=20, partition=partition)
+    some.seconds = lambda record: 0.1
+    options = {"group_protocol": "classic", "enable_auto_commit": True, "auto_commit_interval_ms": 500}
+    found: set[tuple[int, int]] = set()
+    async with some.consumer(**options) as first, some.consumer(**options) as idle:
+
+        async def read() -> None:
+            for consumer in (first, idle):
+                for records in (await consumer.getmany(timeout_ms=100, max_records=1)).values():
+                    found.update((record.partition, record.offset) for record in records)
+
+        while not (first.assignment() and idle.assignment()):
+            await read()
+        before = set(first.assignment())
+        async with first.processing(some.handle, concurrency=4):
+            await until(lambda: len(some.done) > 50)
+            refused = CoordinatorLoadInProgressError.errno
+            commits_again = some.cluster.control(Api.OFFSET_COMMIT, lambda broker, request: refused, keep=True)
+            passing = some.consumer(**options)
+            async with anyio.create_task_group() as others:
+                others.start_soon(passing.start)
+                await until(lambda: not first.assignment())
+                await anyio.sleep(10)  # the call-back has returned, and the idle one holds up the rest of the rebalance
+                others.cancel_scope.cancel()
+        commits_again()
+        with anyio.fail_after(100):
+            while len(found | {(record.partition, record.offset) for record in some.done}) < 800:
+                await read()
+        assert first.assignment() == before
+
+
+@pytest.mark.parametrize("within", [True, False])
+@virtual
+async def test_a_partition_that_came_back_and_leaves_again_keeps_its_map_when_processing_ends(within: bool) -> None:
+    """What was sought back to the committed offset was committed once more, without the map: 197 of 4,000 were handled again."""
+    some = world(2)
+    for partition in range(2):
+        some.produce(20, partition=partition)
+    some.seconds = lambda record: 10_000.0 if record.offset == 5 else 0.01
+    options = {"group_protocol": "classic", "enable_auto_commit": True, "auto_commit_interval_ms": 500}
+    told: list[Any] = []
+
+    class SlowListener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(revoked)
+            await anyio.sleep(1)
+
+    async with some.consumer(**options) as first, some.consumer(**options) as idle:
+        first.subscribe(["t"], listener=SlowListener())
+        idle.unsubscribe()
+        async with first.processing(some.handle, drain_timeout_ms=0) as run:
+            await until(lambda: len(some.done) == 38)
+            run.pause()
+            async with anyio.create_task_group() as joining:
+                joining.start_soon(_joins, idle)
+                await until(lambda: bool(idle.assignment()) and len(first.assignment()) == 1)
+                joining.cancel_scope.cancel()
+            before = [some.metadata(partition) for partition in range(2)]
+            assert all(before)
+            told.clear()
+            async with anyio.create_task_group() as passing:
+                passing.start_soon(some.consumer(**options).start)
+                await until(lambda: bool(told))
+                if not within:
+                    await until(lambda: not first.assignment())
+                passing.cancel_scope.cancel()
+        await first.stop()
+        assert [some.committed(partition) for partition in range(2)] == [5, 5]
+        assert [some.metadata(partition) for partition in range(2)] == before
+
+
+async def _joins(consumer: Any) -> None:
+    """Join the group and read nothing of it."""
+    consumer.subscribe(["t"])
+    while True:
+        consumer.pause(*consumer.assignment())
+        await consumer.getmany(timeout_ms=100, max_records=1)

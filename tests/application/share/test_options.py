@@ -1,0 +1,64 @@
+"""The options of a share consumer: those that it has, and what to use instead of those that share groups do not have."""
+
+from typing import Any
+
+import pytest
+
+from kafka_async import ConsumerConfig, ShareConsumer, ShareOptions
+from kafka_async.application.share.options import share_options
+from kafka_async.model import ConsumerState
+
+OWN = {"max_processing_ms", "bad_record_deliveries", "strict_max_records"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "instead"),
+    [
+        ("auto_offset_reset", "earliest", r"share\.auto\.offset\.reset"),
+        ("isolation_level", "read_committed", r"share\.isolation\.level"),
+        ("enable_auto_commit", False, r"accept\(\)"),
+        ("group_instance_id", "a", "no static members"),
+        ("session_timeout_ms", 10_000, r"share\.session\.timeout\.ms"),
+        ("max_partition_fetch_bytes", 1, "fetch_max_bytes"),
+    ],
+)
+def test_options_that_share_groups_do_not_have_are_refused_with_what_to_use_instead(option: str, value: Any, instead: str) -> None:
+    with pytest.raises(ValueError, match=f"do not have the option {option}: .*{instead}"):
+        share_options({"group_id": "g", option: value})
+
+
+def test_every_option_of_a_consumer_is_a_share_consumers_or_refused_by_name() -> None:
+    known = set(ShareOptions.__annotations__) - OWN
+    for name in ConsumerConfig.__annotations__.keys() - {"given"}:
+        if name not in known:
+            with pytest.raises(ValueError, match="share groups do not have the option"):
+                share_options({"group_id": "g", name: None})
+    assert known <= ConsumerConfig.__annotations__.keys()
+
+
+def test_a_share_consumer_needs_a_group() -> None:
+    with pytest.raises(ValueError, match="group_id=None: a share consumer needs the name of its group"):
+        ShareConsumer("t")
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match="max_procesing_ms"):
+        share_options({"group_id": "g", "max_procesing_ms": 1})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("max_processing_ms", 0), ("max_processing_ms", True), ("bad_record_deliveries", 1.5), ("strict_max_records", 1)],
+)
+def test_a_bad_value_is_named(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{option}={value}"):
+        share_options({"group_id": "g", option: value})
+
+
+def test_a_consumer_that_was_not_started_can_be_looked_at() -> None:
+    consumer: ShareConsumer[bytes, bytes] = ShareConsumer("t", group_id="g")
+    assert consumer.state is ConsumerState.NEW
+    assert consumer.subscription() == {"t"}
+    assert consumer.metrics()["consumer-share-fetch-manager-metrics"]["records-consumed-total"] == 0
+    statistics = consumer.statistics()
+    assert (statistics.group_id, statistics.delivered, statistics.assignment) == ("g", 0, frozenset())

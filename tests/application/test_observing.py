@@ -1,0 +1,31 @@
+"""What a consumer shows of itself: statistics and metrics."""
+
+from kafka_async import ConsumerState
+
+from .support import consumer_on, filled, read_values, virtual
+
+
+@virtual
+async def test_statistics_are_one_value() -> None:
+    cluster, (tp,) = filled(10)
+    async with consumer_on(cluster, "t", client_id="me") as consumer:
+        await consumer.getmany(timeout_ms=1000, max_records=4)
+        seen = consumer.statistics()
+        await read_values(consumer, 6)
+        assert (seen.client_id, seen.cluster_id, seen.records_consumed) == ("me", "fake-cluster", 4)
+        part = seen.partitions[tp]
+        assert (part.position, part.high_watermark, part.lag, part.leader, part.paused) == (4, 10, 6, 0, False)
+        assert (part.state, part.log_start_offset) == ("fetching", 0)
+        later = consumer.statistics()
+        assert (later.records_consumed, later.partitions[tp].position, later.buffered_bytes) == (10, 10, 0)
+    assert consumer.statistics().state is ConsumerState.CLOSED
+
+
+@virtual
+async def test_metrics_have_kafkas_names() -> None:
+    cluster, _ = filled(10)
+    async with consumer_on(cluster, "t") as consumer:
+        await read_values(consumer, 10)
+        metrics = consumer.metrics()["consumer-fetch-manager-metrics"]
+        assert metrics["records-consumed-total"] == 10
+        assert metrics["fetch-total"] >= 1

@@ -1,0 +1,54 @@
+"""What a round trip costs: a fetch that brings one record, from the broker's answer to the reader that waits for the next.
+
+Counted in calls of the Python functions of this package: the same on every machine, and what the time goes into at low rates.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import kafka_async
+from kafka_async import KafkaConsumer, TopicPartition
+from kafka_async.testing import Cluster
+
+PACKAGE = str(Path(kafka_async.__file__).parent)
+CLUSTER = str(Path(PACKAGE, "testing"))
+TRIPS = 50
+MOST = 265
+"""Calls per round trip; 257 in Python 3.11. Whoever makes it more should know why."""
+
+
+class Counter:
+    """Counts calls of the package's functions, but for those of the cluster."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(PACKAGE) and not file.startswith(CLUSTER):
+            self.calls += 1
+
+
+async def calls_per_round_trip() -> float:
+    """Return how many there are on average."""
+    cluster = Cluster()
+    cluster.topic("t", partitions=1)
+    counter = Counter()
+    async with KafkaConsumer(auto_offset_reset="earliest", **cluster.options()) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        for number in range(-10, TRIPS):
+            reading = asyncio.ensure_future(consumer.getone())
+            await asyncio.sleep(0.005)
+            if number == 0:
+                sys.setprofile(counter)
+            cluster.produce("t", value=b"x" * 100)
+            await reading
+        sys.setprofile(None)
+    return counter.calls / TRIPS
+
+
+def test_a_round_trip_takes_no_more_calls_than_it_has_to() -> None:
+    assert asyncio.run(calls_per_round_trip()) <= MOST

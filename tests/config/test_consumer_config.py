@@ -1,0 +1,377 @@
+"""Options: the defaults; of TLS and SASL what belongs together, what contradicts what, and that no secret shows."""
+
+import functools
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_async import KafkaConsumer
+from kafka_async.config import ConsumerConfig
+from kafka_async.model import IsolationLevel
+
+SECRET = "hunter2-is-not-shown"
+PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
+LOGIN: dict[str, Any] = {"sasl_plain_username": "user", "sasl_plain_password": SECRET}
+
+
+def config(**options: Any) -> ConsumerConfig:
+    return ConsumerConfig.from_options(options)
+
+
+def refusal(**options: Any) -> str:
+    with pytest.raises(ValueError, match=r"(ssl|sasl)_") as caught:
+        config(**options)
+    assert SECRET not in f"{caught.value!r} {caught.value}"
+    return str(caught.value)
+
+
+JAVAS = {
+    "group_id": None,
+    "group_instance_id": None,
+    "group_remote_assignor": None,
+    "session_timeout_ms": 45_000,  # KIP-735
+    "heartbeat_interval_ms": 3_000,
+    "partition_assignment_strategy": ("range", "cooperative-sticky"),
+    "max_poll_records": 500,
+    "max_poll_interval_ms": 300_000,
+    "auto_offset_reset": "latest",
+    "enable_auto_commit": True,
+    "auto_commit_interval_ms": 5_000,
+    "isolation_level": IsolationLevel.READ_UNCOMMITTED,
+    "allow_auto_create_topics": True,
+    "exclude_internal_topics": True,
+    "fetch_min_bytes": 1,
+    "fetch_max_bytes": 52_428_800,
+    "fetch_max_wait_ms": 500,
+    "max_partition_fetch_bytes": 1_048_576,
+    "check_crcs": True,
+    "client_rack": "",
+    "request_timeout_ms": 30_000,
+    "default_api_timeout_ms": 60_000,
+    "retry_backoff_ms": 100,
+    "retry_backoff_max_ms": 1_000,
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 1_000,
+    "socket_connection_setup_timeout_ms": 10_000,
+    "socket_connection_setup_timeout_max_ms": 30_000,
+    "connections_max_idle_ms": 540_000,
+    "metadata_max_age_ms": 300_000,
+    "metadata_recovery_strategy": "rebootstrap",
+    "metadata_recovery_rebootstrap_trigger_ms": 300_000,
+    "client_dns_lookup": "use_all_dns_ips",
+    "enable_metrics_push": True,
+}
+"""Those of Kafka 4.3, but for ``group_protocol``, which is ``auto`` here, and the socket buffers, which the system tunes."""
+
+
+@pytest.mark.parametrize("option", JAVAS)
+def test_the_default_is_javas(option: str) -> None:
+    assert getattr(config(), option) == JAVAS[option]
+
+
+def test_defaults_of_security_are_javas() -> None:
+    plain = config()
+    assert (plain.security_protocol, plain.sasl_mechanism, plain.ssl_check_hostname) == ("PLAINTEXT", "GSSAPI", True)
+    assert not plain.uses_tls
+    assert not plain.uses_sasl
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls", "sasl"),
+    [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
+)
+def test_the_four_protocols(protocol: str, tls: bool, sasl: bool) -> None:
+    options = {"sasl_mechanism": "SCRAM-SHA-512", **LOGIN} if sasl else {}
+    made = config(security_protocol=protocol, **options)
+    assert (made.uses_tls, made.uses_sasl) == (tls, sasl)
+
+
+def test_paths_may_be_path_objects() -> None:
+    assert config(security_protocol="SSL", ssl_cafile=Path("/ca.pem")).ssl_cafile == "/ca.pem"
+
+
+TLS_OPTIONS: list[tuple[str, Any]] = [
+    ("ssl_context", ssl.create_default_context()),
+    ("ssl_cafile", "ca.pem"),
+    ("ssl_certfile", "cert.pem"),
+    ("ssl_crlfile", "crl.pem"),
+    ("ssl_ciphers", "ECDHE+AESGCM"),
+    ("ssl_check_hostname", False),
+    ("ssl_truststore_certificates", PEM),
+    ("ssl_keystore_key", PEM),
+    ("ssl_password", SECRET),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), TLS_OPTIONS)
+def test_an_option_of_tls_where_the_login_goes_out_without_tls_names_both(option: str, value: Any) -> None:
+    text = refusal(security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", **{option: value}, **LOGIN)
+    assert option in text
+    assert "security_protocol" in text
+
+
+SASL_OPTIONS: list[tuple[str, Any]] = [
+    ("sasl_mechanism", "SCRAM-SHA-512"),
+    ("sasl_plain_username", SECRET),
+    ("sasl_plain_password", SECRET),
+    ("sasl_oauth_token_provider", lambda: SECRET),
+    ("sasl_oauthbearer_token_endpoint_url", f"https://idp/token?key={SECRET}"),
+    ("sasl_oauthbearer_client_credentials_client_secret", SECRET),
+    ("sasl_kerberos_keytab", "billing.keytab"),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), [*TLS_OPTIONS, *SASL_OPTIONS])
+def test_an_option_of_tls_or_sasl_beside_plaintext_is_taken_with_one_warning_that_names_it(option: str, value: Any) -> None:
+    with pytest.warns(UserWarning, match="no effect") as caught:
+        made = config(**{option: value})
+    assert [str(warning.message) for warning in caught] == [f"no effect with security_protocol='PLAINTEXT': {option}"]
+    assert getattr(made, option) == value
+    assert not made.uses_tls
+    assert not made.uses_sasl
+
+
+def test_a_whole_login_beside_plaintext_is_one_warning_at_the_line_of_the_program_and_shows_no_value() -> None:
+    options = {"security_protocol": "PLAINTEXT", "sasl_mechanism": "PLAIN", **LOGIN, "ssl_cafile": "ca.pem"}
+    with pytest.warns(UserWarning, match="no effect") as caught:
+        KafkaConsumer(**options)
+    (warning,) = caught
+    assert str(warning.message) == (
+        "no effect with security_protocol='PLAINTEXT': ssl_cafile, sasl_mechanism, sasl_plain_username, sasl_plain_password"
+    )
+    assert warning.filename == __file__
+
+
+def test_what_is_the_default_anyway_is_no_reason_to_warn() -> None:
+    assert config(ssl_check_hostname=True, sasl_mechanism="GSSAPI", ssl_cafile=None).security_protocol == "PLAINTEXT"
+
+
+def test_auto_commit_may_be_asked_for_without_a_group_and_commits_nothing() -> None:
+    assert config(group_id=None, enable_auto_commit=True).enable_auto_commit
+
+
+def test_an_option_that_only_aiokafka_has_is_left_out_with_one_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="ignored") as caught:
+        made = KafkaConsumer(api_version="auto", group_id="g")  # type: ignore[call-arg]  # a program that moves over
+    assert made is not None
+    assert [str(warning.message) for warning in caught] == [
+        "option api_version is ignored: versions are negotiated with each broker"
+    ]
+    assert caught[0].filename == __file__
+
+
+def test_another_client_id_changes_nothing_else_and_does_not_count_as_given() -> None:
+    made = config(bootstrap_servers="a:1,[::1]:2", isolation_level="read_committed", max_poll_records=None, group_id="g")
+    named = made.with_client_id("consumer-g-1")
+    assert named.client_id == "consumer-g-1"
+    assert named.given == made.given
+    assert named.with_client_id(made.client_id) == made
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"ssl_context": ssl.create_default_context(), "ssl_cafile": "ca.pem"}, ("ssl_context", "ssl_cafile")),
+        ({"ssl_context": ssl.create_default_context(), "ssl_check_hostname": False}, ("ssl_context", "ssl_check_hostname")),
+        ({"ssl_cafile": "ca.pem", "ssl_truststore_certificates": PEM}, ("ssl_cafile", "ssl_truststore_certificates")),
+        (
+            {"ssl_certfile": "c.pem", "ssl_keystore_certificate_chain": PEM, "ssl_keystore_key": PEM},
+            ("ssl_certfile", "ssl_keystore_certificate_chain"),
+        ),
+        ({"ssl_keyfile": "key.pem"}, ("ssl_keyfile", "ssl_certfile")),
+        ({"ssl_keystore_key": PEM}, ("ssl_keystore_key", "ssl_keystore_certificate_chain")),
+        ({"ssl_keystore_certificate_chain": PEM}, ("ssl_keystore_certificate_chain", "ssl_keystore_key")),
+        ({"ssl_password": SECRET}, ("ssl_password", "ssl_certfile")),
+        ({"ssl_crlfile": "crl.pem"}, ("ssl_crlfile", "ssl_cafile")),
+    ],
+)
+def test_options_of_tls_that_do_not_fit_are_both_named(options: dict[str, Any], named: tuple[str, ...]) -> None:
+    text = refusal(security_protocol="SSL", **options)
+    assert all(name in text for name in named)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("missing", ["sasl_plain_username", "sasl_plain_password"])
+def test_a_password_mechanism_needs_both_parts(mechanism: str, missing: str) -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism=mechanism, **{**LOGIN, missing: None})
+    assert text == f"sasl_mechanism={mechanism!r} needs {missing}"
+
+
+def test_credentials_without_sasl_would_be_left_out_silently_so_they_are_refused() -> None:
+    text = refusal(security_protocol="SSL", sasl_mechanism="PLAIN", **LOGIN)
+    assert "sasl_plain_username" in text
+    assert "security_protocol='SSL'" in text
+
+
+def test_a_password_that_the_mechanism_has_no_use_for_is_refused() -> None:
+    text = refusal(security_protocol="SASL_SSL", **LOGIN)
+    assert "sasl_plain_username" in text
+    assert "sasl_mechanism='GSSAPI'" in text
+
+
+def test_oauth_needs_one_source_of_tokens() -> None:
+    assert "sasl_oauth_token_provider" in refusal(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER")
+    text = refusal(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=lambda: "token",
+        sasl_oauthbearer_token_endpoint_url="https://idp/token",
+    )
+    assert "sasl_oauthbearer_token_endpoint_url" in text
+    assert "sasl_oauth_token_provider" in text
+
+
+def test_options_of_oauth_need_oauth() -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_oauthbearer_scope="kafka", **LOGIN)
+    assert "sasl_oauthbearer_scope" in text
+    assert "sasl_mechanism='PLAIN'" in text
+
+
+OIDC = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://idp/token",
+    "sasl_oauthbearer_client_credentials_client_id": "client",
+    "sasl_oauthbearer_client_credentials_client_secret": SECRET,
+}
+
+
+@pytest.mark.parametrize("missing", ["client_id", "client_secret"])
+def test_a_token_endpoint_needs_the_credentials_of_a_client(missing: str) -> None:
+    option = f"sasl_oauthbearer_client_credentials_{missing}"
+    assert f"token_endpoint_url needs {option}" in refusal(**OIDC | {option: None})
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://idp/token", "expected https, or sasl_oauthbearer_allow_http=True"),
+        ("file:///etc/passwd", "expected 'https://host/path'"),
+        (f"https://me:{SECRET}@idp/token", "expected no user name and password in it"),
+    ],
+)
+def test_the_address_of_a_token_endpoint_is_checked_and_not_shown(url: str, text: str) -> None:
+    refused = refusal(**OIDC | {"sasl_oauthbearer_token_endpoint_url": url})
+    assert text in refused
+    assert SECRET not in refused
+
+
+def test_a_token_endpoint_without_tls_has_to_be_allowed() -> None:
+    url = "http://localhost/token"
+    assert config(**OIDC, sasl_oauthbearer_allow_http=True) is not None
+    made = config(**OIDC | {"sasl_oauthbearer_token_endpoint_url": url, "sasl_oauthbearer_allow_http": True})
+    assert made.sasl_oauthbearer_token_endpoint_url == url
+
+
+@pytest.mark.parametrize("provider", ["token", 7, object()])
+def test_a_token_provider_has_to_give_tokens(provider: object) -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=provider)
+    assert "sasl_oauth_token_provider: expected an object with a method token()" in text
+
+
+def test_extensions_are_a_mapping() -> None:
+    assert "expected a mapping" in refusal(**OIDC, sasl_oauthbearer_extensions="a=b")
+
+
+@pytest.mark.parametrize("option", ["domain_name", "principal", "keytab"])
+def test_options_of_kerberos_need_gssapi(option: str) -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", **LOGIN, **{f"sasl_kerberos_{option}": "x"})
+    assert f"sasl_kerberos_{option} is set together with sasl_mechanism='PLAIN'" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("sasl_plain_password", f"{SECRET}\0"),
+        ("sasl_plain_password", f"{SECRET}\ud800"),
+        ("sasl_plain_password", SECRET.encode()),
+        ("sasl_plain_password", ""),
+        ("ssl_password", SECRET.encode()),
+        ("ssl_keystore_key", SECRET),
+        ("ssl_keystore_key", PEM.encode()),
+        ("sasl_oauthbearer_client_credentials_client_secret", 7),
+        ("sasl_oauthbearer_extensions", [("key", SECRET)]),
+        ("ssl_keyfile", PEM),
+        ("ssl_keyfile", PEM.encode()),
+        ("ssl_certfile", PEM),
+        ("ssl_cafile", PEM),
+        ("ssl_crlfile", PEM),
+        ("sasl_oauthbearer_ssl_cafile", PEM),
+        ("sasl_kerberos_keytab", SECRET.encode()),
+    ],
+)
+def test_a_bad_secret_is_named_and_not_shown(option: str, value: Any) -> None:
+    text = refusal(**{option: value})
+    assert option in text
+    assert "not shown" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [
+        ("ssl_cafile", "ssl_truststore_certificates"),
+        ("ssl_certfile", "ssl_keystore_certificate_chain"),
+        ("ssl_keyfile", "ssl_keystore_key"),
+    ],
+)
+def test_text_in_place_of_a_file_names_the_option_for_text(option: str, other: str) -> None:
+    assert f"expected the path of a file (PEM text goes into {other})" in refusal(**{option: PEM})
+
+
+def test_a_password_in_an_address_does_not_show() -> None:
+    with pytest.raises(ValueError, match="bootstrap_servers: 'broker:9092' is not an address") as caught:
+        config(bootstrap_servers=f"kafka://user:{SECRET}@broker:9092")
+    assert SECRET not in str(caught.value)
+
+
+def test_secrets_do_not_show_in_the_configuration() -> None:
+    shown = repr(
+        config(
+            security_protocol="SASL_SSL",
+            sasl_mechanism="PLAIN",
+            ssl_keystore_certificate_chain=PEM,
+            ssl_keystore_key=PEM,
+            ssl_truststore_certificates=PEM,
+            ssl_password=SECRET,
+            **LOGIN,
+        )
+    )
+    assert "user" in shown
+    assert SECRET not in shown
+    token = config(
+        sasl_oauthbearer_extensions={"key": SECRET},
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url=f"https://idp/token?key={SECRET}",
+        sasl_oauthbearer_client_credentials_client_id="client",
+        sasl_oauthbearer_client_credentials_client_secret=SECRET,
+    )
+    assert "'https://idp/token'" in repr(token)
+    assert SECRET not in repr(token)
+    provider = functools.partial(str, SECRET)
+    assert SECRET not in repr(
+        config(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=provider)
+    )
+
+
+def test_nothing_is_taken_from_the_environment_or_from_placeholders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CVE-2024-31141: Java's configuration providers read files and variables that a value names."""
+    monkeypatch.setenv("KAFKA_PASSWORD", SECRET)
+    made = config(
+        security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_plain_username="u", sasl_plain_password="${env:KAFKA_PASSWORD}"
+    )
+    assert made.sasl_plain_password == "${env:KAFKA_PASSWORD}"
+
+
+@pytest.mark.parametrize("option", ["client_id", "client_rack", "group_id", "group_instance_id", "group_remote_assignor"])
+@pytest.mark.parametrize("value", ["\udcff", "x" * 2**15, 5])
+def test_text_that_no_request_can_hold_is_named(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{option}=.*expected a string"):
+        config(**{option: value})
+
+
+def test_a_duration_that_no_clock_can_go_back_is_refused() -> None:
+    with pytest.raises(ValueError, match="auto_offset_reset='by_duration:P99999999999D'"):
+        config(auto_offset_reset="by_duration:P99999999999D")

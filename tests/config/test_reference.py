@@ -1,0 +1,127 @@
+"""Every option is described, and what is said of it is what the code does.
+
+Four things say what an option is: the class that checks it, the type that editors and type checkers see, its docstring, and the
+printed page. None of them may differ from the others.
+"""
+
+import inspect
+import pydoc
+import re
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from attrs import fields_dict
+
+import kafka_async
+from kafka_async.config import ConsumerConfig, ConsumerOptions, reference
+
+NAMES = sorted(fields_dict(ConsumerConfig).keys() - {"given"})
+PAGE = Path(kafka_async.__file__).parent / "config" / "OPTIONS.md"
+KEY = re.compile(r"``([a-z.]+)``")
+OWN_NAMES = {
+    "interceptors": "interceptor.classes",
+    "ssl_cafile": "ssl.truststore.location",
+    "ssl_certfile": "ssl.keystore.location",
+    "ssl_password": "ssl.key.password",
+    "ssl_ciphers": "ssl.cipher.suites",
+    "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "sasl_oauth_token_provider": "sasl.login.callback.handler.class",
+}
+"""Options that have another name than Kafka's key."""
+
+
+def test_the_type_that_editors_see_has_every_option_and_no_other() -> None:
+    assert sorted(ConsumerOptions.__annotations__) == NAMES
+    assert ConsumerOptions.__required_keys__ == frozenset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_type_that_editors_see_is_what_the_checking_class_takes(name: str) -> None:
+    assert get_type_hints(ConsumerOptions)[name] == get_type_hints(ConsumerConfig.__init__)[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_option_has_a_meaning_in_whole_sentences(name: str) -> None:
+    meaning = reference.find(name).meaning
+    assert meaning.endswith(".")
+    assert len(meaning) > 30
+    assert len(reference.first_sentence(meaning)) < 160
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_docstring_has_the_default_and_the_range_that_hold(name: str) -> None:
+    option = reference.find(name)
+    assert option.fact("Default") == reference.default_text(name)
+    assert option.fact("Allowed") == reference.range_text(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_docstring_has_the_key_by_which_kafka_knows_it(name: str) -> None:
+    said = reference.find(name).fact("Kafka")
+    if said.startswith("none") or "in ``sasl.jaas.config``" in said:
+        return
+    key = KEY.match(said)
+    assert key is not None
+    assert key[1] == OWN_NAMES.get(name, name.replace("_", "."))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(("_ms", "_bytes"))])
+def test_the_docstring_has_the_unit_of_a_number(name: str) -> None:
+    assert reference.find(name).fact("Allowed").endswith("milliseconds" if name.endswith("_ms") else "bytes")
+
+
+BOUNDS = [
+    (name, number)
+    for name in NAMES
+    for bounds in re.findall(r"an integer from (-?\d+) to (\d+)", reference.find(name).fact("Allowed"))
+    for number in map(int, bounds)
+]
+
+
+@pytest.mark.parametrize(("name", "bound"), BOUNDS)
+def test_the_bounds_of_a_range_are_allowed_and_what_lies_beyond_is_not(name: str, bound: int) -> None:
+    neighbours: dict[str, Any] = {
+        "heartbeat_interval_ms": {"session_timeout_ms": 2**31 - 1},
+        "session_timeout_ms": {"heartbeat_interval_ms": 1},
+    }
+    beside = neighbours.get(name, {})
+    low = (name, bound) == (name, min(number for other, number in BOUNDS if other == name))
+    inside, outside = (bound, bound - 1) if low else (bound, bound + 1)
+    if name not in neighbours:
+        assert getattr(ConsumerConfig.from_options({name: inside}), name) == inside
+    with pytest.raises(ValueError, match=f"{name}={outside}: expected an integer from"):
+        ConsumerConfig.from_options({name: outside, **beside})
+
+
+def test_the_page_is_what_is_printed_from_the_docstrings() -> None:
+    assert PAGE.read_text() == reference.page(), "python -m kafka_async.config.reference > kafka_async/config/OPTIONS.md"
+
+
+def test_the_page_has_every_option_once() -> None:
+    assert sorted(re.findall(r"^### (\w+)$", PAGE.read_text(), re.MULTILINE)) == NAMES
+
+
+def test_one_option_is_found_by_its_name_with_dots_too() -> None:
+    assert reference.described("group.id") == reference.described("group_id")
+    assert reference.described("group_id").startswith("group_id: str | None\n\nConsumer group to join.")
+    assert "Default: None.\n" in reference.described("group_id")
+
+
+def test_the_list_has_a_line_for_each_option_and_one_for_its_meaning() -> None:
+    listed = reference.listed()
+    assert "\n  session_timeout_ms = 45000\n      How long the coordinator waits" in listed
+    assert [name for name in NAMES if f"\n  {name} = " not in listed] == []
+
+
+def test_help_on_the_configuration_has_the_meaning_of_every_option() -> None:
+    shown = inspect.getdoc(ConsumerConfig) or ""
+    assert shown.startswith("All options of a consumer, validated.")
+    assert [name for name in NAMES if f"\n{name}: " not in shown] == []
+    assert "\n    How long the coordinator waits for a heartbeat" in shown
+    assert "keyword arguments" in pydoc.render_doc(ConsumerConfig)
+
+
+def test_an_option_that_does_not_exist_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(KeyError, match=r"unknown option 'bootstrap\.server'; did you mean 'bootstrap_servers'"):
+        reference.find("bootstrap.server")

@@ -1,0 +1,215 @@
+"""Options from environment variables and properties files: the same checks, clear errors, and no secret in any of them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_async import ConsumerConfig
+from kafka_async.config.sources import environment_options, options_of_properties
+from kafka_async.errors import KafkaConfigurationError
+from kafka_async.model import IsolationLevel
+
+SECRET = "hunter2-is-not-shown"
+PACKAGE = "org.apache.kafka.common.security"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Any:
+    """A function that writes a properties file and returns its path."""
+
+    def write(text: str, encoding: str = "utf-8") -> Path:
+        path = tmp_path / "client.properties"
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return write
+
+
+# --- the environment -------------------------------------------------------------------------------------------------------------
+
+
+def test_variables_are_options_with_the_same_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {
+        "KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2",
+        "KAFKA_GROUP_ID": "billing",
+        "KAFKA_MAX_POLL_RECORDS": "20",
+        "KAFKA_ENABLE_AUTO_COMMIT": "false",
+        "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+        "KAFKA_SASL_PLAIN_USERNAME": "alice",
+        "KAFKA_SASL_PLAIN_PASSWORD": f" {SECRET} ",
+    }.items():
+        monkeypatch.setenv(name, text)
+    made = ConsumerConfig.from_env()
+    assert made.bootstrap_servers == (("a", 1), ("b", 2))
+    assert (made.group_id, made.max_poll_records, made.enable_auto_commit) == ("billing", 20, False)
+    assert made.sasl_plain_password == f" {SECRET} ", "blanks belong to a password"
+    assert {"bootstrap_servers", "group_id", "sasl_plain_password"} < made.given
+    assert SECRET not in repr(made)
+
+
+def test_what_the_program_gives_wins_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BILLING_GROUP_ID", "from-the-environment")
+    made = ConsumerConfig.from_env("BILLING_", group_id="from-the-program", value_deserializer=bytes.decode)
+    assert (made.group_id, made.value_deserializer) == ("from-the-program", bytes.decode)
+
+
+def test_variables_that_are_nothing_like_an_option_are_somebody_elses() -> None:
+    others: tuple[str, ...] = (
+        "HOME",
+        "OPTS",
+        "HEAP_OPTS",
+        "PORT",
+        "PORT_9092_TCP",
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "ASYNC_PURE",
+        "VERSION",
+        "JMX_OPTS",
+    )
+    others += (
+        "LOG4J_OPTS",
+        "JVM_PERFORMANCE_OPTS",
+        "ADVERTISED_LISTENERS",
+        "BROKER_ID",
+        "CLUSTER_ID",
+        "ZOOKEEPER_CONNECT",
+        "LOG_DIRS",
+    )
+    assert environment_options("KAFKA_", {f"KAFKA_{name}": "x" for name in others} | {"PATH": "/bin"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "near"),
+    [
+        ("KAFKA_BOOTSTRAP_SERVER", "KAFKA_BOOTSTRAP_SERVERS"),
+        ("KAFKA_GROUPID", "KAFKA_GROUP_ID"),
+        ("KAFKA_SASL_USERNAME", "KAFKA_SASL_PLAIN_USERNAME"),
+        ("KAFKA_SSL_CA_FILE", "KAFKA_SSL_CAFILE"),
+    ],
+)
+def test_a_variable_that_is_nearly_an_option_is_a_mistake(variable: str, near: str) -> None:
+    with pytest.raises(TypeError, match=f"{variable} is not an option; did you mean {near}\\?") as caught:
+        environment_options("KAFKA_", {variable: SECRET})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "error"),
+    [
+        ("KAFKA_MAX_POLL_RECORDS", "many", "KAFKA_MAX_POLL_RECORDS='many': expected an integer"),
+        ("KAFKA_CHECK_CRCS", "on", "KAFKA_CHECK_CRCS='on': expected true or false"),
+        ("KAFKA_VALUE_DESERIALIZER", "json.loads", "KAFKA_VALUE_DESERIALIZER takes a Python object"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        environment_options("KAFKA_", {variable: text})
+
+
+def test_a_prefix_is_needed() -> None:
+    with pytest.raises(ValueError, match="prefix=''"):
+        ConsumerConfig.from_env("")
+
+
+# --- properties files ------------------------------------------------------------------------------------------------------------
+
+
+JAVAS = rf"""
+# As Java's console consumer takes it.
+bootstrap.servers = a:1, \
+                    b:2
+group.id=billing
+group.protocol=CLASSIC
+enable.auto.commit=FALSE
+max.poll.records= 20
+isolation.level=read_committed
+partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor,\
+  org.apache.kafka.clients.consumer.CooperativeStickyAssignor
+key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer
+value.deserializer=org.apache.kafka.common.serialization.StringDeserializer
+interceptor.classes=
+metric.reporters=com.example.Reporter
+security.protocol=sasl_ssl
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config={PACKAGE}.scram.ScramLoginModule required \
+  username="alice" \
+  password="{SECRET}";
+ssl.truststore.type=PEM
+ssl.truststore.location=/etc/kafka/ca.pem
+ssl.endpoint.identification.algorithm=
+"""
+
+
+def test_a_file_of_javas_is_read_with_its_words(written: Any) -> None:
+    made = ConsumerConfig.from_properties(written(JAVAS))
+    assert made.bootstrap_servers == (("a", 1), ("b", 2))
+    assert (made.group_id, made.group_protocol, made.enable_auto_commit, made.max_poll_records) == ("billing", "classic", False, 20)
+    assert made.isolation_level is IsolationLevel.READ_COMMITTED
+    assert len(made.partition_assignment_strategy) == 2
+    assert made.key_deserializer is None
+    assert callable(made.value_deserializer)
+    assert [made.value_deserializer(data) for data in ("ä".encode(), None)] == ["ä", None]
+    assert (made.security_protocol, made.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (made.sasl_plain_username, made.sasl_plain_password) == ("alice", SECRET)
+    assert (made.ssl_cafile, made.ssl_check_hostname) == ("/etc/kafka/ca.pem", False)
+    assert SECRET not in repr(made)
+
+
+def test_what_the_program_gives_wins_over_a_file(written: Any) -> None:
+    made = ConsumerConfig.from_properties(written("group.id=a\nclient.id=c"), group_id="b", value_deserializer=bytes.decode)
+    assert (made.group_id, made.client_id, made.value_deserializer) == ("b", "c", bytes.decode)
+
+
+def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
+    assert ConsumerConfig.from_properties(written("group.id=jürgen")).group_id == "jürgen"
+    assert ConsumerConfig.from_properties(written("group.id=jürgen", "latin-1")).group_id == "jürgen"
+    assert ConsumerConfig.from_properties(written(r"group.id=j\u00fcrgen")).group_id == "jürgen"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "error"),
+    [
+        (f"sasl.jass.config={SECRET}", TypeError, r"client\.properties: unknown option 'sasl\.jass\.config'; did you mean"),
+        (f"grup.id={SECRET}", TypeError, "unknown option 'grup.id'; did you mean 'group_id'?"),
+        (f"sasl.username={SECRET}", TypeError, "unknown option 'sasl.username'; did you mean 'sasl_plain_username'?"),
+        ("max.poll.records=many", ValueError, r"client\.properties: max\.poll\.records='many': expected an integer"),
+        ("session.timeout.ms=0", ValueError, "session_timeout_ms=0: expected an integer from 1"),
+        (
+            f"ssl.truststore.location={SECRET}",
+            KafkaConfigurationError,
+            r"ssl\.truststore\.location: the file cannot be read",
+        ),
+        (f"value.deserializer=com.example.{SECRET}", KafkaConfigurationError, "give value_deserializer in the program"),
+        (f"interceptor.classes=com.example.{SECRET}", KafkaConfigurationError, "give interceptors in the program"),
+        (f"config.providers={SECRET}", KafkaConfigurationError, "config.providers is not supported: write the value itself"),
+        (
+            f"sasl.jaas.config={PACKAGE}.plain.PlainLoginModule required {SECRET};",
+            KafkaConfigurationError,
+            r"sasl\.jaas\.config: character",
+        ),
+        (
+            f"sasl.login.callback.handler.class={SECRET}",
+            KafkaConfigurationError,
+            "use the option sasl_oauth_token_provider in the program",
+        ),
+        (rf"sasl.plain.password={SECRET}\u1", ValueError, "line 1: expected four hexadecimal digits"),
+        (f"sasl.oauthbearer.extensions={SECRET}", ValueError, r"sasl\.oauthbearer\.extensions: expected JSON"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_and_no_secret_shows(text: str, kind: type[Exception], error: str, written: Any) -> None:
+    with pytest.raises(kind, match=error) as caught:
+        ConsumerConfig.from_properties(written(text))
+    assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r}"
+    assert "{" not in str(caught.value).replace('{"name": "value"}', "")
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ConsumerConfig.from_properties(tmp_path / "missing")
+
+
+def test_placeholders_of_javas_configuration_providers_are_just_text() -> None:
+    """CVE-2024-31141: such placeholders read files and variables."""
+    assert options_of_properties({"group.id": "${env:HOME}"}) == {"group_id": "${env:HOME}"}

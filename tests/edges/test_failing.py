@@ -1,0 +1,136 @@
+"""What a program learns if things fail: final errors, a cluster that is away, a start that is tried again."""
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import ConsumerState
+from kafka_async.errors import KafkaError, KafkaTimeoutError
+from kafka_async.wire import Api
+
+from .programs import Event, Program, Read
+from .runner import run
+from .support import Place, every_protocol, offsets_of, virtual
+
+FENCED_INSTANCE, GROUP_DENIED = 82, 30
+
+
+def _fence(place: Place, code: int) -> None:
+    """Refuse every heartbeat from now on."""
+    for api in (Api.HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP):
+        place.cluster.control(api, lambda broker, request: code, keep=True)
+
+
+@every_protocol
+@pytest.mark.parametrize("code", [FENCED_INSTANCE, GROUP_DENIED])
+@virtual
+async def test_a_final_error_is_raised_by_every_later_read_and_commit(protocol: str, code: int) -> None:
+    place = Place(protocol)
+    (partition,) = place.topic("t")
+    async with place.consumer("t", group_instance_id="i", enable_auto_commit=False) as consumer:
+        await offsets_of(consumer, 20)
+        _fence(place, code)
+        await anyio.sleep(10)
+        errors = []
+        for _ in range(3):
+            for call in (
+                lambda: consumer.getmany(timeout_ms=1000),
+                consumer.getone,
+                lambda: anext(aiter(consumer)),
+                lambda: consumer.getarrow(timeout_ms=1000),
+                consumer.commit,
+                lambda: consumer.commit({partition: 3}),
+            ):
+                with anyio.fail_after(10), pytest.raises(KafkaError) as raised:
+                    await call()
+                errors.append(type(raised.value))
+        assert len(set(errors)) <= 2  # the reason, and perhaps the commit's own wording of it
+        assert consumer.state is ConsumerState.FATAL
+        assert not consumer.ready
+        assert not consumer.alive
+
+
+@every_protocol
+@virtual
+async def test_a_cluster_that_is_away_is_a_state_of_its_own(protocol: str) -> None:
+    place = Place(protocol)
+    place.topic("t")
+    async with place.consumer("t") as consumer:
+        await offsets_of(consumer, 20)
+        assert (consumer.state, consumer.ready, consumer.alive) == (ConsumerState.STEADY, True, True)
+        known = consumer.statistics()
+        assert known.unreachable_since is None
+        assert not known.stale
+        place.cluster.stop(0)
+        await anyio.sleep(3)
+        now = time.time() * 1000  # milliseconds, as records have them
+        known = consumer.statistics()
+        assert (consumer.state, known.state) == (ConsumerState.UNREACHABLE, ConsumerState.UNREACHABLE)
+        assert known.unreachable_since is not None
+        assert now - 3001 <= known.unreachable_since <= now + 1000
+        assert known.last_answer_at is not None
+        assert known.last_answer_at <= now - 2899
+        assert known.stale
+        assert not consumer.ready
+        assert consumer.alive
+        place.cluster.start(0)
+        with anyio.move_on_after(60):
+            while not consumer.ready:
+                await consumer.getmany(timeout_ms=500)
+        known = consumer.statistics()
+        assert (consumer.state, known.unreachable_since, known.stale) == (ConsumerState.STEADY, None, False)
+
+
+@virtual
+async def test_a_cluster_that_is_away_is_noticed_without_a_group_too() -> None:
+    place = Place()
+    place.topic("t")
+    async with place.plain("t") as consumer:
+        await offsets_of(consumer, 20)
+        assert (consumer.ready, consumer.alive) == (True, True)
+        place.cluster.stop(0)
+        await anyio.sleep(3)
+        assert (consumer.state, consumer.ready, consumer.alive) == (ConsumerState.UNREACHABLE, False, True)
+        place.cluster.start(0)
+        await anyio.sleep(10)
+        assert (consumer.state, consumer.ready, consumer.alive) == (ConsumerState.STEADY, True, True)
+
+
+@every_protocol
+@virtual
+async def test_start_can_be_tried_again_after_it_failed(protocol: str) -> None:
+    place = Place(protocol)
+    place.topic("t")
+    place.cluster.stop(0)
+    consumer: Any = place.consumer("t")
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            await consumer.start()
+    place.cluster.start(0)
+    await consumer.start()
+    assert len(await offsets_of(consumer, 20)) == 1
+    await consumer.stop()
+
+
+@virtual
+async def test_start_takes_a_timeout() -> None:
+    place = Place()
+    place.topic("t")
+    place.cluster.freeze(0)
+    consumer: Any = place.consumer("t")
+    began = anyio.current_time()
+    with pytest.raises(KafkaTimeoutError):
+        await consumer.start(timeout_ms=700)
+    assert anyio.current_time() - began < 3
+    place.cluster.start(0)
+    await consumer.start(timeout_ms=5000)
+    await consumer.stop()
+
+
+@every_protocol
+def test_one_partition_that_cannot_be_committed_holds_up_no_other(protocol: str) -> None:
+    way = "getmany"
+    steps = (Read(way, 3), Event("refused", 0), Read(way, 12), Read(way, 12), Event("due"), Read(way, 3))
+    assert not run(Program(steps, protocol=protocol))

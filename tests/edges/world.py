@@ -1,0 +1,457 @@
+"""One topic of two partitions on a fake cluster, with its bad records, and call-backs that notify the model of what they see.
+
+Decides: what a record's value says: ``partition:offset:kind``. Owns: the cluster, its coordinator and what it has stored. Must
+never touch the consumer: the runner does.
+"""
+
+from collections.abc import Collection, Coroutine, Mapping
+from random import Random
+from typing import Any, Final
+
+import anyio
+from attrs import Factory, define, field
+
+from kafka_async import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async.testing.simulation import FakeBroker, FakeCluster
+from kafka_async.wire import Api
+from kafka_async.wire.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from .group import BEAT_MS, Coordinator, install
+from .model import ANOTHER_LIFE, Model
+from .programs import PARTITIONS, Program
+
+GROUP: Final = "g"
+MAX_POLL: Final = 60.0
+UNKNOWN_TOPIC: Final = 3
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "classic": {"group_protocol": "classic", "partition_assignment_strategy": ("range",), "heartbeat_interval_ms": BEAT_MS},
+    "cooperative": {
+        "group_protocol": "classic",
+        "partition_assignment_strategy": ("cooperative-sticky",),
+        "heartbeat_interval_ms": BEAT_MS,
+    },
+    "consumer": {"group_protocol": "consumer"},
+    "manual": {},
+}
+
+
+class FlakyError(Exception):
+    """Raised by a deserializer that cannot reach its registry."""
+
+    retriable = True
+
+
+@define(eq=False)
+class World:
+    """What a program runs in. ``FakeWorld`` is the cluster in memory under virtual time; ``real.py`` has one with a broker."""
+
+    program: Program
+    model: Model = field(init=False)
+    partitions: list[TopicPartition] = field(init=False)
+    refused: set[TopicPartition] = Factory(set)
+    """Partitions whose commits the coordinator refuses."""
+    arrived: list[tuple[TopicPartition, int]] = Factory(list)
+    """Offsets that were stored, in order."""
+    ending: bool = False
+    """The consumer is being stopped."""
+    troubled: bool = False
+    """A broker was away, or commits are refused: a commit before a revocation may fail."""
+    outside: bool = False
+    """The member was out of the group since it was last assigned something."""
+    unsubscribing: bool = False
+    """``unsubscribe`` is running, which does not wait."""
+    by_hand: bool = False
+    """The application assigned the partitions."""
+    consumer: "KafkaConsumer[Any, Any] | None" = None
+    """The consumer that the program runs on."""
+    failures: dict[tuple[int, int], int] = Factory(dict)
+    """How often a deserializer was given a record that it accepts only the third time."""
+    topic: str = "t"
+    wait: float = 1.5
+    """Seconds that a read may wait."""
+    enough: float = 3000.0
+    """Seconds that a program may take."""
+    drain: float = 300.0
+    """Seconds in which everything can be read."""
+    interval: float = 5.0
+    """Seconds between auto-commits."""
+    pace: float = 1.0
+    """Factor for the waits of a program."""
+
+    # --- what differs ----------------------------------------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the consumer."""
+        raise NotImplementedError
+
+    def end(self, partition: TopicPartition) -> int:
+        """Return the end of the log."""
+        raise NotImplementedError
+
+    def append(self, partition: TopicPartition, values: list[bytes]) -> None:
+        """Append a batch."""
+        raise NotImplementedError
+
+    def corrupt(self, partition: TopicPartition, offset: int) -> None:
+        """Spoil the batch that holds an offset."""
+        raise NotImplementedError
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        """Return what the coordinator has stored, as of the last ``refresh``."""
+        raise NotImplementedError
+
+    async def refresh(self) -> None:
+        """Learn what the coordinator has stored."""
+
+    def connections_left(self) -> bool:
+        """Whether a consumer that has stopped is still connected."""
+        raise NotImplementedError
+
+    async def outage(self) -> None:
+        """The broker is away for a moment."""
+        raise NotImplementedError
+
+    async def rebalance(self) -> None:
+        """Make the group rebalance."""
+        raise NotImplementedError
+
+    async def take(self, *partitions: TopicPartition) -> None:
+        """Give others these partitions, and only these."""
+        raise NotImplementedError
+
+    def expel(self) -> None:
+        """The session is over: others had everything for a moment, and read a little of it."""
+        raise NotImplementedError
+
+    def unsettled(self) -> bool:
+        """Whether a commit may be refused because the group rebalances, or somebody is away."""
+        raise NotImplementedError
+
+    def is_settled_with(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether no rebalance is under way, and the group knows that these are the member's."""
+        raise NotImplementedError
+
+    @property
+    def said(self) -> set[TopicPartition]:
+        """Partitions that the member knows to be for others."""
+        raise NotImplementedError
+
+    @property
+    def others_own(self) -> set[TopicPartition]:
+        raise NotImplementedError
+
+    @property
+    def has_taken(self) -> bool:
+        """Whether any partition is meant for others."""
+        raise NotImplementedError
+
+    @property
+    def is_to_give_up(self) -> bool:
+        """Whether the member has a partition that is meant for others."""
+        raise NotImplementedError
+
+    @property
+    def generation(self) -> int:
+        """The last generation in which the member received its assignment."""
+        raise NotImplementedError
+
+    # --- records ---------------------------------------------------------------------------------------------------------------
+
+    def produce(self, partition: TopicPartition, count: int, kinds: Mapping[int, str] | None = None) -> None:
+        """Append a batch; ``kinds``: what is wrong with its offsets."""
+        first = self.end(partition)
+        known = dict(kinds or {})
+        if partition.partition == 0 and kinds is None:
+            known = dict.fromkeys(self.program.poison, "poison") | dict.fromkeys(self.program.flaky, "flaky")
+        values = []
+        for offset in range(first, first + count):
+            kind = known.get(offset, "good")
+            if kind == "poison":
+                self.model.poison.add((partition, offset))
+            values.append(f"{partition.partition}:{offset}:{kind}".encode())
+        self.append(partition, values)
+
+    def fill(self) -> None:
+        """Write the records that the program starts with."""
+        program = self.program
+        for partition in self.partitions:
+            while self.end(partition) < program.records:
+                self.produce(partition, min(program.per_batch, program.records - self.end(partition)))
+        if program.corrupt is not None and program.corrupt < program.records:
+            self.corrupt(self.partitions[0], program.corrupt)
+
+    # --- the consumer's options ------------------------------------------------------------------------------------------------
+
+    def common_options(self) -> dict[str, Any]:
+        """Return the options that are the same in every world."""
+        program = self.program
+        options: dict[str, Any] = {
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": program.auto_commit,
+            "auto_commit_interval_ms": int(self.interval * 1000),
+        }
+        if program.call_backs:
+            options["value_deserializer"] = self._deserialize_slowly if program.slow else self._deserialize
+            options["interceptors"] = (Interceptor(self.model),)
+        return options
+
+    def _deserialize(self, data: bytes) -> str:
+        partition, offset, kind = data.decode().split(":")
+        tp, at = self.partitions[int(partition)], int(offset)
+        if kind == "flaky" and self.failures.setdefault((tp.partition, at), 0) < 2:
+            self.failures[tp.partition, at] += 1
+            raise FlakyError(f"the registry is away: {at}")
+        self.model.saw("deserializer", tp, at)
+        if kind == "poison":
+            raise ValueError(f"poison at {at}")
+        return data.decode()
+
+    async def _deserialize_slowly(self, data: bytes) -> str:
+        await anyio.sleep(self.program.slow)
+        return self._deserialize(data)
+
+    def start_of(self, partition: TopicPartition) -> int:
+        """Return where a new owner begins."""
+        return self.committed(partition) or 0
+
+
+@define(eq=False)
+class FakeWorld(World):
+    """One broker in memory, whose coordinator does as the program says."""
+
+    cluster: FakeCluster = field(init=False)
+    coordinator: Coordinator = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.cluster = FakeCluster()
+        if self.program.schedule is not None:
+            self.cluster.network.random = Random(self.program.schedule)  # noqa: S311  # repeatable on purpose
+        self.coordinator = install(self.cluster)
+        self.cluster.handlers[Api.OFFSET_COMMIT] = self._store
+        self.model = Model(eager=self.program.protocol == "classic")
+        self.partitions = self.cluster.create_topic(self.topic, PARTITIONS)
+        self.fill()
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "transport_factory": self.cluster.network,
+            "group_id": GROUP,
+            "max_poll_interval_ms": int(MAX_POLL * 1000),
+            "fetch_max_wait_ms": 5000,
+            **self.common_options(),
+            **_OPTIONS[self.program.protocol],
+        }
+
+    def end(self, partition: TopicPartition) -> int:
+        return self.cluster.log(partition).end
+
+    def append(self, partition: TopicPartition, values: list[bytes]) -> None:
+        self.cluster.produce(partition, *values)
+
+    def corrupt(self, partition: TopicPartition, offset: int) -> None:
+        log = self.cluster.log(partition)
+        log.corrupt(offset)
+        batch = next(b for b in log.batches if b.base_offset <= offset <= b.last_offset)
+        self.model.corrupt.setdefault(partition, []).append((batch.base_offset, batch.last_offset))
+
+    def connections_left(self) -> bool:
+        return bool(self.cluster.network.live())
+
+    async def outage(self) -> None:
+        self.cluster.stop(0)
+        await anyio.sleep(2)
+        self.cluster.start(0)
+
+    # --- commits ---------------------------------------------------------------------------------------------------------------
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        return self.cluster.committed.get((GROUP, partition))
+
+    async def _store(self, broker: FakeBroker, request: OffsetCommitRequest, version: int, error: int) -> OffsetCommitResponse:
+        if self.program.commit_takes:
+            await anyio.sleep(self.program.commit_takes)
+        code = error or self.coordinator.refuses(request.member_id, request.generation_id_or_member_epoch)
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                tp = TopicPartition(topic.name or self.cluster.name_of(topic.topic_id) or "", part.partition_index)
+                problem = code or (UNKNOWN_TOPIC if tp in self.refused else 0)
+                if not problem:
+                    self.cluster.committed[GROUP, tp] = part.committed_offset
+                    self.arrived.append((tp, part.committed_offset))
+                    self.model.commit_arrived(tp, part.committed_offset)
+                else:
+                    self.model.commit_refused(tp, self.start_of(tp))
+                parts.append(OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=problem))
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(parts)))
+        return OffsetCommitResponse(topics=tuple(topics))
+
+    # --- the group -------------------------------------------------------------------------------------------------------------
+
+    async def rebalance(self) -> None:
+        self.coordinator.unsettle()
+
+    async def take(self, *partitions: TopicPartition) -> None:
+        """Others have read a little of the partitions that they give back."""
+        self._take(*partitions)
+
+    def _take(self, *partitions: TopicPartition) -> None:
+        back = self.coordinator.others_own() - set(partitions)
+        self.model.taken(back)
+        for partition in back:
+            self.cluster.committed[GROUP, partition] = offset = min(self.start_of(partition) + 2, self.end(partition))
+            self.model.others_committed(partition, offset)
+        self.coordinator.take(partitions)
+
+    def expel(self) -> None:
+        self.outside = True
+        self.coordinator.expel()
+        self.coordinator.taken = set(self.partitions)
+        self._take()
+
+    def unsettled(self) -> bool:
+        return self.troubled or (not self.program.manual and (self.coordinator.joining or self.coordinator.member is None))
+
+    def is_settled_with(self, partitions: Collection[TopicPartition]) -> bool:
+        return not self.coordinator.joining and self.coordinator.owned == partitions
+
+    @property
+    def said(self) -> set[TopicPartition]:
+        return self.coordinator.said
+
+    @property
+    def others_own(self) -> set[TopicPartition]:
+        return self.coordinator.others_own()
+
+    @property
+    def has_taken(self) -> bool:
+        return bool(self.coordinator.taken)
+
+    @property
+    def is_to_give_up(self) -> bool:
+        return bool(self.coordinator.owned & self.coordinator.taken)
+
+    @property
+    def generation(self) -> int:
+        return self.coordinator.settled
+
+
+@define(eq=False)
+class Interceptor:
+    """Notifies the model of what it sees."""
+
+    model: Model
+
+    def on_consume(self, records: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]) -> Any:
+        for partition, some in records.items():
+            for record in some:
+                self.model.saw("interceptor", partition, record.offset)
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """It says nothing that the coordinator does not know."""
+
+
+@define(eq=False)
+class ModelNotifier:
+    """Notifies the model of the listener's calls."""
+
+    world: World
+    unsure: set[TopicPartition] = Factory(set)
+    """Partitions that may have kept their pause, or not."""
+
+    def begin(self, kind: str, partitions: Collection[TopicPartition]) -> int:
+        """A call-back begins; return its generation."""
+        world = self.world
+        world.model.call_back_begins(kind, partitions)
+        return world.generation
+
+    def go_on(self, kind: str, partitions: Collection[TopicPartition], generation: int) -> None:
+        """The committed offsets are known."""
+        world, model = self.world, self.world.model
+        if kind == "assigned":
+            world.outside = False
+            model.taken(world.others_own)
+            self.unsure |= model.assigned({tp: world.start_of(tp) for tp in partitions}, generation)
+        elif kind == "revoked":
+            self._check_commits(partitions)
+
+    def end(self, kind: str, partitions: Collection[TopicPartition], generation: int) -> None:
+        """It is about to return."""
+        if kind == "assigned":
+            self.world.model.ready(partitions)
+        else:
+            # Partitions that unsubscribe gave up do not come back as they were.
+            since = ANOTHER_LIFE if self.world.unsubscribing else generation
+            self.world.model.revoked(partitions, lost=kind == "lost", generation=since)
+
+    def _check_commits(self, revoked: Collection[TopicPartition]) -> None:
+        """Auto-commit has committed everything that was consumed before partitions leave."""
+        world = self.world
+        if not world.program.auto_commit or world.ending or world.troubled or world.outside or world.unsubscribing:
+            return
+        for partition in revoked:
+            cursor = world.model.cursors.get(partition) if partition not in world.model.parting else None
+            # If it is more, the application committed it itself or has sought back, or ``commit_arrived`` complains.
+            if cursor is not None and cursor.owed is not None and world.start_of(partition) < cursor.owed:
+                committed = world.committed(partition)
+                world.model.breach(f"{partition} was revoked at {cursor.owed}, committed was {committed}")
+
+
+@define(eq=False)
+class Listener(ConsumerRebalanceListener):
+    """Takes its time in each call-back. A call-back begins when it is called, not when its coroutine takes its first step."""
+
+    world: World
+    notifier: ModelNotifier = Factory(lambda self: ModelNotifier(self.world), takes_self=True)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._called("revoked", revoked, self.notifier.begin("revoked", revoked))
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._called("lost", lost, self.notifier.begin("lost", lost))
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._called("assigned", assigned, self.notifier.begin("assigned", assigned))
+
+    async def _called(self, kind: str, partitions: Collection[TopicPartition], generation: int) -> None:
+        well = False
+        try:
+            await self.world.refresh()
+            self.notifier.go_on(kind, partitions, generation)
+            if self.world.program.listener:
+                await anyio.sleep(self.world.program.listener * self.world.pace)
+            self.notifier.end(kind, partitions, generation)
+            well = True
+        finally:
+            self.world.model.call_back_ends(kind, well=well)
+
+
+@define(eq=False)
+class PlainListener(ConsumerRebalanceListener):
+    """The same with plain methods, which take no time."""
+
+    world: World
+    notifier: ModelNotifier = Factory(lambda self: ModelNotifier(self.world), takes_self=True)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._called("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._called("lost", lost)
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._called("assigned", assigned)
+
+    def _called(self, kind: str, partitions: Collection[TopicPartition]) -> None:
+        generation = self.notifier.begin(kind, partitions)
+        self.notifier.go_on(kind, partitions, generation)
+        self.notifier.end(kind, partitions, generation)
+        self.world.model.call_back_ends(kind)

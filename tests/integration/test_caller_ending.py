@@ -1,0 +1,214 @@
+"""How a consumer ends on a real broker: what is committed, who waits for whom."""
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kafka_async import TopicPartition
+from tests.brokers import KafkaCluster
+
+from .groups import Journal, both, new_group
+from .test_caller_iteration import both_backgrounds
+from .tools import PATIENCE, flat, new_topic, read, until
+
+pytestmark = pytest.mark.brokers
+
+
+class OfTheApplicationError(Exception):
+    """Something goes wrong in the application."""
+
+
+@both
+@both_backgrounds
+@pytest.mark.parametrize("how", ["error", "cancelled"])
+async def test_leaving_by_an_exception_takes_back_nothing_that_the_application_committed(
+    kafka43: KafkaCluster, protocol: str, background: str, how: str
+) -> None:
+    topic = new_topic(kafka43)
+    await asyncio.to_thread(kafka43.produce, topic, 100)
+    group = new_group(kafka43, protocol)
+    partition = TopicPartition(topic, 0)
+
+    async def work() -> None:
+        async with group.member(topic, background=background) as consumer:
+            count = 0
+            while count < 50:
+                count += len(flat(await consumer.getmany(timeout_ms=1000, max_records=50 - count)))
+            await consumer.commit({partition: 50})
+            if how == "error":
+                raise OfTheApplicationError
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await until(group.committed)
+    if how == "cancelled":
+        task.cancel()
+    with pytest.raises(OfTheApplicationError if how == "error" else asyncio.CancelledError):
+        await task
+    assert group.committed() == {0: 50}
+
+
+@both
+@both_backgrounds
+async def test_a_second_stop_waits_for_the_first(kafka43: KafkaCluster, protocol: str, background: str) -> None:
+    topic = new_topic(kafka43)
+    await asyncio.to_thread(kafka43.produce, topic, 100)
+    group = new_group(kafka43, protocol)
+    left: list[str] = []
+
+    class Slow(Journal):
+        async def on_partitions_revoked(self, revoked: Any) -> None:  # type: ignore[override]  # either
+            await asyncio.sleep(0.5)
+            left.append("left")
+
+    consumer = group.member(background=background)
+    consumer.subscribe([topic], listener=Slow())
+    async with consumer:
+        await read(consumer, 100)
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0.05)
+    assert left == ["left"]
+    assert group.committed() == {0: 100}
+    async with asyncio.timeout(20):
+        await stopping
+
+
+_TERMINATED = """
+import asyncio, signal, sys
+from kafka_async import KafkaConsumer
+
+async def main():
+    servers, topic, group, protocol, background = sys.argv[1:]
+    options = dict(bootstrap_servers=servers, group_id=group, group_protocol=protocol, background=background)
+    async with KafkaConsumer(topic, auto_offset_reset="earliest", **options) as consumer:
+        loop = asyncio.get_running_loop()
+        stopping = []
+        loop.add_signal_handler(signal.SIGTERM, lambda: stopping.append(asyncio.create_task(consumer.stop())))
+        count = 0
+        async for record in consumer:
+            count += 1
+            if count == 100:
+                print("read", flush=True)
+
+asyncio.run(main())
+"""
+
+
+_SCRIPT = """
+import sys
+import kafka_async
+
+async def main():
+    servers, topic, group, protocol, background = sys.argv[1:]
+    options = dict(bootstrap_servers=servers, group_id=group, group_protocol=protocol, background=background)
+    async with kafka_async.KafkaConsumer(topic, auto_offset_reset="earliest", **options) as consumer:
+        async for record in consumer:
+            if record.offset == 99:
+                await consumer.commit()
+                print("read", flush=True)
+
+kafka_async.run(main())
+"""
+
+
+@both
+@both_backgrounds
+@pytest.mark.parametrize(("program", "code"), [(_TERMINATED, 0), (_SCRIPT, 143)], ids=["its own handler", "run"])
+async def test_a_service_that_is_terminated_commits_and_leaves(
+    kafka43: KafkaCluster, protocol: str, background: str, program: str, code: int
+) -> None:
+    topic = new_topic(kafka43)
+    await asyncio.to_thread(kafka43.produce, topic, 100)
+    group = new_group(kafka43, protocol)
+    arguments = [kafka43.bootstrap_servers, topic, group.name, protocol, background]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", "-c", program, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        assert await process.stdout.readline() == b"read\n"
+        process.terminate()
+        _, errors = await process.communicate()
+    assert (process.returncode, errors) == (code, b"")
+    assert group.committed() == {0: 100}
+    async with group.member(topic, background=background) as next_one, asyncio.timeout(group.session_ms / 2000):
+        while next_one.assignment() != {TopicPartition(topic, 0)}:  # soon: the group knows that the other one has left
+            await next_one.getmany(timeout_ms=100)
+
+
+@both
+@both_backgrounds
+@pytest.mark.parametrize("ends", ["cancelled", "well", "failed"])
+async def test_what_a_task_holds_that_did_not_end_well_is_not_consumed(
+    kafka43: KafkaCluster, protocol: str, background: str, ends: str
+) -> None:
+    """The recipe for a web service: a task reads and works, and is cancelled when the service goes down."""
+    topic = new_topic(kafka43)
+    await asyncio.to_thread(kafka43.produce, topic, 200)
+    group = new_group(kafka43, protocol)
+    billed: list[int] = []
+    at_work = asyncio.Event()
+
+    async def work(consumer: Any) -> None:
+        for _ in range(2):
+            for record in flat(await consumer.getmany(timeout_ms=5000, max_records=100)):
+                billed.append(record.offset)
+                if len(billed) == 120:
+                    at_work.set()
+                    if ends == "failed":
+                        raise OfTheApplicationError
+                    if ends == "cancelled":
+                        await asyncio.sleep(60)
+
+    async with group.member(topic, background=background) as consumer:
+        working = asyncio.create_task(work(consumer))
+        await at_work.wait()
+        if ends == "cancelled":
+            working.cancel()
+        await asyncio.wait([working])
+        assert working.done()
+        if not working.cancelled():
+            working.exception()
+    assert group.committed() == {0: 200 if ends == "well" else 100}
+
+
+@both
+@both_backgrounds
+async def test_a_getmany_that_waits_returns_nothing_when_the_consumer_stops(
+    kafka43: KafkaCluster, protocol: str, background: str
+) -> None:
+    topic = new_topic(kafka43)
+    consumer = new_group(kafka43, protocol).member(topic, background=background)
+    await consumer.start()
+    waiting = asyncio.create_task(_many(consumer))
+    await asyncio.sleep(0.3)
+    await consumer.stop()
+    async with asyncio.timeout(20):
+        assert await waiting == {}
+
+
+async def _many(consumer: Any) -> Any:
+    return await consumer.getmany(timeout_ms=60_000)
+
+
+_FORGOTTEN = """
+import asyncio, sys
+from kafka_async import KafkaConsumer
+
+async def main():
+    consumer = KafkaConsumer(sys.argv[2], bootstrap_servers=sys.argv[1], background=sys.argv[3])
+    await consumer.start()
+
+asyncio.run(main())
+"""
+
+
+@both_backgrounds
+async def test_a_stop_that_was_forgotten_is_said(kafka43: KafkaCluster, background: str) -> None:
+    command = [sys.executable, "-W", "always", "-c", _FORGOTTEN, kafka43.bootstrap_servers, new_topic(kafka43), background]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert "ResourceWarning" in done.stderr
+    assert "was not stopped" in done.stderr

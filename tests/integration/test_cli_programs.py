@@ -1,0 +1,128 @@
+"""The command line as a program beside a real broker: its output, its signals, its secrets, whatever the terminal is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+import kafka_async
+from tests.brokers import KafkaCluster
+
+from .secure import PASSWORD, Secure
+from .tools import PATIENCE, new_topic, topic_name
+
+pytestmark = pytest.mark.brokers
+
+QUICK = ("-X", "fetch.max.wait.ms=100", "-X", "request.timeout.ms=10000")
+HOSTILE = "red\x1b[31m c1\x9b31m bidi\u202e line\u2028 del\x7f"
+
+
+def kafka(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run the program to its end. Its output is read as UTF-8."""
+    command = [sys.executable, "-m", "kafka_async", *arguments]
+    settings = os.environ | {"PYTHONIOENCODING": "utf-8"} | environment
+    return subprocess.run(  # noqa: S603  # our own program
+        command, capture_output=True, encoding="utf-8", timeout=PATIENCE, env=settings, check=False
+    )
+
+
+def test_the_version_names_python_and_the_decoder_without_a_broker() -> None:
+    assert kafka("--version").stdout.startswith(f"kafka-async {kafka_async.__version__} (Python 3.")
+
+
+def test_topics_come_with_their_partitions_and_a_mistyped_one_is_told_from_them(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43, 3)
+
+    listed = kafka("topics", "list", "-b", kafka43.bootstrap_servers, "--json").stdout.splitlines()
+    mistyped = kafka("consume", f"{topic}s", "-b", kafka43.bootstrap_servers, *QUICK, "-e")
+
+    assert {"topic": topic, "partitions": 3, "replicas": 1, "internal": False} in [json.loads(line) for line in listed]
+    assert mistyped.returncode == 1
+    assert f"did you mean {topic!r}" in mistyped.stderr
+
+
+def test_json_of_hostile_records_has_nothing_that_a_terminal_obeys(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 1, values=lambda _: HOSTILE.encode(), keys=lambda _: HOSTILE.encode(), headers=[("h", HOSTILE.encode())])
+
+    done = kafka("consume", topic, "-b", kafka43.bootstrap_servers, *QUICK, "-q", "-e", "-J")
+
+    assert done.returncode == 0, done.stderr
+    assert all(character.isprintable() for character in done.stdout.removesuffix("\n"))
+    assert json.loads(done.stdout)["payload"] == HOSTILE
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_a_member_whose_output_nobody_reads_can_be_ended(kafka43: KafkaCluster, number: signal.Signals) -> None:
+    """It commits nothing that was not written, and ends."""
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 3000, 100)  # more than a pipe holds
+    group = topic_name()
+    command = ["-m", "kafka_async", "consume", topic, "-b", kafka43.bootstrap_servers, "-G", group, *QUICK, "-q"]
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603  # ours
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.read(1) == b"0"
+            process.send_signal(number)
+            assert process.wait(PATIENCE) == 128 + number
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+    assert kafka43.committed(group).get((topic, 0), 0) < 3000
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_foreign_text_is_shown_whatever_the_locale(kafka43: KafkaCluster, locale: dict[str, str]) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 1, values=lambda _: "größe".encode(), headers=[("größe", b"1")])
+
+    done = kafka("consume", topic, "-b", kafka43.bootstrap_servers, *QUICK, "-q", "-e", "-J", **locale)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["payload"] == "größe"
+
+
+@pytest.mark.parametrize("arguments", [("topics", "list"), ("groups", "list")])
+def test_a_closed_standard_output_is_one_line(kafka43: KafkaCluster, arguments: tuple[str, ...]) -> None:
+    line = " ".join([f"'{sys.executable}' -m kafka_async", *arguments, "-b", kafka43.bootstrap_servers, ">&-"])
+
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603  # ours
+
+    assert (done.returncode, done.stderr) == (1, "kafka-async: standard output is closed\n")
+
+
+# --- secrets -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def login(kafka_secure: Secure) -> tuple[str, ...]:
+    settings = ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", "sasl.plain.username=alice"]
+    settings += [f"ssl.cafile={kafka_secure.authority}"]
+    return ("-b", kafka_secure.cluster.listener("TLSLOGIN"), *(word for setting in settings for word in ("-X", setting)))
+
+
+def test_a_password_comes_from_a_file_and_not_from_the_arguments(login: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    (tmp_path / "client.properties").write_text(f"sasl.plain.password={PASSWORD}\n")
+
+    with_value = kafka("topics", "list", *login, "-X", f"sasl.plain.password=@{tmp_path}/password")
+    with_file = kafka("topics", "list", *login, "-F", str(tmp_path / "client.properties"))
+
+    assert (with_value.returncode, with_file.returncode) == (0, 0), with_value.stderr + with_file.stderr
+
+
+def test_a_wrong_or_mistyped_password_is_refused_and_not_shown(login: tuple[str, ...]) -> None:
+    wrong = kafka("topics", "list", *login, "-X", "sasl.plain.password=hunter-2")
+    blank = kafka("topics", "list", *login, "-X", f"sasl.plain.password= {PASSWORD}")  # blanks belong to it
+    mistyped = kafka("topics", "list", *login, "-X", "sasl.plain.pasword=hunter-2")
+
+    assert [done.returncode for done in (wrong, blank, mistyped)] == [1, 1, 2]
+    assert "AuthenticationFailed" in wrong.stderr or "uthentication" in wrong.stderr
+    assert not any(secret in done.stderr for done in (wrong, blank, mistyped) for secret in ("hunter-2", PASSWORD))

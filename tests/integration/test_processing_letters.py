@@ -1,0 +1,156 @@
+"""Dead letters on real brokers, through other people's producers: what is written, and what is committed if it cannot be."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Producer
+from confluent_kafka.aio import AIOProducer
+
+from kafka_async import ConsumerRecord, KafkaConsumer, Reject, Retry
+from kafka_async.adapters.dead_letters import DeadLetters
+from kafka_async.errors import DeserializationError, ProcessingError
+from tests.brokers import KafkaCluster
+
+from .groups import both, new_group
+from .tools import Record, make, new_topic, read, until
+
+pytestmark = pytest.mark.brokers
+
+PRODUCERS = ("aiokafka", "confluent asyncio", "confluent")
+
+
+@asynccontextmanager
+async def producing(which: str, cluster: KafkaCluster) -> AsyncIterator[Any]:
+    """A producer that gives a write up after three seconds."""
+    if which == "aiokafka":
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=3_000) as producer:
+            yield producer
+        return
+    options: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 3_000, "linger.ms": 0}
+    if which == "confluent":
+        yield Producer(options)
+        return
+    async with AIOProducer(options) as asyncio_producer:
+        yield asyncio_producer
+
+
+def fill(cluster: KafkaCluster) -> str:
+    """Return a topic of 10 records, of which 3 and 6 fail in a handler, and 8 is no JSON."""
+    topic = new_topic(cluster)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for index in range(10):
+        value = b"\xff{" if index == 8 else b'{"n":   %d}' % index
+        key = None if index == 6 else b"\x00k%d" % index
+        headers: list[tuple[str, str | bytes | None]] = [("trace", b"\x00\xff"), ("trace", b"2"), ("none", None)]
+        producer.produce(topic, value, key, partition=0, headers=headers)
+        producer.flush()
+    return topic
+
+
+async def refuse(record: Record) -> None:
+    if record.value["n"] in (3, 6):
+        raise Reject(f"no {record.value['n']}\nfor us")
+
+
+@pytest.mark.parametrize("which", PRODUCERS)
+@both
+async def test_a_dead_letter_has_the_bytes_of_the_record_and_the_reasons(kafka43: KafkaCluster, protocol: str, which: str) -> None:
+    source, letters = fill(kafka43), new_topic(kafka43)
+    group = new_group(kafka43, protocol)
+    options = {"value_deserializer": json.loads, "key_deserializer": len}
+    async with producing(which, kafka43) as producer, group.member(source, **options) as consumer:
+        write = DeadLetters(producer, letters, group=group.name)
+        async with consumer.processing(refuse, retry=Retry(attempts=3), on_failure=write) as run:
+            await until(lambda: run.statistics().dead_letters == 3)
+            await run.drain()
+    assert group.committed() == {0: 10}
+    async with make(kafka43, source, letters) as reader:
+        records = await read(reader, 13)
+    originals = {record.offset: record for record in records if record.topic == source}
+    dead = {int(dict(record.headers)["dead-letter-offset"] or b""): record for record in records if record.topic == letters}
+    assert sorted(dead) == [3, 6, 8]
+    for offset, letter in dead.items():
+        original = originals[offset]
+        assert (letter.key, letter.value) == (original.key, original.value)
+        assert letter.headers[:3] == original.headers
+        _check_reasons(letter, original, group.name)
+
+
+def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[Any, Any], group: str) -> None:
+    found = dict(letter.headers[3:])
+    error: type[Exception] = DeserializationError if original.offset == 8 else Reject
+    assert found["dead-letter-topic"] == original.topic.encode()
+    assert found["dead-letter-partition"] == b"0"
+    assert found["dead-letter-timestamp"] == b"%d" % original.timestamp
+    assert found["dead-letter-attempts"] == b"1"
+    assert found["dead-letter-group"] == group.encode()
+    assert found["dead-letter-exception"] == f"{error.__module__}.{error.__name__}".encode()
+    if error is Reject:
+        assert found["dead-letter-reason"] == b"no %d for us" % original.offset
+
+
+@pytest.fixture(scope="module")
+def elsewhere(real_brokers: None) -> Any:
+    """A cluster for dead letters, so that it can be away while the other one goes on."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("which", PRODUCERS)
+async def test_while_nothing_can_be_written_only_what_is_done_is_committed(
+    kafka43: KafkaCluster, elsewhere: KafkaCluster, which: str
+) -> None:
+    source, letters = fill(kafka43), new_topic(elsewhere)
+    group = new_group(kafka43, "consumer")
+    options: dict[str, Any] = {"value_deserializer": json.loads, "auto_commit_interval_ms": 200}
+    async with producing(which, elsewhere) as producer, group.member(source, **options) as consumer:
+        elsewhere.pause(0)
+        try:
+            async with consumer.processing(refuse, on_failure=DeadLetters(producer, letters)) as run:
+                await until(lambda: run.statistics().handled == 7)
+                await asyncio.sleep(10)
+                assert group.committed() == {0: 3}
+                assert run.statistics().dead_letters == 0
+                elsewhere.unpause(0)
+                await until(lambda: run.statistics().dead_letters == 3, 60)
+                await until(lambda: group.committed() == {0: 10})
+        finally:
+            elsewhere.unpause(0)
+    async with make(elsewhere, letters) as reader:
+        written = {dict(record.headers)["dead-letter-offset"] for record in await read(reader, 3)}
+    assert written <= {b"3", b"6", b"8"}, "more than once, if its first write was not confirmed in time"
+
+
+@pytest.mark.parametrize("which", PRODUCERS)
+async def test_a_letter_that_cannot_be_written_in_time_stops_everything_and_the_record_comes_again(
+    kafka43: KafkaCluster, elsewhere: KafkaCluster, which: str
+) -> None:
+    source, letters = fill(kafka43), new_topic(elsewhere)
+    group = new_group(kafka43, "consumer")
+
+    async def process(consumer: "KafkaConsumer[Any, Any]", write: DeadLetters) -> None:
+        async with consumer:
+            await consumer.process(refuse, order="partition", on_failure=write)
+
+    async with producing(which, elsewhere) as producer:
+        elsewhere.pause(0)
+        try:
+            with pytest.raises(ProcessingError) as caught:
+                await process(group.member(source, value_deserializer=json.loads), DeadLetters(producer, letters, patience_ms=0))
+        finally:
+            elsewhere.unpause(0)
+        assert caught.value.record.offset == 3
+        assert isinstance(caught.value.__cause__, Exception)
+        assert isinstance(caught.value.__cause__.__context__, Reject)
+        assert group.committed() == {0: 3}
+
+
+@pytest.mark.parametrize("bad", [None, 5, object()])
+def test_what_is_no_producer_is_refused(bad: Any) -> None:
+    with pytest.raises(TypeError, match="AIOKafkaProducer"):
+        DeadLetters(bad, "letters")

@@ -1,0 +1,796 @@
+"""The same scenarios on the simulated cluster and on real brokers, with equal results: what keeps the simulation honest.
+
+Each scenario returns plain data. On the simulated cluster it runs under virtual time, on the real brokers several run at a time,
+since most of their time is waiting.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+import pytest
+from attrs import define, field
+
+from kafka_async import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async.errors import KafkaError
+from kafka_async.testing import Cluster
+from kafka_async.testing.real import RealCluster
+from tests.brokers import CURRENT, KafkaCluster
+from tests.virtual import run_virtual_asyncio
+
+from .share import share_properties
+
+pytestmark = pytest.mark.brokers
+
+_AT_ONCE: Final = 6
+_PATIENCE: Final = 45.0
+_numbers = itertools.count()
+
+
+@define(eq=False)
+class Place:
+    """Where a scenario runs. ``t`` and ``g`` are its own topic and group."""
+
+    cluster: Any
+    run: int = field(factory=lambda: next(_numbers))
+
+    @property
+    def t(self) -> str:
+        return f"scenario-{self.run}"
+
+    @property
+    def g(self) -> str:
+        return f"group-{self.run}"
+
+    def tp(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition(self.t, partition)
+
+    def filled(self, *values: str | None, partitions: int = 1) -> None:
+        """Create the topic, and write the values to its first partition."""
+        self.cluster.topic(self.t, partitions)
+        for value in values:
+            self.cluster.produce(self.t, value=value, partition=0)
+
+    def spread(self, count: int, partitions: int) -> None:
+        """Create the topic, and write numbers to its partitions in turn."""
+        self.cluster.topic(self.t, partitions)
+        for number in range(count):
+            self.cluster.produce(self.t, value=str(number), partition=number % partitions)
+
+    @asynccontextmanager
+    async def reader(self, *partitions: int, **options: Any) -> AsyncIterator[KafkaConsumer[Any, Any]]:
+        """A consumer without subscription that reads partitions."""
+        async with self.new(**options) as consumer:
+            consumer.assign([self.tp(index) for index in partitions or (0,)])
+            yield consumer
+
+    def new(self, *topics: str, **options: Any) -> KafkaConsumer[Any, Any]:
+        return KafkaConsumer(
+            *topics, **{"auto_offset_reset": "earliest", "enable_auto_commit": False, **self.cluster.options(), **options}
+        )
+
+    def member(self, protocol: str, **options: Any) -> KafkaConsumer[Any, Any]:
+        """A member of the group, subscribed to the topic."""
+        return self.new(self.t, group_id=self.g, group_protocol=protocol, **options)
+
+    def from_the_start(self, **config: object) -> None:
+        """Have the share group begin at the first record."""
+        self.cluster.group(self.g, share_auto_offset_reset="earliest", **config)
+
+    def committed(self) -> dict[int, tuple[int, str]]:
+        return {tp.partition: (offset.offset, offset.metadata) for tp, offset in self.cluster.committed(self.g).items()}
+
+
+async def read(consumer: KafkaConsumer[Any, Any], count: int, seconds: float = _PATIENCE) -> list[Any]:
+    """Read so many values."""
+    found: list[Any] = []
+    with anyio.move_on_after(seconds):
+        while len(found) < count:
+            batch = await consumer.getmany(timeout_ms=200)
+            found += [record for records in batch.values() for record in records]
+    return found
+
+
+async def values(consumer: KafkaConsumer[Any, Any], count: int, seconds: float = _PATIENCE) -> list[str | None]:
+    return [None if record.value is None else record.value.decode() for record in await read(consumer, count, seconds)]
+
+
+async def until(condition: Callable[[], bool], *consumers: KafkaConsumer[Any, Any]) -> bool:
+    """Poll the consumers until something holds; return whether it did."""
+    with anyio.move_on_after(_PATIENCE):
+        while not condition():
+            for consumer in consumers:
+                await consumer.getmany(timeout_ms=20, max_records=1)
+            await anyio.sleep(0.02)
+        return True
+    return False
+
+
+async def outcome(call: Awaitable[Any]) -> Any:
+    """Return what a call returns, or the name of what it raises."""
+    try:
+        return await call
+    except (KafkaError, ValueError) as error:
+        return type(error).__name__
+
+
+def indexes(consumer: KafkaConsumer[Any, Any]) -> list[int]:
+    return sorted(tp.partition for tp in consumer.assignment())
+
+
+Scenario = Callable[[Place], Awaitable[Any]]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(fn: Scenario) -> Scenario:
+    SCENARIOS[fn.__name__] = fn
+    return fn
+
+
+def in_both_protocols(fn: Callable[[Place, str], Awaitable[Any]]) -> None:
+    for protocol in ("classic", "consumer"):
+
+        async def run(place: Place, protocol: str = protocol) -> Any:
+            return await fn(place, protocol)
+
+        SCENARIOS[f"{fn.__name__}[{protocol}]"] = run
+
+
+# --- reading --------------------------------------------------------------------------------------------------------------------
+
+
+@scenario
+async def everything_from_the_beginning(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    async with p.reader() as consumer:
+        return await values(consumer, 3)
+
+
+@scenario
+async def only_what_is_new(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(auto_offset_reset="latest") as consumer:
+        where = await consumer.position(p.tp())
+        p.cluster.produce(p.t, value="b", partition=0)
+        return where, await values(consumer, 1)
+
+
+@scenario
+async def keys_headers_timestamps_and_no_value(p: Place) -> Any:
+    p.filled()
+    p.cluster.produce(p.t, key="k", value=None, headers=[("h", b"1"), ("h", None)], timestamp=1_600_000_000_123)
+    async with p.reader() as consumer:
+        (record,) = await read(consumer, 1)
+        return record.key, record.value, record.headers, record.timestamp, record.timestamp_type, record.offset, record.leader_epoch
+
+
+@scenario
+async def an_empty_value_is_not_none(p: Place) -> Any:
+    p.filled("", None)
+    async with p.reader() as consumer:
+        return await values(consumer, 2)
+
+
+@scenario
+async def the_key_chooses_the_partition(p: Place) -> Any:
+    p.filled(partitions=5)
+    return [p.cluster.produce(p.t, key=str(number), value="v")[0].partition for number in range(20)]
+
+
+@scenario
+async def compressed_batches(p: Place) -> Any:
+    p.filled()
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        p.cluster.produce(p.t, value=codec * 50, compression=codec)
+    async with p.reader() as consumer:
+        return await values(consumer, 5)
+
+
+@scenario
+async def offsets_by_time(p: Place) -> Any:
+    p.filled()
+    for stamp in (1000, 2000, 3000):
+        p.cluster.produce(p.t, value="v", timestamp=1_600_000_000_000 + stamp, partition=0)
+    async with p.reader() as consumer:
+        base = 1_600_000_000_000
+        return [list((await consumer.offsets_for_times({p.tp(): base + stamp})).values()) for stamp in (0, 2000, 2001, 4000)]
+
+
+@scenario
+async def both_ends(p: Place) -> Any:
+    p.filled("a", "b", "c", partitions=2)
+    both = [p.tp(0), p.tp(1)]
+    async with p.reader() as consumer:
+        return list((await consumer.beginning_offsets(both)).values()), list((await consumer.end_offsets(both)).values())
+
+
+@scenario
+async def the_beginning_moves_when_records_are_deleted(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    p.cluster.delete_before(p.tp(), 2)
+    async with p.reader() as consumer:
+        return list((await consumer.beginning_offsets([p.tp()])).values()), await values(consumer, 1)
+
+
+@scenario
+async def the_position_moves_with_what_is_read(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    async with p.reader() as consumer:
+        seen = [await consumer.position(p.tp())]
+        await consumer.getone()
+        return [*seen, await consumer.position(p.tp())]
+
+
+@scenario
+async def seeking(p: Place) -> Any:
+    p.filled("a", "b", "c", "d")
+    async with p.reader() as consumer:
+        consumer.seek(p.tp(), 2)
+        found = await values(consumer, 2)
+        await consumer.seek_to_beginning(p.tp())
+        found += await values(consumer, 4)
+        await consumer.seek_to_end(p.tp())
+        return found, await consumer.position(p.tp())
+
+
+@scenario
+async def seeking_past_the_end_resets(p: Place) -> Any:
+    p.filled("a", "b")
+    async with p.reader() as consumer:
+        consumer.seek(p.tp(), 100)
+        return await values(consumer, 2)
+
+
+@scenario
+async def seeking_before_the_beginning_resets(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    p.cluster.delete_before(p.tp(), 2)
+    async with p.reader(auto_offset_reset="latest") as consumer:
+        consumer.seek(p.tp(), 0)
+        none = await values(consumer, 1, 2)
+        p.cluster.produce(p.t, value="d", partition=0)
+        return none, await values(consumer, 1)
+
+
+@scenario
+async def no_reset_is_an_error_where_nothing_is_committed(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(auto_offset_reset="none", group_id=p.g) as consumer:
+        return await outcome(consumer.getone())
+
+
+@scenario
+async def no_reset_is_an_error_out_of_range(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(auto_offset_reset="none") as consumer:
+        consumer.seek(p.tp(), 100)
+        return await outcome(consumer.getone())
+
+
+@scenario
+async def a_topic_that_is_not_there(p: Place) -> Any:
+    p.filled()
+    async with p.reader(allow_auto_create_topics=False) as consumer:
+        return consumer.partitions_for_topic(p.t + "-missing"), p.t in await consumer.topics()
+
+
+@scenario
+async def partitions_of_a_topic(p: Place) -> Any:
+    p.filled(partitions=3)
+    async with p.reader() as consumer:
+        await consumer.topics()
+        return consumer.partitions_for_topic(p.t)
+
+
+@scenario
+async def paused_partitions(p: Place) -> Any:
+    p.spread(4, 2)
+    async with p.reader(0, 1) as consumer:
+        consumer.pause(p.tp(0))
+        first = await values(consumer, 2)
+        more = await values(consumer, 1, 1)
+        consumer.resume(p.tp(0))
+        return first, more, await values(consumer, 2)
+
+
+@scenario
+async def no_more_records_than_asked_for(p: Place) -> Any:
+    p.filled()
+    p.cluster.produce_many(p.t, [str(number) for number in range(20)], partition=0)
+    async with p.reader() as consumer:
+        await consumer.getone()
+        return [len(records) for records in (await consumer.getmany(timeout_ms=1000, max_records=7)).values()]
+
+
+@scenario
+async def small_fetches_get_through(p: Place) -> Any:
+    p.filled()
+    for number in range(5):
+        p.cluster.produce(p.t, value=str(number) * 2000, partition=0)
+    async with p.reader(fetch_max_bytes=1000, max_partition_fetch_bytes=1000) as consumer:
+        return [len(value or "") for value in await values(consumer, 5)]
+
+
+@scenario
+async def one_partition_of_two(p: Place) -> Any:
+    p.spread(4, 2)
+    async with p.reader(0, 1) as consumer:
+        return [(await consumer.getone(p.tp(1))).value for _ in range(2)]
+
+
+@scenario
+async def high_watermarks_and_lag(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    async with p.reader() as consumer:
+        await consumer.getone()
+        return consumer.highwater(p.tp()), consumer.current_lag(p.tp())
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------------------
+
+
+def _transactions(p: Place) -> None:
+    p.filled("before")
+    with p.cluster.transaction() as writing:
+        writing.produce(p.t, "committed")
+    with pytest.raises(ZeroDivisionError), p.cluster.transaction() as writing:
+        raise ZeroDivisionError(writing.produce(p.t, "aborted"))
+    p.cluster.produce(p.t, value="after", partition=0)
+
+
+@scenario
+async def committed_transactions_alone(p: Place) -> Any:
+    _transactions(p)
+    async with p.reader(isolation_level="read_committed") as consumer:
+        return [(record.offset, record.value) for record in await read(consumer, 3)], await consumer.position(p.tp())
+
+
+@scenario
+async def every_transaction(p: Place) -> Any:
+    _transactions(p)
+    async with p.reader(isolation_level="read_uncommitted") as consumer:
+        return [(record.offset, record.value) for record in await read(consumer, 4)]
+
+
+@scenario
+async def a_transaction_that_is_open_holds_readers_back(p: Place) -> Any:
+    p.filled("before")
+    async with p.reader(isolation_level="read_committed") as consumer:
+        with p.cluster.transaction() as writing:
+            writing.produce(p.t, "open")
+            early = await values(consumer, 2, 1)
+            ends = list((await consumer.end_offsets([p.tp()])).values())
+        return early, ends, await values(consumer, 1)
+
+
+@scenario
+async def an_aborted_end_moves_the_position(p: Place) -> Any:
+    p.filled("before")
+    with pytest.raises(ZeroDivisionError), p.cluster.transaction() as writing:
+        raise ZeroDivisionError(writing.produce(p.t, "a", "b"))
+    async with p.reader(isolation_level="read_committed") as consumer:
+        found = await values(consumer, 1)
+        with anyio.move_on_after(_PATIENCE):
+            while await consumer.position(p.tp()) < 4:
+                await consumer.getmany(timeout_ms=100)
+        return found, await consumer.position(p.tp())
+
+
+# --- committed offsets without members ------------------------------------------------------------------------------------------
+
+
+@scenario
+async def anybody_commits_for_a_group_without_members(p: Place) -> Any:
+    p.filled("a", "b")
+    async with p.reader(group_id=p.g) as consumer:
+        await consumer.commit({p.tp(): OffsetAndMetadata(1, "note")})
+        told = (await consumer.committed_offsets(p.tp()))[p.tp()]
+        return told, await consumer.committed(p.tp()), p.committed()
+
+
+@scenario
+async def nothing_was_committed(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(group_id=p.g) as consumer:
+        return await consumer.committed(p.tp()), p.committed()
+
+
+@scenario
+async def a_commit_for_a_topic_that_is_not_there(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(group_id=p.g, allow_auto_create_topics=False, default_api_timeout_ms=3000) as consumer:
+        return await outcome(consumer.commit({TopicPartition(p.t, 7): 1})), p.committed()
+
+
+@scenario
+async def metadata_that_is_too_long(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(group_id=p.g) as consumer:
+        return await outcome(consumer.commit({p.tp(): OffsetAndMetadata(1, "x" * 4097)})), p.committed()
+
+
+@scenario
+async def committed_offsets_go_with_their_topic(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(group_id=p.g) as consumer:
+        await consumer.commit({p.tp(): 1})
+    p.cluster.recreate(p.t)
+    return p.committed()
+
+
+@scenario
+async def reading_goes_on_where_it_was_committed(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    async with p.reader(group_id=p.g) as consumer:
+        await consumer.commit({p.tp(): 2})
+    async with p.reader(group_id=p.g) as consumer:
+        return await values(consumer, 1), await consumer.position(p.tp())
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------------------
+
+
+@in_both_protocols
+async def one_member_has_everything(p: Place, protocol: str) -> Any:
+    p.spread(6, 3)
+    async with p.member(protocol) as consumer:
+        return sorted(value or "" for value in await values(consumer, 6)), indexes(consumer), len(p.cluster.members(p.g))
+
+
+@in_both_protocols
+async def two_members_share(p: Place, protocol: str) -> Any:
+    p.spread(0, 4)
+    async with p.member(protocol) as one, p.member(protocol) as two:
+        shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 2, one, two)
+        return shared, sorted(indexes(one) + indexes(two))
+
+
+@in_both_protocols
+async def three_members_of_two_partitions(p: Place, protocol: str) -> Any:
+    p.spread(0, 2)
+    async with p.member(protocol) as one, p.member(protocol) as two, p.member(protocol) as three:
+        members = (one, two, three)
+        done = await until(lambda: sorted(len(each.assignment()) for each in members) == [0, 1, 1], *members)
+        return done, sorted(index for each in members for index in indexes(each))
+
+
+@in_both_protocols
+async def who_stays_has_everything(p: Place, protocol: str) -> Any:
+    p.spread(0, 4)
+    async with p.member(protocol) as one:
+        async with p.member(protocol) as two:
+            shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 2, one, two)
+        return shared, await until(lambda: len(one.assignment()) == 4, one), indexes(one), len(p.cluster.members(p.g))
+
+
+@in_both_protocols
+async def the_next_member_goes_on(p: Place, protocol: str) -> Any:
+    p.filled("a", "b", "c")
+    async with p.member(protocol) as one:
+        first = [(await one.getone()).value, (await one.getone()).value]
+        await one.commit()
+    async with p.member(protocol) as two:
+        return first, await values(two, 1), p.committed()
+
+
+@in_both_protocols
+async def auto_commit_at_the_end(p: Place, protocol: str) -> Any:
+    p.filled("a", "b", "c")
+    async with p.member(protocol, enable_auto_commit=True) as one:
+        found = await values(one, 3)
+    return found, p.committed()
+
+
+@in_both_protocols
+async def a_member_that_is_kicked_comes_back(p: Place, protocol: str) -> Any:
+    p.filled("a", partitions=2)
+    async with p.member(protocol) as one:
+        found = await values(one, 1)
+        p.cluster.kick(p.g)
+        back = await until(lambda: len(p.cluster.members(p.g)) == 1 and len(one.assignment()) == 2, one)
+        return found, back
+
+
+@in_both_protocols
+async def a_stranger_may_not_commit_for_a_group_with_members(p: Place, protocol: str) -> Any:
+    p.filled("a")
+    async with p.member(protocol) as one, p.reader(group_id=p.g, group_protocol=protocol) as stranger:
+        await until(lambda: len(one.assignment()) == 1, one)
+        return await outcome(stranger.commit({p.tp(): 1})), p.committed()
+
+
+@in_both_protocols
+async def a_static_member_that_is_back_keeps_its_partitions(p: Place, protocol: str) -> Any:
+    p.spread(0, 2)
+    async with p.member(protocol, group_instance_id="one") as one:
+        before = await p.member(protocol, group_instance_id="two").__aenter__()
+        shared = await until(lambda: len(one.assignment()) == len(before.assignment()) == 1, one, before)
+        had = before.assignment()
+        await before.stop()
+        async with p.member(protocol, group_instance_id="two") as after:
+            return shared, await until(lambda: after.assignment() == had, one, after), len(p.cluster.members(p.g))
+
+
+@in_both_protocols
+async def a_second_member_of_one_instance_id(p: Place, protocol: str) -> Any:
+    p.filled("a")
+    async with p.member(protocol, group_instance_id="one") as one:
+        await until(lambda: len(one.assignment()) == 1, one)
+        second = p.member(protocol, group_instance_id="one")
+        with anyio.move_on_after(15):
+            told = await outcome(second.start())
+            first = await outcome(one.getmany(timeout_ms=8000)) if told is None else "goes on"
+        await second.stop()
+        return told, first if isinstance(first, str) else "goes on"
+
+
+@in_both_protocols
+async def a_pattern_takes_in_what_matches(p: Place, protocol: str) -> Any:
+    p.filled("a")
+    async with p.new(group_id=p.g, group_protocol=protocol) as consumer:
+        consumer.subscribe(pattern=f"^{p.t}$")
+        return await values(consumer, 1), indexes(consumer)
+
+
+@in_both_protocols
+async def another_subscription_another_assignment(p: Place, protocol: str) -> Any:
+    p.filled("a")
+    other = p.t + "-other"
+    p.cluster.topic(other, 2)
+    async with p.member(protocol) as consumer:
+        found = await values(consumer, 1)
+        consumer.subscribe([other])
+        moved = await until(lambda: {tp.topic for tp in consumer.assignment()} == {other}, consumer)
+        return found, moved, indexes(consumer)
+
+
+@in_both_protocols
+async def leaving_by_unsubscribe(p: Place, protocol: str) -> Any:
+    p.filled("a")
+    async with p.member(protocol) as consumer:
+        found = await values(consumer, 1)
+        consumer.unsubscribe()
+        return found, await until(lambda: not p.cluster.members(p.g)), indexes(consumer)
+
+
+@in_both_protocols
+async def offsets_of_a_member_that_reads_committed_transactions(p: Place, protocol: str) -> Any:
+    _transactions(p)
+    async with p.member(protocol, isolation_level="read_committed") as consumer:
+        found = await values(consumer, 3)
+        await consumer.commit()
+        return found, p.committed()
+
+
+# --- share groups ---------------------------------------------------------------------------------------------------------------
+
+
+def worker(p: Place, **options: Any) -> ShareConsumer[Any, Any]:
+    return ShareConsumer(p.t, **{"group_id": p.g, **p.cluster.options(), **options})
+
+
+async def jobs(consumer: ShareConsumer[Any, Any], count: int, seconds: float = _PATIENCE) -> list[Any]:
+    """Take so many records."""
+    found: list[Any] = []
+    with anyio.move_on_after(seconds):
+        while len(found) < count:
+            batch = await consumer.getmany(timeout_ms=200, max_records=count - len(found))
+            found += [record for records in batch.values() for record in records]
+    return found
+
+
+async def settled(consumer: ShareConsumer[Any, Any]) -> list[str]:
+    """Send the acknowledgements; return what became of them, by partition."""
+    told = await consumer.flush()
+    return [type(error).__name__ for error in told.values()]
+
+
+def told(records: list[Any]) -> list[tuple[int, str, int]]:
+    return [(record.offset, record.value.decode(), record.delivery_count) for record in records]
+
+
+@scenario
+async def jobs_that_are_accepted_are_done(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    p.from_the_start()
+    async with worker(p) as consumer:
+        found = await jobs(consumer, 3)
+        for record in found:
+            record.accept()
+        done = await settled(consumer)
+    async with worker(p) as consumer:
+        return told(found), done, told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def jobs_that_are_released_come_again(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    p.from_the_start()
+    async with worker(p) as consumer:
+        found = await jobs(consumer, 3)
+        found[0].accept()
+        found[1].release()
+        found[2].reject()
+        done = await settled(consumer)
+        again = await jobs(consumer, 1)
+        for record in again:
+            record.accept()
+        return told(found), done, told(again), told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def a_share_group_begins_at_the_end(p: Place) -> Any:
+    p.filled("before")
+    async with worker(p) as consumer:
+        early = await jobs(consumer, 1, 6)
+        p.cluster.produce(p.t, value="after", partition=0)
+        found = await jobs(consumer, 1)
+        for record in found:
+            record.accept()
+        return told(early), told(found)
+
+
+@scenario
+async def jobs_are_given_up_after_the_last_delivery(p: Place) -> Any:
+    p.filled("poison")
+    p.from_the_start(share_delivery_count_limit=2)
+    async with worker(p) as consumer:
+        found = []
+        for _ in range(2):
+            for record in await jobs(consumer, 1):
+                found.append((record.offset, record.delivery_count))
+                record.release()
+            await consumer.flush()
+        return found, told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def jobs_of_a_member_that_has_left_go_to_others(p: Place) -> Any:
+    p.filled("a", "b")
+    p.from_the_start()
+    async with worker(p) as one:
+        first = await jobs(one, 2)
+        first[0].accept()
+    async with worker(p) as two:
+        second = await jobs(two, 1)
+        for record in second:
+            record.accept()
+        return told(first), told(second), told(await jobs(two, 1, 3))
+
+
+@scenario
+async def jobs_of_several_partitions(p: Place) -> Any:
+    p.spread(6, 3)
+    p.from_the_start(share_record_lock_duration_ms=20_000)  # longer than it takes to read one by one
+    async with worker(p) as one, worker(p) as two:
+        seen: list[tuple[int, int, int]] = []
+        with anyio.move_on_after(_PATIENCE):
+            while len(seen) < 6:
+                for consumer in (one, two):
+                    for record in await jobs(consumer, 1, 0.5):
+                        seen.append((record.partition, record.offset, record.delivery_count))
+                        record.accept()
+        return sorted(seen), [await settled(one) is not None, await settled(two) is not None]
+
+
+@scenario
+async def jobs_of_transactions_that_were_committed(p: Place) -> Any:
+    _transactions(p)
+    p.from_the_start(share_isolation_level="read_committed")
+    async with worker(p) as consumer:
+        found = await jobs(consumer, 3)
+        for record in found:
+            record.accept()
+        return told(found), await settled(consumer), told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def jobs_of_every_transaction(p: Place) -> Any:
+    _transactions(p)
+    p.from_the_start()
+    async with worker(p) as consumer:
+        found = await jobs(consumer, 4)
+        for record in found:
+            record.accept()
+        return told(found), await settled(consumer), told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def a_lock_that_ends_makes_the_acknowledgement_late(p: Place) -> Any:
+    p.filled("a")
+    p.from_the_start(share_record_lock_duration_ms=3000)
+    async with worker(p, max_processing_ms=1) as one, worker(p) as two:
+        first = await jobs(one, 1) or await jobs(two, 1)
+        again = await jobs(two, 1) or await jobs(one, 1)
+        for record in again:
+            record.accept()
+        return told(first), told(again)
+
+
+# --- settings of topics ---------------------------------------------------------------------------------------------------------
+
+
+@scenario
+async def settings_that_do_not_exist(p: Place) -> Any:
+    try:
+        p.cluster.topic(p.t, no_such_setting=1)
+    except (KafkaError, ValueError) as error:
+        return "no.such.setting" in str(error)
+
+
+@scenario
+async def records_that_are_too_large(p: Place) -> Any:
+    p.cluster.topic(p.t, max_message_bytes=500)
+    p.cluster.produce(p.t, value="small", partition=0)
+    try:
+        p.cluster.produce(p.t, value="x" * 1000, partition=0)
+    except KafkaError as error:
+        return type(error).__name__, p.cluster.end(p.tp())
+
+
+@scenario
+async def compacted_topics_want_keys(p: Place) -> Any:
+    p.cluster.topic(p.t, cleanup_policy="compact")
+    p.cluster.produce(p.t, key="k", value="v", partition=0)
+    try:
+        p.cluster.produce(p.t, value="v", partition=0)
+    except KafkaError as error:
+        return type(error).__name__, p.cluster.end(p.tp())
+
+
+@scenario
+async def brokers_give_timestamps(p: Place) -> Any:
+    p.cluster.topic(p.t, message_timestamp_type="LogAppendTime")
+    p.cluster.produce(p.t, value="v", timestamp=7, partition=0)
+    async with p.reader() as consumer:
+        record = await consumer.getone()
+        return record.timestamp_type, record.timestamp > 1_600_000_000_000
+
+
+@scenario
+async def timestamps_that_are_too_old(p: Place) -> Any:
+    p.cluster.topic(p.t, message_timestamp_before_max_ms=3_600_000)
+    try:
+        p.cluster.produce(p.t, value="v", timestamp=7, partition=0)
+    except KafkaError as error:
+        return type(error).__name__, p.cluster.end(p.tp())
+
+
+# --- both sides -----------------------------------------------------------------------------------------------------------------
+
+
+async def _on_real(bootstrap: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with limit, RealCluster(bootstrap) as cluster:
+            try:
+                found[name] = await SCENARIOS[name](Place(cluster))
+            except Exception as error:
+                found[name] = error
+
+    await asyncio.gather(*map(one, SCENARIOS))
+    return found
+
+
+@pytest.fixture(scope="module")
+def real(real_brokers: None) -> dict[str, Any]:
+    """The results of all scenarios on a real broker."""
+    properties = share_properties() | {"group.initial.rebalance.delay.ms": "0"}
+    with KafkaCluster(CURRENT, properties=properties) as cluster:
+        return asyncio.run(_on_real(cluster.bootstrap_servers))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_real_brokers_and_simulated_ones_do_the_same(name: str, real: dict[str, Any]) -> None:
+    async def simulated() -> Any:
+        async with asyncio.timeout(1000):
+            return await SCENARIOS[name](Place(Cluster()))
+
+    assert run_virtual_asyncio(simulated) == real[name]

@@ -1,0 +1,117 @@
+"""The command line with share groups on a real broker: reading, the group's settings, its lag, moving it."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner, Result
+
+from kafka_async.adapters.cli.commands import app
+from tests.brokers import KafkaCluster
+
+from .share import member
+
+pytestmark = pytest.mark.brokers
+
+
+@pytest.fixture
+def topic(kafka_share: KafkaCluster) -> str:
+    """A topic of one partition with ten records."""
+    name = kafka_share.create_topic(f"cli-{uuid4().hex[:8]}")
+    kafka_share.produce(name, 10)
+    return name
+
+
+def run(cluster: KafkaCluster, *arguments: str) -> Result:
+    result = CliRunner().invoke(app, [*arguments, "-b", cluster.bootstrap_servers])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def consume(cluster: KafkaCluster, topic: str, *arguments: str) -> list[int]:
+    result = run(cluster, "share", "consume", topic, "-G", topic, "-f", r"%o\n", *arguments)
+    assert result.exit_code == 0, result.stderr
+    return [int(line) for line in result.stdout.split()]
+
+
+def lag(cluster: KafkaCluster, topic: str) -> int | None:
+    """Return the lag; the start that brokers tell with it is the one that they wrote down last, which may be older."""
+    (row,) = lines(run(cluster, "offsets", "show", topic, "--json"))
+    found: int | None = row["lag"]
+    return found
+
+
+def test_records_are_accepted_released_and_rejected(kafka_share: KafkaCluster, topic: str) -> None:
+    settings = lines(run(kafka_share, "groups", "configure", topic, "share.auto.offset.reset=earliest", "--json"))
+    assert {"group": topic, "setting": "share.auto.offset.reset", "value": "earliest", "own": True} in settings
+    assert consume(kafka_share, topic, "-c", "3") == [0, 1, 2]
+    assert consume(kafka_share, topic, "--release", "-c", "2") == [3, 4]
+    assert consume(kafka_share, topic, "--reject", "-c", "2") == [3, 4]
+    assert consume(kafka_share, topic, "--accept", "--timeout", "2") == [5, 6, 7, 8, 9]
+    assert lag(kafka_share, topic) == 0
+
+
+def test_a_group_is_listed_described_and_moved(kafka_share: KafkaCluster, topic: str) -> None:
+    run(kafka_share, "groups", "configure", topic, "share.auto.offset.reset=earliest")
+    assert consume(kafka_share, topic, "-c", "4") == [0, 1, 2, 3]
+    listed = lines(run(kafka_share, "groups", "list", "--json"))
+    assert {"group": topic, "type": "share", "protocol": "share", "state": "Empty"} in listed
+    (group,) = lines(run(kafka_share, "groups", "describe", topic, "--json"))
+    assert (group["type"], group["members"]) == ("share", [])
+    assert [row["lag"] for row in group["partitions"]] == [6]
+    table = run(kafka_share, "groups", "describe", topic).stdout
+    assert "START" in table
+    assert lag(kafka_share, topic) == 6
+    dry = lines(run(kafka_share, "offsets", "reset", topic, "-t", topic, "--to-earliest", "--json"))
+    assert [(row["new"], row["committed"]) for row in dry] == [(0, False)]
+    assert lag(kafka_share, topic) == 6
+    lines(run(kafka_share, "offsets", "reset", topic, "-t", topic, "--to-offset", "2", "--execute", "--json"))
+    assert lag(kafka_share, topic) == 8
+    assert consume(kafka_share, topic, "-c", "2") == [2, 3]
+    assert run(kafka_share, "offsets", "forget", topic, "-t", topic).exit_code == 0
+    assert consume(kafka_share, topic, "-c", "1") == [0]
+
+
+def test_a_group_in_use_is_not_moved(kafka_share: KafkaCluster, topic: str) -> None:
+    async def main() -> tuple[Result, list[dict[str, Any]]]:
+        async with member(kafka_share, topic, topic, client_id="in-use"):
+            moved = await asyncio.to_thread(run, kafka_share, "offsets", "reset", topic, "-t", topic, "--to-latest", "--execute")
+            return moved, lines(await asyncio.to_thread(run, kafka_share, "groups", "describe", topic, "--json"))
+
+    moved, (group,) = asyncio.run(main())
+    assert moved.exit_code == 1
+    assert "is in use by 1 member" in moved.stderr
+    assert [(each["client_id"], each["partitions"]) for each in group["members"]] == [
+        ("in-use", [{"topic": topic, "partition": 0}])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("share", "consume", "t", "-G", "g", "--accept", "--reject"), "--accept and --reject do not go together"),
+        (("share", "consume", "t", "-G", "g", "-X", "isolation.level=read_committed"), "share.isolation.level"),
+        (("groups", "configure", "g", "share.auto.offset.reset"), "expected SETTING=VALUE"),
+    ],
+)
+def test_wrong_usage_is_refused(kafka_share: KafkaCluster, arguments: tuple[str, ...], expected: str) -> None:
+    result = run(kafka_share, *arguments)
+    assert result.exit_code == 2
+    assert expected in " ".join(result.stderr.split())
+
+
+def test_a_setting_that_brokers_do_not_know_is_named(kafka_share: KafkaCluster) -> None:
+    result = run(kafka_share, "groups", "configure", f"g-{uuid4().hex[:6]}", "share.auto.offset.reset=sometimes")
+    assert result.exit_code == 1
+    assert "sometimes" in result.stderr

@@ -1,0 +1,24 @@
+"""The API reference can be made from the docstrings, without a warning, and has what programs import."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+import kafka_async
+
+pytest.importorskip("pdoc", reason="pdoc is not installed: pip install '.[docs]'")
+COMMAND = Path(__file__).parent.parent / ".docs" / "build.py"
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_public_name_and_costs_no_warning(tmp_path: Path) -> None:
+    command = runpy.run_path(str(COMMAND))
+    command["build"](tmp_path, search=False)
+    page = (tmp_path / "kafka_async.html").read_text()
+    assert [name for name in kafka_async.__all__ if not name.startswith("_") and f'<section id="{name}">' not in page] == []
+    assert '<div id="KafkaConsumer.getmany"' in page
+    assert '<section id="CommitFailedError">' in (tmp_path / "kafka_async" / "errors.html").read_text()
+    assert '<div id="KafkaConsumer.getmany"' in (tmp_path / "kafka_async" / "sync.html").read_text()
+    for module in command["MODULES"]:
+        assert (tmp_path / module.replace(".", "/")).with_suffix(".html").exists()

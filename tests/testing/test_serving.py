@@ -1,0 +1,182 @@
+"""The cluster on TCP: other clients read from it in groups and write to it."""
+
+import asyncio
+import logging
+import socket
+import struct
+import time
+from typing import Any
+
+import pytest
+
+from kafka_async import KafkaConsumer, TopicPartition
+from kafka_async.testing import Cluster
+from tests.virtual import VirtualLoop
+
+COUNT = 10
+"""How many records: nine that the cluster starts with, and one that the client's own producer writes."""
+
+
+def filled() -> Cluster:
+    cluster = Cluster(brokers=2)
+    cluster.topic("t", partitions=3)
+    for number in range(COUNT - 1):
+        cluster.produce("t", key=str(number), value=str(number))
+    return cluster
+
+
+def committed(cluster: Cluster, group: str) -> int:
+    return sum(offset.offset for offset in cluster.committed(group).values())
+
+
+async def test_aiokafka_writes_reads_in_a_group_and_commits() -> None:
+    aiokafka = pytest.importorskip("aiokafka", reason="in the extra bench")
+    async with filled() as cluster:
+        servers = await cluster.serve()
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+            await producer.send_and_wait("t", b"x", key=b"k")
+        first, second = (
+            aiokafka.AIOKafkaConsumer(
+                "t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
+            )
+            for _ in range(2)
+        )
+        await first.start()
+        found = 0
+        while found < COUNT:
+            found += sum(map(len, (await first.getmany(timeout_ms=1000)).values()))
+        await first.commit()
+        await second.start()
+        async with asyncio.timeout(20):
+            while not (second.assignment() and len(first.assignment() | second.assignment()) == 3):
+                await first.getmany(timeout_ms=50)
+        assert committed(cluster, "g") == COUNT
+        await first.stop()
+        await second.stop()
+        assert cluster.members("g") == []
+
+
+async def test_a_transaction_of_aiokafka_is_read_when_it_has_ended() -> None:
+    aiokafka = pytest.importorskip("aiokafka", reason="in the extra bench")
+    async with Cluster() as cluster:
+        cluster.topic("t")
+        cluster.topic("in")
+        cluster.produce("in", value=b"1")
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=await cluster.serve(), transactional_id="x") as producer:
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    raise ZeroDivisionError(await producer.send_and_wait("t", b"never"))
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"done")
+                await producer.send_offsets_to_transaction({aiokafka.TopicPartition("in", 0): 1}, "g")
+        options: Any = cluster.options()
+        async with KafkaConsumer("t", auto_offset_reset="earliest", isolation_level="read_committed", **options) as reader:
+            assert (await reader.getone()).value == b"done"
+        assert cluster.committed("g")[TopicPartition("in", 0)].offset == 1
+
+
+async def test_kafka_python_writes_reads_in_a_group_and_commits() -> None:
+    kafka = pytest.importorskip("kafka", reason="in the extra bench")
+
+    def work(servers: str) -> int:
+        producer = kafka.KafkaProducer(bootstrap_servers=servers)
+        producer.send("t", b"x").get(10)
+        producer.close()
+        consumer = kafka.KafkaConsumer("t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest")
+        found, end = 0, time.monotonic() + 20
+        while found < COUNT and time.monotonic() < end:
+            found += sum(map(len, consumer.poll(500).values()))
+        consumer.commit()
+        consumer.close()
+        return found
+
+    async with filled() as cluster:
+        assert await asyncio.to_thread(work, await cluster.serve()) == COUNT
+        assert committed(cluster, "g") == COUNT
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_confluent_kafka_writes_reads_in_a_group_and_commits(protocol: str) -> None:
+    confluent = pytest.importorskip("confluent_kafka", reason="in the extra test")
+
+    def work(servers: str) -> int:
+        producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "x"})
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        producer.produce("t", b"x")
+        producer.commit_transaction(10)
+        consumer = confluent.Consumer(
+            {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest", "group.protocol": protocol}
+        )
+        consumer.subscribe(["t"])
+        found, end = 0, time.monotonic() + 20
+        message = None
+        while (found < COUNT or message is not None) and time.monotonic() < end:  # a poll after the last record passes the marker
+            message = consumer.poll(0.5)
+            found += message is not None and message.error() is None
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        return found
+
+    async with filled() as cluster:
+        assert await asyncio.to_thread(work, await cluster.serve()) == COUNT
+        assert committed(cluster, "g") == COUNT + 1, "the marker of the transaction has an offset too"
+        assert cluster.members("g") == []
+
+
+async def test_programs_here_and_elsewhere_see_the_same_cluster() -> None:
+    async with filled() as cluster:
+        options: Any = cluster.options()
+        async with KafkaConsumer("t", group_id="g", auto_offset_reset="earliest", **options) as inside:
+            servers = await cluster.serve()
+            async with KafkaConsumer("t", group_id="g", bootstrap_servers=servers) as outside:
+                async with asyncio.timeout(20):
+                    while not (len(inside.assignment() | outside.assignment()) == 3 and outside.assignment()):
+                        await inside.getmany(timeout_ms=50)
+                        await outside.getmany(timeout_ms=50)
+                assert not inside.assignment() & outside.assignment()
+
+
+async def test_what_is_not_simulated_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with Cluster() as cluster:
+        host, port = (await cluster.serve()).split(":")
+        with caplog.at_level(logging.ERROR, "kafka_async.testing"):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            body = struct.pack(">hhih", 65, 0, 1, -1)
+            writer.write(struct.pack(">i", len(body)) + body)
+            assert await reader.read() == b""
+            writer.close()
+        assert "DescribeTransactions (API key 65) is not simulated" in caplog.text
+
+
+async def test_nothing_listens_after_the_end() -> None:
+    cluster = Cluster()
+    async with cluster:
+        host, port = (await cluster.serve()).split(":")
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((host, int(port)), timeout=1)
+    assert len(asyncio.all_tasks()) == 1
+    cluster.close()
+
+
+def test_virtual_time_is_refused() -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.raises(RuntimeError, match="real time"):
+        runner.run(Cluster().serve())
+
+
+async def test_stopped_brokers_and_half_open_connections_work_over_tcp_too() -> None:
+    async with Cluster() as cluster:
+        cluster.topic("faults")
+        options: dict[str, Any] = {"request_timeout_ms": 1000, "fetch_max_wait_ms": 2000, "reconnect_backoff_max_ms": 200}
+        bootstrap = await cluster.serve()
+        async with asyncio.timeout(60), KafkaConsumer("faults", bootstrap_servers=bootstrap, **options) as consumer:
+            await consumer.seek_to_beginning()
+            assert await consumer.getmany(timeout_ms=200) == {}
+            cluster.stop(0)
+            cluster.produce("faults", value="1")
+            assert await consumer.getmany(timeout_ms=500) == {}, "the poll that waited there was not answered"
+            cluster.start(0)
+            assert (await consumer.getone()).value == b"1"
+            cluster.half_open()
+            cluster.produce("faults", value="2")
+            assert (await consumer.getone()).value == b"2", "it gave the connection up"

@@ -1,0 +1,263 @@
+"""Share groups on the simulated cluster: what happens to records, locks, sessions and members."""
+
+import itertools
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import TopicPartition
+from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async.application.share.record import ShareRecord
+from kafka_async.errors import CoordinatorNotAvailableError, InvalidRecordStateError
+from kafka_async.sync import KafkaConsumer as BlockingConsumer
+from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.wire import Api
+
+from .test_clusters import Run, on_both
+
+Record = ShareRecord[bytes, bytes]
+
+
+def member(cluster: Cluster, *topics: str, **options: Any) -> ShareConsumer[bytes, bytes]:
+    return ShareConsumer(*topics or ("jobs",), **{"group_id": "workers", **cluster.options(), **options})
+
+
+def jobs(*values: str, partitions: int = 1, **config: Any) -> Cluster:
+    cluster = Cluster()
+    cluster.topic("jobs", partitions=partitions)
+    cluster.group("workers", share_auto_offset_reset="earliest", **config)
+    for value in values:
+        cluster.produce("jobs", value=value)
+    return cluster
+
+
+async def take(consumer: ShareConsumer[bytes, bytes], count: int) -> list[Record]:
+    found: list[Record] = []
+    with anyio.fail_after(60):
+        while len(found) < count:
+            batch = await consumer.getmany(timeout_ms=1000)
+            found += [record for records in batch.values() for record in records]
+    return found
+
+
+@on_both
+def test_what_is_accepted_is_done_and_what_is_released_comes_again(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("a", "b", "c")
+        async with member(cluster) as consumer:
+            await cluster.assigned("workers")
+            a, b, c = await take(consumer, 3)
+            a.accept()
+            b.release()
+            c.reject()
+            assert await consumer.flush() == {TopicPartition("jobs", 0): None}
+            (again,) = await take(consumer, 1)
+            assert (again.value, again.delivery_count) == (b"b", 2)
+            assert cluster.shared("workers") == {TopicPartition("jobs", 0): 1}
+            again.accept()
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 3}
+        assert cluster.members("workers") == []
+
+    run(main)
+
+
+@on_both
+def test_members_share_a_partition_and_nobody_gets_what_another_one_holds(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs(*(str(number) for number in range(20)))
+        async with member(cluster, max_poll_records=5) as one, member(cluster, max_poll_records=5) as two:
+            await cluster.assigned("workers", members=2)
+            seen: list[bytes] = []
+            while len(seen) < 20:
+                for consumer in (one, two):
+                    for records in (await consumer.getmany(timeout_ms=100, max_records=3)).values():
+                        for record in records:
+                            seen.append(record.value)
+                            record.accept()
+        assert sorted(seen, key=int) == [str(number).encode() for number in range(20)]
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 20}
+
+    run(main)
+
+
+@on_both
+def test_a_lock_ends_after_its_time_and_a_late_acknowledgement_is_refused(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("a", share_record_lock_duration_ms=5000)
+        async with member(cluster, max_processing_ms=1) as one:
+            (record,) = await take(one, 1)
+            async with member(cluster) as two:
+                (again,) = await take(two, 1)
+                assert again.delivery_count == 2
+                again.accept()
+                await two.flush()
+            record.accept()
+            (result,) = (await one.flush()).values()
+            assert isinstance(result, InvalidRecordStateError)
+            assert record.lost
+            assert not again.lost
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 1}
+
+    run(main)
+
+
+@on_both
+def test_a_record_is_given_up_after_its_last_delivery(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("poison", share_delivery_count_limit=2)
+        async with member(cluster) as consumer:
+            for count in (1, 2):
+                (record,) = await take(consumer, 1)
+                assert record.delivery_count == count
+                record.release()
+            await consumer.flush()
+            assert await consumer.getmany(timeout_ms=2000) == {}
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 1}
+
+    run(main)
+
+
+@on_both
+def test_what_a_broken_connection_held_goes_to_others(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("a")
+        async with member(cluster) as one, member(cluster) as two:
+            (held,) = await take(one, 1)
+            cluster.cut()
+            with anyio.fail_after(60):
+                while not (again := await two.getmany(timeout_ms=100)):
+                    await one.getmany(timeout_ms=100)
+            (record,) = next(iter(again.values()))
+            assert record.delivery_count == 2
+            record.accept()
+            held.release()
+            await two.flush()
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 1}
+
+    run(main)
+
+
+@on_both
+def test_of_two_members_that_accepted_a_record_only_one_learns_that_it_counts(run: Run) -> None:
+    """The broker says yes to the late one too, since the record is below the group's start by then."""
+
+    async def main() -> None:
+        cluster = jobs("a")
+        late = dict.fromkeys(("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms", "retry_backoff_max_ms"), 5000)
+        async with member(cluster, **late) as one, member(cluster) as two:
+            (record,) = await take(one, 1)
+            record.accept()
+            cluster.cut()
+            (again,) = await take(two, 1)
+            again.accept()
+            assert await two.flush() == {TopicPartition("jobs", 0): None}
+            (result,) = (await one.flush()).values()
+            assert isinstance(result, InvalidRecordStateError)
+            assert (record.lost, again.lost) == (True, False)
+            assert [each.statistics().accepted for each in (one, two)] == [0, 1]
+            assert [each.statistics().refused for each in (one, two)] == [1, 0]
+            assert [each.statistics().unanswered for each in (one, two)] == [0, 0]
+
+    run(main)
+
+
+@on_both
+def test_leaders_that_move_and_members_that_are_kicked(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster(brokers=2)
+        cluster.topic("jobs")
+        cluster.group("workers", share_auto_offset_reset="earliest")
+        async with member(cluster) as consumer:
+            cluster.produce("jobs", value="1")
+            (record,) = await take(consumer, 1)
+            record.accept()
+            await consumer.flush()
+            cluster.move_leader(("jobs", 0), 1)
+            cluster.produce("jobs", value="2")
+            (record,) = await take(consumer, 1)
+            record.accept()
+            await consumer.flush()
+            cluster.kick("workers")
+            cluster.produce("jobs", value="3")
+            await cluster.assigned("workers")
+            (record,) = await take(consumer, 1)
+            record.accept()
+            with cluster.failing(Api.SHARE_ACKNOWLEDGE, CoordinatorNotAvailableError):
+                await consumer.flush()
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 3}
+
+    run(main)
+
+
+@on_both
+def test_groups_can_be_limited_to_committed_records(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("before", share_isolation_level="read_committed")
+        with pytest.raises(ZeroDivisionError), cluster.transaction() as writing:
+            raise ZeroDivisionError(writing.produce("jobs", "never"))
+        with cluster.transaction() as writing:
+            writing.produce("jobs", "committed")
+        async with member(cluster) as consumer:
+            found = await take(consumer, 2)
+            assert [record.value for record in found] == [b"before", b"committed"]
+            for record in found:
+                record.accept()
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 5}
+
+    run(main)
+
+
+async def test_a_member_reads_over_tcp_and_what_it_held_is_free_when_its_connection_ends() -> None:
+    async with jobs("a", "b") as cluster:
+        bootstrap = await cluster.serve()
+        async with ShareConsumer("jobs", group_id="workers", bootstrap_servers=bootstrap) as one:
+            a, b = await take(one, 2)
+            a.accept()
+            await one.flush()
+            async with ShareConsumer("jobs", group_id="workers", bootstrap_servers=bootstrap) as two:
+                cluster.cut()
+                with anyio.fail_after(60):
+                    while not (found := await two.getmany(timeout_ms=100)):
+                        await one.getmany(timeout_ms=100)
+                (again,) = next(iter(found.values()))
+                assert (again.value, again.delivery_count) == (b.value, 2)
+                again.accept()
+                await two.flush()
+    assert cluster.shared("workers") == {TopicPartition("jobs", 0): 2}
+
+
+def test_a_cluster_in_a_thread_serves_programs_that_block() -> None:
+    with ThreadedCluster(jobs("a")) as served:
+        served.call(lambda cluster: cluster.produce("jobs", value="b")).result()
+        with BlockingConsumer("jobs", auto_offset_reset="earliest", bootstrap_servers=served.bootstrap) as reader:
+            assert [record.value for record in itertools.islice(reader, 2)] == [b"a", b"b"]
+        with pytest.raises(ValueError, match="there is no topic"):
+            served.call(lambda cluster: cluster.produce("missing", value="b")).result()
+    with pytest.raises(RuntimeError, match="'with' block"):
+        served.call(lambda cluster: None)
+
+
+def test_settings_of_groups_are_checked() -> None:
+    cluster = Cluster()
+    with pytest.raises(ValueError, match=r"share\.auto\.reset: Kafka has no such setting of a group"):
+        cluster.group("g", share_auto_reset="earliest")
+    with pytest.raises(ValueError, match=r"share\.auto\.offset\.reset=first: expected earliest or latest"):
+        cluster.group("g", share_auto_offset_reset="first")
+
+
+@on_both
+def test_the_deadline_of_a_record_is_not_that_of_unread_records_that_came_with_it(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("a", "b", "c", share_record_lock_duration_ms=15_000)
+        async with member(cluster) as consumer:
+            mine = await consumer.getone()
+            began = anyio.current_time()
+            await anyio.sleep(12)  # the locks of the others have been renewed meanwhile, since nobody has read them
+            assert mine.deadline <= began + 15
+            other = await consumer.getone()
+            assert other.deadline > began + 15
+            await anyio.sleep(4)
+            assert (mine.lost, other.lost) == (True, False)
+
+    run(main)

@@ -1,0 +1,51 @@
+"""Which worker of pytest-xdist takes which file of tests.
+
+Decides: that a worker stays with one kind of test while there are files of it. Then a cluster of a kind seldom runs twice at a
+time, and a worker that waits for brokers runs beside one that computes. Must never decide what a test does: whatever is guessed
+wrong here costs time only.
+"""
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from xdist.scheduler import LoadFileScheduling
+
+_SIGNS: Final = (("spark", "mark.spark"), ("three brokers", "kafka_cluster3"), ("brokers", "mark.brokers"))
+"""Kinds of files, each with a text by which it is recognized; the first that is found counts."""
+_ROOT: Final = Path(__file__).parents[1]
+
+
+@cache
+def kind_of(file: str) -> str:
+    """Return the kind of tests in a file, recognized by its text, since this process collects no tests.
+
+    ``file``: as in a test's id.
+    """
+    try:
+        text = (_ROOT / file).read_text()
+    except OSError:
+        return "fast"
+    return next((kind for kind, sign in _SIGNS if re.search(rf"\b{sign}\b", text)), "fast")
+
+
+class ByKind(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no type hints
+    """Hands files to workers in their order, but each worker files of the kind that it is at.
+
+    A worker without one takes the kind with most files left, of those that fewest workers are at.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._at: dict[Any, str] = {}
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Take over the place where xdist takes the first file of its queue: put the right one there."""
+        left = Counter(map(kind_of, self.workqueue))
+        if self._at.get(node) not in left:
+            others = Counter(self._at.values())
+            self._at[node] = min(left, key=lambda kind: (others[kind], -left[kind]))
+        self.workqueue.move_to_end(next(file for file in self.workqueue if kind_of(file) == self._at[node]), last=False)
+        super()._assign_work_unit(node)
