@@ -491,9 +491,21 @@ class KafkaCluster:
     def create_topic(
         self, name: str, partitions: int = 1, *, replicas: int | None = None, config: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic and wait until every running broker knows a leader for each partition. Returns ``name``."""
+        """Create a topic and wait until every running broker knows a leader for each partition. Returns ``name``.
+
+        Waits for brokers that have come back and are still fenced: until one is not, there is nobody to put a partition on.
+        """
         topic = NewTopic(name, partitions, replicas or min(3, self._brokers), config=dict(config or {}))
-        self.admin.create_topics([topic])[name].result()
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            try:
+                self.admin.create_topics([topic])[name].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                break
         self._wait_topic(name, lambda metadata: metadata is not None and _has_leaders(metadata, partitions))
         return name
 
