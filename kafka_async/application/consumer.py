@@ -492,7 +492,8 @@ class KafkaConsumer(Generic[K, V]):
 
         ``handler(record)`` or ``handler(record, context)``: ``async def``, or plain, then on threads. A record is done when its
         handler returns; nothing that is not done is committed, every ``auto_commit_interval_ms``, whatever ``enable_auto_commit``
-        says. Nobody else reads from the consumer or commits what was read meanwhile.
+        says. Nobody else reads from the consumer or commits what was read meanwhile. Once the session may be over, no handler is
+        begun until a heartbeat says that it is not.
 
         - ``concurrency``: how many handlers run at once, at most.
         - ``order``: what is handled one after the other: records with the same ``"key"`` (of a partition; those without a key need

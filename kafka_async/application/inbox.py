@@ -45,6 +45,12 @@ class Inbox:
         """Nothing has to be dealt with before records are read."""
         return not (self.handler.background_events or self.proposals or self.reported)
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether the background has reported partitions as lost that the application's side has not given up yet."""
+        self.sort()
+        return any(isinstance(each, RevokePartitions) and each.lost for each in self.proposals)
+
     def subscribe(self, *, leaves: bool = False) -> int:
         """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void."""
         self.subscription += 1

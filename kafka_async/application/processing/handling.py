@@ -3,6 +3,9 @@
 Decides: what happens to a record whose handler failed. Owns: the workers, and the counts of what they did. Must never make a task
 for a record, or begin more than one record for each worker.
 
+Nothing is begun once our session may be over, until it is sure that it is not, as reads return nothing then. Workers look each time
+others had a chance to run, so also after the process was frozen.
+
 A worker is shielded from the cancellation of the task that started it, since running handlers get time to end. Only its own scope
 ends it.
 """
@@ -84,6 +87,14 @@ class Owner(Protocol):
         """A unit was handled, or given up, while the workers are ``watched`` or no more records than ``low_water`` are held."""
         ...
 
+    def may_begin(self, now: float) -> bool:
+        """Return whether what was received is surely still ours."""
+        ...
+
+    def doubted(self) -> None:
+        """It is not sure any more. Workers that rest are to be woken once it is."""
+        ...
+
     def starved(self) -> None:
         """Nothing is ready, and there is more to read. What is read now is ready when this returns."""
         ...
@@ -158,6 +169,8 @@ class Handling:
     """Once no more records than this are held, more should be read."""
     halted: bool = field(default=False, init=False)
     """Nothing more is started."""
+    doubtful: bool = field(default=False, init=False)
+    """As ``halted``: what was received may belong to others by now."""
     _slots: list[Slot] = field(factory=list, init=False)
     _bench: Bench = field(factory=Bench, init=False)
     _turn_ends: float = field(default=0.0, init=False)
@@ -223,7 +236,7 @@ class Handling:
         succeeded: Callable[[Any, float], None] = work.succeeded if alone else work.pack_succeeded
         now = clock()
         while True:
-            unit = None if self.halted else take()
+            unit = None if self.halted or self.doubtful else take()
             if unit is None:
                 now = await self._wait_for_more()
                 continue
@@ -250,18 +263,24 @@ class Handling:
             if now >= self._turn_ends:
                 await checkpoint()
                 now = clock()
-                self._turn_ends = now + TURN
+                self._begin_turn(now)
 
     async def _wait_for_more(self) -> float:
         """Return, with the time, when something may be ready."""
-        if self.low_water >= 0 and not self.halted:
+        if self.low_water >= 0 and not (self.halted or self.doubtful):
             self.owner.starved()
             if self.work.lanes.some_ready:
                 return self.clock()
         await self._bench.rest()
         now = self.clock()
-        self._turn_ends = now + TURN
+        self._begin_turn(now)
         return now
+
+    def _begin_turn(self, now: float) -> None:
+        self._turn_ends = now + TURN
+        before, self.doubtful = self.doubtful, not self.owner.may_begin(now)
+        if self.doubtful and not before:
+            self.owner.doubted()
 
     # --- calling ---------------------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,8 @@ UNWINDING: Final = 1.0
 DRAINING: Final = 2 / 3
 """Handlers may go on for this share of the time that a stop leaves to processing."""
 LOOK_AGAIN: Final = 0.1
-"""Seconds after which partitions that wait for room are checked again, even if fewer records than expected are done."""
+"""Seconds after which partitions that wait for room are checked again, even if fewer records than expected are done; and a session
+that may be over."""
 _NOTHING: Final = Intake(0, (), 0)
 
 
@@ -315,6 +316,14 @@ class Processing:
         """A worker finds nothing ready, though there may be more to read (for the workers)."""
         self._refill()
 
+    def may_begin(self, now: float) -> bool:
+        """Return whether what was received is surely still ours (for the workers)."""
+        return self.source.holds(now)
+
+    def doubted(self) -> None:
+        """What was received may belong to others by now (for the workers)."""
+        self._change()
+
     def _refill(self) -> None:
         """There is room: take in at once what was fetched already; if there is nothing, let the read wait for it."""
         self._handling.low_water = -1
@@ -424,9 +433,14 @@ class Processing:
             try:
                 while not self._reading.ended:
                     now = self.source.clock()
-                    if self._work.expire(now):
-                        self._handling.rouse(1)  # mostly there is one; the worker that begins it wakes others if there are more
+                    ready = self._work.expire(now)
                     due_at = min(self._work.due_at or inf, self._look_for_stalls(now))
+                    if self._handling.doubtful:
+                        due_at = now + LOOK_AGAIN
+                        if self.source.holds(now):
+                            self._handling.rouse()
+                    elif ready:
+                        self._handling.rouse(1)  # mostly there is one; the worker that begins it wakes others if there are more
                     await self._changes.wait(self._changes.ticket(), due_at - now)
             finally:
                 self._changes.rest()

@@ -126,6 +126,7 @@ class Supplier(Protocol):
     def longest_drain(self) -> float: ...
     @property
     def stopping(self) -> bool: ...
+    def holds(self, now: float) -> bool: ...
     @property
     def consequence(self) -> str: ...
     def work(self, settings: Settings) -> Account: ...
@@ -199,6 +200,11 @@ class Source:
     @property
     def stopping(self) -> bool:
         return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
+
+    def holds(self, now: float) -> bool:
+        """Return whether what was received is surely still ours: the session lasts, and nothing was lost."""
+        consumer = self.consumer
+        return not (consumer._reader.gate.is_over(now) or consumer._inbox.has_losses)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,9 @@ class ShareSource:
     def stopping(self) -> bool:
         return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
 
+    def holds(self, now: float) -> bool:
+        return True  # each record has a lock of its own, which is looked at as it is begun
+
     @property
     def consequence(self) -> str:
         return "its lock is renewed up to max_processing_ms"

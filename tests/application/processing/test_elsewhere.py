@@ -1,16 +1,24 @@
 """What went wrong in other libraries that handle records in parallel: the failures that no other file has."""
 
+from collections.abc import Collection
+from typing import Any, cast
+
 import anyio
 import pytest
+import trio
+from trio.testing import MockClock
 
-from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async import ConsumerRebalanceListener, ConsumerRecord, OffsetAndMetadata, TopicPartition
 from kafka_async.application.processing.encoding import PREFIX
 from kafka_async.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
+from kafka_async.testing.simulation import HANG
 from kafka_async.wire import Api
 from tests.application.support import virtual
 
 from .test_processing import GROUP, World, processed, until, world
 
+Record = ConsumerRecord[Any, Any]
+OF_MEMBERS = (Api.HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.OFFSET_COMMIT)
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -71,6 +79,62 @@ async def test_a_drain_longer_than_a_session_keeps_the_membership_and_does_not_s
         assert some.committed() == held
         assert len(some.cluster.requests) - before < 400, "heartbeats, commits and a few fetches in 100 s"
     assert len(some.started) == held, "nothing was begun twice: the partition has not left"
+
+
+@PROTOCOLS
+@virtual
+async def test_nothing_is_begun_once_the_session_may_be_over_and_all_goes_on_after_it(protocol: str) -> None:
+    some = world()
+    some.produce(100)
+    some.seconds = lambda record: 1.0
+    some.cluster.group_settings["consumer.session.timeout.ms"] = "10000"  # only the broker knows it
+    options: dict[str, Any] = {"group_protocol": protocol, "session_timeout_ms": 10_000} if protocol == "classic" else {}
+    async with processed(some, concurrency=2, consumer=options) as run:
+        await until(lambda: len(some.started) >= 4)
+        ends = [some.cluster.control(api, lambda broker, request: HANG, keep=True) for api in OF_MEMBERS]
+        await anyio.sleep(15)
+        begun = len(some.started)
+        assert 20 <= begun <= 30, "two at once, each for a second, until the session may be over"
+        assert run.statistics().running == 0
+        await anyio.sleep(15)
+        assert len(some.started) == begun
+        for end in ends:
+            end()
+        some.cluster.disconnect(0)
+        await until(lambda: len(set(some.offsets())) == 100, 200)
+
+
+@PROTOCOLS
+@virtual
+async def test_a_member_that_was_frozen_for_longer_than_its_session_begins_nothing_that_others_have(protocol: str) -> None:
+    """Its first moments went to what it had received, which others had read by then."""
+    some = world()
+    some.produce(300)
+    begun_late: list[int] = []
+    frozen = lost = False
+
+    async def handle(record: Record) -> None:
+        nonlocal frozen
+        if frozen and not lost:
+            begun_late.append(record.offset)
+        if record.offset == 20 and not frozen:
+            cast("MockClock", trio.lowlevel.current_clock()).jump(60)
+            some.coordinator.kick(GROUP)
+            frozen = True
+        await some.handle(record)
+
+    class Losing(ConsumerRebalanceListener):
+        async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+            nonlocal lost
+            lost = True
+
+    async with some.consumer(group_protocol=protocol) as consumer:
+        consumer.subscribe(["t"], listener=Losing())
+        async with consumer.processing(handle, concurrency=2):
+            await until(lambda: lost)
+            await until(lambda: len(set(some.offsets())) == 300)
+    assert frozen
+    assert not begun_late
 
 
 async def _leave_a_map(some: World) -> None:
