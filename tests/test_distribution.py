@@ -31,7 +31,7 @@ def test_the_distribution_has_a_name_that_nobody_else_has() -> None:
     assert PROJECT["name"] == "kafka-async-consumer"
 
 
-def test_nobody_is_told_to_install_the_package_of_somebody_else() -> None:
+def test_no_text_says_to_install_the_package_of_somebody_else() -> None:
     texts = {path: path.read_text(errors="replace") for path in _texts()}
     assert {ROOT / "README.md", ROOT / ".ci" / "run", ROOT / "kafka_async" / "__init__.py"} <= texts.keys()
     assert [f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts.items() if (match := FOREIGN.search(text))] == []

@@ -23,7 +23,7 @@ def test_a_module_of_the_package_is_there_without_an_import() -> None:
     assert kafka_async.errors.KafkaError.__module__ == "kafka_async.errors"
 
 
-def test_shells_are_told_of_names_that_nobody_has_used_yet() -> None:
+def test_shells_complete_names_that_nobody_has_used_yet() -> None:
     assert {*kafka_async.__all__, "__getattr__"} <= set(dir(kafka_async))
 
 

@@ -296,7 +296,7 @@ async def test_records_are_held_back_once_the_session_may_be_over_and_come_when_
 
 
 @virtual
-async def test_a_read_that_waits_is_told_when_the_session_turns_out_to_last() -> None:
+async def test_a_read_that_waits_goes_on_when_the_session_turns_out_to_last() -> None:
     """Nothing else happens then: no state changes, no data comes."""
     cluster, _ = filled(100)
     cluster.group_settings["consumer.session.timeout.ms"] = "10000"

@@ -187,7 +187,7 @@ async def test_the_broker_may_create_the_topic() -> None:
 
 
 @virtual
-async def test_the_broker_may_not_create_the_topic_when_told_so() -> None:
+async def test_the_broker_may_not_create_the_topic_if_configured_so() -> None:
     cluster = FakeCluster(auto_create=2)
     with pytest.raises(UnknownTopicOrPartitionError):
         await consumer_on(cluster, "new", allow_auto_create_topics=False, request_timeout_ms=2000).start()

@@ -265,7 +265,7 @@ def test_a_portion_of_a_position_that_was_left_hands_out_nothing() -> None:
     assert world.entry(A).position == 100
 
 
-def test_what_was_set_aside_goes_on_where_it_was() -> None:
+def test_a_partition_set_aside_keeps_its_position() -> None:
     world = World(A, B)
     world.fetched(A, 0, 6)
     assert world.take(2) == {A: [0, 1]}

@@ -357,7 +357,7 @@ def test_it_bootstraps_again_when_the_broker_says_so() -> None:
 
 
 @pytest.mark.parametrize("how", ["usable", "trigger", "asked"])
-def test_it_never_bootstraps_again_when_told_so(how: str) -> None:
+def test_it_never_bootstraps_again_if_configured_so(how: str) -> None:
     world = known(metadata_recovery_strategy="none")
     world.background.metadata.request_update(5.0)
     world.network.usable = how != "usable"

@@ -141,7 +141,7 @@ def test_the_end_of_a_range_is_not_fetched() -> None:
     assert not entry.fetchable
 
 
-def test_what_is_set_aside_is_not_owned_and_goes_on_where_it_was_when_it_comes_back() -> None:
+def test_a_partition_set_aside_is_not_owned_and_keeps_its_position_until_it_comes_back() -> None:
     subscription = SubscriptionState()
     subscription.assign({A: 1, B: 2, C: 3})
     kept = subscription.partitions[A]

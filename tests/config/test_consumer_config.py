@@ -106,7 +106,7 @@ TLS_OPTIONS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("option", "value"), TLS_OPTIONS)
-def test_an_option_of_tls_where_the_login_goes_out_without_tls_names_both(option: str, value: Any) -> None:
+def test_an_option_of_tls_beside_a_login_without_tls_names_both(option: str, value: Any) -> None:
     text = refusal(security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", **{option: value}, **LOGIN)
     assert option in text
     assert "security_protocol" in text

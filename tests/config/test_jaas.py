@@ -57,7 +57,7 @@ def test_packages_of_other_distributions_do_not_matter() -> None:
         ("hunter2 required {};", "character 18: expected a word"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place_and_never_shown(text: str, problem: str) -> None:
+def test_an_error_names_the_place_of_what_is_wrong_and_never_shows_it(text: str, problem: str) -> None:
     with pytest.raises(KafkaConfigurationError) as caught:
         parse_login(text)
     assert str(caught.value).startswith("sasl.jaas.config: ")

@@ -229,7 +229,7 @@ def test_what_a_reader_has_in_hand_comes_again_after_another_task_gave_its_parti
     assert not model.breaches
 
 
-def test_what_was_given_up_begins_where_it_is_committed_if_its_last_commit_was_refused() -> None:
+def test_a_partition_given_up_begins_at_its_committed_offset_if_its_last_commit_was_refused() -> None:
     for refused in (True, False):
         model = owning()
         model.handed_out(A, [0])

@@ -84,7 +84,7 @@ def test_a_wait_may_be_longer_by_what_a_new_coordinator_gives_a_dead_member(
     assert (log.outcome(1).faults == ()) is good
 
 
-def test_a_coordinator_moved_where_the_leader_epoch_grew_between_two_looks() -> None:
+def test_a_coordinator_moved_if_the_leader_epoch_grew_between_two_looks() -> None:
     log = turmoil()
     for epoch, asked_at in ((4, 1.0), (4, 2.0), (5, 3.0), (4, 4.0), (5, 5.0), (7, 6.0)):
         log.see("classic", epoch, asked_at, asked_at + 0.1)

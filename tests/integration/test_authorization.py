@@ -139,7 +139,7 @@ async def test_a_denied_group_is_said_by_reads_and_joined_when_the_acl_is_given(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_member_whose_group_is_denied_later_is_told_by_commits_and_reads(kafka_secure: Secure, protocol: str) -> None:
+async def test_commits_and_reads_raise_if_the_group_is_denied_later(kafka_secure: Secure, protocol: str) -> None:
     topic = new_topic(kafka_secure.cluster)
     group = f"g-{topic}"
     kafka_secure.cluster.produce(topic, 5)

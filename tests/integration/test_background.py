@@ -99,7 +99,7 @@ def test_the_blocking_consumer_can_be_used_and_stopped_from_other_threads(kafka4
     assert seen == [0, 1, 2, 3, 4]
 
 
-async def test_the_blocking_consumer_works_where_an_event_loop_runs(kafka43: KafkaCluster) -> None:
+async def test_the_blocking_consumer_works_beside_a_running_event_loop(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 5)
     with blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:

@@ -93,7 +93,7 @@ async def test_start_ends_at_its_timeout_when_the_server_never_answers() -> None
     assert address in f"{caught.value} {caught.value.__cause__}"
 
 
-async def test_start_fails_soon_where_nobody_listens(closed_port: str) -> None:
+async def test_start_fails_soon_if_nobody_listens(closed_port: str) -> None:
     async with asyncio.timeout(25):
         with pytest.raises(KafkaConnectionError) as caught:
             await KafkaConsumer("topic", bootstrap_servers=closed_port).start()

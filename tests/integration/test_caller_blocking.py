@@ -176,7 +176,7 @@ def test_leaving_with_in_another_thread_commits_what_was_handed_out_and_ends_the
         assert len(seen) + len(after) - 1 <= committed <= len(seen) + len(after)
 
 
-def test_two_threads_that_loop_at_once_get_each_record_once_or_are_told(kafka43: KafkaCluster) -> None:
+def test_two_threads_that_loop_at_once_get_each_record_once_or_an_error(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 20_000)
     seen: list[list[int]] = [[], []]

@@ -36,7 +36,7 @@ def test_the_version_names_python_and_the_decoder_without_a_broker() -> None:
     assert kafka("--version").stdout.startswith(f"kafka-async {kafka_async.__version__} (Python 3.")
 
 
-def test_topics_come_with_their_partitions_and_a_mistyped_one_is_told_from_them(kafka43: KafkaCluster) -> None:
+def test_topics_come_with_their_partitions_and_a_mistyped_one_raises(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43, 3)
 
     listed = kafka("topics", "list", "-b", kafka43.bootstrap_servers, "--json").stdout.splitlines()

@@ -56,7 +56,7 @@ async def test_members_share_the_partitions_as_they_come_and_go(kafka_cluster3: 
 
 
 @both
-async def test_who_we_are_is_told_and_ends_with_the_membership(kafka_cluster3: KafkaCluster, protocol: str) -> None:
+async def test_group_metadata_names_the_member_until_it_leaves(kafka_cluster3: KafkaCluster, protocol: str) -> None:
     topic = new_topic(kafka_cluster3)
     group = new_group(kafka_cluster3, protocol)
     async with group.member(topic, group_instance_id="i-1") as consumer:

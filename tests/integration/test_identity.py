@@ -108,7 +108,7 @@ async def test_a_token_that_was_changed_is_refused(kafka_identity: Identity) -> 
     assert isinstance(error, AuthenticationFailedError)
 
 
-async def test_a_client_that_the_endpoint_refuses_is_told_so(kafka_identity: Identity) -> None:
+async def test_a_client_that_the_endpoint_refuses_gets_its_reason(kafka_identity: Identity) -> None:
     kafka_identity.endpoint.script(Reply(401, b'{"error": "invalid_client"}'))
     error = await refused(kafka_identity.consumer("SIGNED", "t", **client(kafka_identity)))
     assert isinstance(error, AuthenticationFailedError)

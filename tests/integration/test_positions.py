@@ -114,7 +114,7 @@ async def test_look_ups_by_time_find_the_first_record_at_or_after_it(kafka43: Ka
             await consumer.offsets_for_times({zero: -5})
 
 
-async def test_seek_to_timestamp_reads_from_there_and_from_the_end_where_nothing_is_that_young(kafka43: KafkaCluster) -> None:
+async def test_seek_to_timestamp_reads_from_there_or_from_the_end_if_no_record_is_that_young(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43, 2)
     kafka43.produce(topic, 10, partitions=[0], timestamps=lambda index: BEGAN_MS + index)
     kafka43.produce(topic, 10, partitions=[1], timestamps=lambda index: BEGAN_MS - 1000 + index)
@@ -160,7 +160,7 @@ async def test_watermarks_and_lag_follow_the_log(kafka43: KafkaCluster) -> None:
         assert (statistics.position, statistics.lag, statistics.log_start_offset) == (10, 3, 0)
 
 
-async def test_a_paused_partition_is_silent_and_goes_on_where_it_was(kafka43: KafkaCluster) -> None:
+async def test_a_paused_partition_is_silent_and_keeps_its_position(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43, 2)
     zero, one = all_of(topic, 2)
     produced = kafka43.produce(topic, 200, partitions=2)

@@ -154,7 +154,7 @@ async def test_records_of_every_codec_are_unchanged(kafka43: KafkaCluster, codec
     assert sorted(views, key=place) == sorted(rows, key=place)
 
 
-async def test_log_append_time_is_told_from_create_time(kafka43: KafkaCluster) -> None:
+async def test_log_append_time_is_distinguished_from_create_time(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43, message_timestamp_type="LogAppendTime")
     kafka43.produce(topic, 3, timestamps=lambda index: 1_700_000_000_000)
     async with make(kafka43, topic) as consumer:

@@ -197,7 +197,7 @@ async def test_an_unknown_authority_is_refused_before_the_password_is_said(kafka
     assert "ssl_cafile" in str(error)
 
 
-async def test_another_name_comes_in_where_the_check_is_turned_off(kafka_secure: Secure) -> None:
+async def test_another_host_name_is_accepted_if_the_check_is_turned_off(kafka_secure: Secure) -> None:
     await comes_in(kafka_secure, "ELSEWHERE", ssl_check_hostname=False)
 
 

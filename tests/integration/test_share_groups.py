@@ -410,7 +410,7 @@ async def test_a_connection_that_is_cut_loses_the_locks_and_no_job(broker: Kafka
 
 
 @pytest.mark.parametrize("way", ["request", "response"])
-async def test_acknowledgements_that_are_lost_on_the_way_are_told(broker: KafkaCluster, topic: str, through: Any, way: Any) -> None:
+async def test_acknowledgements_lost_on_the_way_are_reported(broker: KafkaCluster, topic: str, through: Any, way: Any) -> None:
     broker.produce(topic, 5)
     servers = through.bootstrap_servers
     consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=servers, group_id=topic)

@@ -129,7 +129,7 @@ def test_a_schema_of_the_users_reads_fewer_columns(spark: Any, kafka43: KafkaClu
     assert source(spark, kafka43, subscribe=topics["plain"], columns="topic,offset").load().columns == ["topic", "offset"]
 
 
-def test_filters_are_pushed_down_where_both_sides_want_it(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
+def test_filters_are_pushed_down_if_both_sides_want_it(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
     wanted = source(spark, kafka43, subscribe=topics["plain"], pushFilters="true")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

@@ -122,7 +122,7 @@ def producing(cluster: KafkaCluster, topic: str) -> Iterator[Callable[[], int]]:
         stop()
 
 
-def test_a_listener_is_told_how_far_each_batch_is_behind(job: Job) -> None:
+def test_a_listener_gets_the_lag_of_each_batch(job: Job) -> None:
     topic = new_topic(job.cluster, 2)
     job.cluster.produce(topic, 250, partitions=2)
     told: list[tuple[str, Lag]] = []

@@ -99,7 +99,7 @@ def test_retention_that_passes_a_task_leaves_out_what_is_gone(kafka43: KafkaClus
     assert f"{topic}-0: offsets" in caplog.text
 
 
-def test_a_topic_that_is_deleted_is_told_and_not_waited_for(kafka43: KafkaCluster) -> None:
+def test_a_deleted_topic_is_reported_and_not_waited_for(kafka43: KafkaCluster) -> None:
     topic, task = whole(kafka43)
     reading = task_reader(kafka43, {"kafkaConsumer.pollTimeoutMs": "2000"}).read(task)
     next(reading)

@@ -69,7 +69,7 @@ async def test_a_pattern_follows_topics_that_are_created_later(kafka43: KafkaClu
         assert listener.calls[2] == ("revoked", set(all_of(second, 2)))
 
 
-async def test_a_pattern_passes_internal_topics_unless_told_otherwise(kafka43: KafkaCluster) -> None:
+async def test_a_pattern_leaves_internal_topics_out_by_default(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     kafka43.produce(topic, 1, transaction="commit")  # the broker creates __transaction_state for it
     internal = "__transaction_state"

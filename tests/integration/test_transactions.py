@@ -102,7 +102,7 @@ async def test_the_next_offsets_are_past_the_marker_and_can_be_committed(kafka43
         assert await successor.position(partition) == 6
 
 
-async def test_transactions_that_overlap_are_told_apart(kafka43: KafkaCluster) -> None:
+async def test_overlapping_transactions_are_kept_apart(kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     transactions = Transactions(kafka43, topic)
     keeps, drops = transactions.begin(), transactions.begin()

@@ -72,7 +72,7 @@ def test_value_comes_back_as_it_went(kind: str, value: Any, compact: bool, nulla
 
 @every_form
 @pytest.mark.parametrize("kind", ["string", "bytes"])
-def test_null_only_where_it_may_be(kind: str, compact: bool, nullable: bool) -> None:
+def test_null_only_in_nullable_fields(kind: str, compact: bool, nullable: bool) -> None:
     _, write_null = pair(kind, compact, True)
     read, write = pair(kind, compact, nullable)
     data = written(write_null, None)

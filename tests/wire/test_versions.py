@@ -126,7 +126,7 @@ def test_supported_versions_are_those_of_the_newest_broker() -> None:
 
 
 @pytest.mark.parametrize("release", OFFERS)
-def test_consumer_protocol_is_seen_where_it_is_offered(release: str) -> None:
+def test_the_consumer_protocol_is_seen_if_it_is_offered(release: str) -> None:
     heartbeat = HEARTBEATS[release]
     assert broker(release).supports(Api.CONSUMER_GROUP_HEARTBEAT) == (heartbeat is not None)
     assert broker(release).supports(Api.CONSUMER_GROUP_HEARTBEAT, 1) == (heartbeat == 1)

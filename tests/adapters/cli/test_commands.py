@@ -120,7 +120,7 @@ def test_reading_begins_where_it_was_asked_to(brokers: str, offset: str, values:
     assert result.stdout.split() == values.split()
 
 
-def test_an_offset_beyond_the_end_is_an_error_that_says_where_the_end_is(brokers: str) -> None:
+def test_an_offset_beyond_the_end_is_an_error_that_names_the_end(brokers: str) -> None:
     result = consume(brokers, "-p", "0", "-p", "3", "-o", "6")
 
     assert (result.exit_code, result.stdout) == (1, "")
@@ -144,7 +144,7 @@ def test_a_topic_that_does_not_exist_is_one_line_and_exit_code_1(brokers: str) -
     assert re.fullmatch(r"kafka-async: .*'nothing-here' does not exist\n", result.stderr)
 
 
-def test_a_mistyped_topic_is_told_from_one_that_exists(brokers: str) -> None:
+def test_a_mistyped_topic_gets_the_name_of_one_that_exists(brokers: str) -> None:
     for command in (["consume"], ["topics", "describe"]):
         assert "'order' does not exist; did you mean 'orders'?" in run(*command, "order", "-b", brokers).stderr
 
@@ -255,7 +255,7 @@ def test_options_are_listed_and_explained() -> None:
     assert described.stdout.startswith("fetch_max_wait_ms: int\n")
 
 
-def test_an_option_that_does_not_exist_is_told_from_one_that_does() -> None:
+def test_an_unknown_option_gets_the_name_of_one_that_exists() -> None:
     result = run("options", "fetch.max.wait")
 
     assert result.exit_code == 2

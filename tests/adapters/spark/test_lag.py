@@ -15,7 +15,7 @@ def report(*sources: Any, rate: float = 10.0) -> dict[str, Any]:
     return {"sources": [{"endOffset": end, "latestOffset": latest} for end, latest in sources], "processedRowsPerSecond": rate}
 
 
-def test_what_is_behind_is_told_by_partition_and_in_seconds_at_the_speed_of_the_batch() -> None:
+def test_lag_is_reported_by_partition_and_in_seconds_at_the_speed_of_the_batch() -> None:
     found = lag(report(({"t": {"0": 5, "1": 7}}, {"t": {"0": 15, "1": 7}})))
 
     assert found == Lag({A: 10, B: 0}, 10.0)

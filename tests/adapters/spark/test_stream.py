@@ -173,7 +173,7 @@ def test_a_start_above_the_end_reads_what_comes_from_the_end_on() -> None:
     assert query.ranges(end, query.latest(end)) == {A0: (10, 11)}
 
 
-def test_available_now_ends_where_a_partition_became_shorter() -> None:
+def test_available_now_ends_if_a_partition_became_shorter() -> None:
     query = Query(cluster(), failOnDataLoss="false")
     query.reader.prepareForTriggerAvailableNow()
     start = {"a": {"0": 15, "1": 20}}
@@ -201,7 +201,7 @@ def test_a_topic_known_to_be_made_anew_is_read_from_its_beginning(size: int, lim
     assert taken == list(range(size))
 
 
-def test_a_topic_made_anew_that_ends_where_the_old_one_did_is_read_without_waiting_for_more() -> None:
+def test_a_topic_made_anew_with_the_old_end_offset_is_read_without_waiting_for_more() -> None:
     there = Cluster(logs={A0: (0, 10)})
     query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
     start = query.latest(query.reader.initialOffset())
@@ -375,11 +375,11 @@ def test_a_topic_that_does_not_exist_ends_the_query_before_it_begins() -> None:
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
     ],
 )
-def test_spark_is_told_the_limit(given: dict[str, str], limit: Any) -> None:
+def test_spark_gets_the_limit(given: dict[str, str], limit: Any) -> None:
     assert Query(cluster(), **given).reader.getDefaultReadLimit() == limit
 
 
-def test_all_that_is_available_is_read_where_spark_says_so() -> None:
+def test_all_that_is_available_is_read_if_spark_asks_for_it() -> None:
     query = Query(cluster(), maxOffsetsPerTrigger="7", startingOffsets="earliest")
     end = query.latest(query.reader.initialOffset(), ALL)
     assert query.ranges(query.reader.initialOffset(), end) == {A0: (0, 10), A1: (0, 20)}
@@ -505,7 +505,7 @@ def test_nothing_is_committed_without_a_group() -> None:
     assert there.commits == []
 
 
-def test_progress_tells_where_the_topics_end() -> None:
+def test_progress_names_the_end_offsets_of_the_topics() -> None:
     query = Query(cluster(), maxOffsetsPerTrigger="2")
     assert query.reader.reportLatestOffset() is None
     query.latest(START, ReadMaxRows(2))

@@ -128,7 +128,7 @@ def test_offsets_that_are_gone_end_the_task() -> None:
         read(script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log")))
 
 
-def test_offsets_that_are_gone_are_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_offsets_that_are_gone_are_left_out_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     consumer = script(OffsetOutOfRangeError("gone"))
     consumer.logs = {A0: (8, 10), A1: (0, 3)}
     with caplog.at_level(logging.WARNING, "kafka_async.spark"):

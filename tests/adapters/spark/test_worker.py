@@ -20,7 +20,7 @@ def said_by(code: str) -> str:
 
 @pytest.mark.brokers
 @pytest.mark.parametrize(("reused", "spared"), [("1", True), ("", False)])
-def test_the_collector_passes_over_what_is_imported_where_it_runs_after_every_task(reused: str, spared: bool) -> None:
+def test_the_collector_passes_over_imports_if_it_runs_after_every_task(reused: str, spared: bool) -> None:
     code = (
         f"import gc, os; os.environ['SPARK_REUSE_WORKER'] = {reused!r};"
         "from kafka_async.adapters.spark.worker import spare_collector;"

@@ -191,7 +191,7 @@ async def test_what_was_done_of_a_tail_that_was_truncated_says_nothing_of_what_t
 
 
 @virtual
-async def test_what_was_committed_by_another_program_in_between_is_where_a_partition_goes_on() -> None:
+async def test_a_partition_goes_on_at_what_another_program_committed_in_between() -> None:
     """State in memory met the same offsets again, and stalled or lost them (astubbs/parallel-consumer #119, #183)."""
     some = world()
     some.produce(20)

@@ -31,7 +31,7 @@ def test_a_member_is_who_its_membership_says(world: World) -> None:
     assert world.group.identity == CLASSIC
 
 
-def test_offsets_go_where_the_membership_has_nothing_waiting(world: World) -> None:
+def test_offsets_go_on_the_connection_on_which_the_membership_has_nothing_waiting(world: World) -> None:
     lanes = [world.group.lane]
     world.join().lane = Lane.MAIN
     assert [*lanes, world.group.lane] == [Lane.GROUP, Lane.MAIN]

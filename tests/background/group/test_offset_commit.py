@@ -350,7 +350,7 @@ def test_a_commit_that_is_tried_again_does_not_hold_up_one_attempt_behind_it(man
 
 
 @pytest.mark.parametrize("code", sorted(REFUSALS))
-def test_a_member_that_is_none_any_more_is_told_why(world: World, manager: OffsetCommitManager, code: int) -> None:
+def test_the_error_of_a_former_member_says_why(world: World, manager: OffsetCommitManager, code: int) -> None:
     membership = world.join()
     call = _commit(manager, A, B)
     only(manager.poll(0.0)).on_done(_answer({A: code, B: code}), 0.0)

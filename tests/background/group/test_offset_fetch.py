@@ -401,7 +401,7 @@ def test_after_a_final_error_every_question_fails_with_it() -> None:
 
 
 @pytest.mark.parametrize("member", [False, True])
-def test_a_group_that_cannot_be_used_is_told_to_who_asked_and_once_for_first_positions(member: bool) -> None:
+def test_a_group_that_cannot_be_used_fails_each_call_and_is_reported_once_for_first_positions(member: bool) -> None:
     world = Fetching()
     if member:
         world.join()

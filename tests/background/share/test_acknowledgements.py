@@ -95,7 +95,7 @@ def test_what_the_broker_refuses_is_found_and_everything_else_counts(offsets: se
     assert world.settled.keys() == offsets
 
 
-def test_what_is_past_its_own_lock_is_told_apart_at_once() -> None:
+def test_records_past_their_own_lock_are_distinguished_at_once() -> None:
     world = World()
     world.add(1, ends=0.5)
     world.add(2, 3)
@@ -213,7 +213,7 @@ def test_what_was_said_under_a_former_lock_does_not_hit_the_new_one() -> None:
     assert not world.all
 
 
-def test_what_nobody_can_be_told_ends_with_the_time_of_the_locks() -> None:
+def test_acknowledgements_without_a_broker_end_with_the_time_of_the_locks() -> None:
     world = World()
     world.add(1)
     assert world.all.expire(29.0, None) == 30.0

@@ -137,7 +137,7 @@ def settle(world: World, outcome: ShareAcknowledgeResponse, seconds: float) -> t
 
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda error: error.__name__)
-def test_an_acknowledgement_that_is_refused_is_told(error: Any) -> None:
+def test_a_refused_acknowledgement_is_reported(error: Any) -> None:
     world = World()
     delivery = world.delivered(3)
     accepted(world, delivery, 1)
@@ -159,7 +159,7 @@ def test_an_acknowledgement_that_may_succeed_later_is_sent_until_its_lock_would_
 
 
 @pytest.mark.parametrize("error", [GroupAuthorizationFailedError, InvalidRequestError], ids=lambda error: error.__name__)
-def test_acknowledgements_that_fail_as_a_whole_for_good_are_told(error: Any) -> None:
+def test_acknowledgements_that_fail_as_a_whole_for_good_are_reported(error: Any) -> None:
     world = World()
     delivery = world.delivered(3)
     accepted(world, delivery, 1)

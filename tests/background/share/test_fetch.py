@@ -173,7 +173,7 @@ def test_acknowledgements_ride_on_the_next_fetch() -> None:
     assert (settled.error, settled.offsets) == (None, (0, 1))
 
 
-def test_acknowledgements_go_by_themselves_where_nothing_is_to_be_fetched() -> None:
+def test_acknowledgements_go_by_themselves_if_nothing_is_to_be_fetched() -> None:
     world = World()
     delivery = world.delivered(4)
     world.handler.reading = 0
@@ -201,7 +201,7 @@ def test_acknowledgements_of_a_partition_that_left_do_not_wait_for_a_pause_betwe
     assert [part.partition_index for topic in fetch(world).topics for part in topic.partitions] == []
 
 
-def test_who_flushes_is_told_of_each_partition() -> None:
+def test_a_flush_returns_the_result_of_each_partition() -> None:
     world = World()
     delivery = world.delivered(2)
     accept(world, delivery, 0)
@@ -280,7 +280,7 @@ def test_unread_records_and_those_that_are_worked_on_are_renewed_at_half_of_thei
     assert (renewed.deadline, len(renewed.locks)) == (45.0, 3)  # from when it was asked for
 
 
-def test_locks_that_nobody_renews_are_told_when_they_end() -> None:
+def test_locks_that_nobody_renews_are_reported_when_they_end() -> None:
     world = World(max_poll_records=2)
     delivery = world.delivered(1)
     world.exchange.order(HandOut(TP, delivery.number, (0,)))
@@ -340,7 +340,7 @@ def test_another_session_does_not_cost_the_locks(error: type[InvalidShareSession
     assert fetch(world).share_session_epoch == 0
 
 
-def test_a_group_that_is_denied_is_told_and_does_not_spin() -> None:
+def test_a_denied_group_is_reported_and_does_not_spin() -> None:
     world = World()
     world.joined(0)
     world.answer(ShareFetchRequest, fetched(error_code=GroupAuthorizationFailedError.errno), 0.0)

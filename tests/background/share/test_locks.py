@@ -53,7 +53,7 @@ def test_a_lock_is_renewed_for_so_long_and_no_longer() -> None:
     assert due(locks, 5.0) == []
 
 
-def test_locks_that_end_are_told_once_but_not_those_of_records_that_were_acknowledged() -> None:
+def test_locks_that_end_are_reported_once_but_not_those_of_acknowledged_records() -> None:
     locks = locked(1, 2)
     assert list(locks.acknowledge(TP, (2,), 7)) == [2]
     assert list(locks.held(TP, (1, 2), 7)) == [1], "what is acknowledged is not acknowledged again"

@@ -88,7 +88,7 @@ def test_a_group_that_is_not_found_twice_is_one_of_another_kind() -> None:
 
 
 @pytest.mark.parametrize("outcome", [failed(NotCoordinatorError.errno), KafkaConnectionError("cut")])
-def test_a_coordinator_that_is_gone_changes_nothing_but_is_told_everything_again(outcome: object) -> None:
+def test_a_new_coordinator_gets_everything_again_and_nothing_else_changes(outcome: object) -> None:
     world = World()
     world.joined(0)
     world.poll(5.0)
@@ -110,7 +110,7 @@ def test_a_coordinator_that_is_loading_is_asked_again_after_a_backoff() -> None:
     assert (beat(world).member_epoch, beat(world).subscribed_topic_names) == (1, ("t",))
 
 
-def test_a_group_that_is_denied_is_told_and_asked_again() -> None:
+def test_a_denied_group_is_reported_and_asked_again() -> None:
     world = World()
     world.coordinated()
     world.answer(ShareGroupHeartbeatRequest, failed(GroupAuthorizationFailedError.errno), 0.0)

@@ -1,4 +1,4 @@
-"""What a broker is told of the partitions that it reads for us."""
+"""What a share session sends about the partitions that it reads."""
 
 from uuid import UUID
 
@@ -10,38 +10,38 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ID, NEW = UUID(int=1), UUID(int=2)
 
 
-def told(session: ShareSession) -> tuple[list[tuple[UUID | None, int]], list[tuple[UUID | None, int]]]:
+def sent(session: ShareSession) -> tuple[list[tuple[UUID | None, int]], list[tuple[UUID | None, int]]]:
     topics, forgotten = session.build({})
     listed = [(topic.topic_id, part.partition_index) for topic in topics for part in topic.partitions]
     return listed, [(topic.topic_id, index) for topic in forgotten for index in topic.partitions]
 
 
-def test_only_what_changes_is_told() -> None:
+def test_only_changes_are_sent() -> None:
     session = ShareSession({A: ID, B: ID})
-    assert told(session) == ([(ID, 0), (ID, 1)], [])
+    assert sent(session) == ([(ID, 0), (ID, 1)], [])
     session.fetched()
-    assert told(session) == ([], [])
+    assert sent(session) == ([], [])
     session.wanted = {A: ID}
-    assert told(session) == ([], [(ID, 1)])
+    assert sent(session) == ([], [(ID, 1)])
 
 
-def test_what_was_not_answered_is_told_again() -> None:
+def test_what_was_not_answered_is_sent_again() -> None:
     session = ShareSession({A: ID})
-    told(session)
-    assert told(session) == ([(ID, 0)], [])
+    sent(session)
+    assert sent(session) == ([(ID, 0)], [])
 
 
 def test_a_topic_that_was_made_again_is_another_one() -> None:
     session = ShareSession({A: ID})
-    told(session)
+    sent(session)
     session.fetched()
     session.wanted = {A: NEW}
-    assert told(session) == ([(NEW, 0)], [(ID, 0)])
+    assert sent(session) == ([(NEW, 0)], [(ID, 0)])
 
 
 def test_acknowledgements_ride_on_partitions_that_the_broker_knows() -> None:
     session = ShareSession({A: ID, B: ID})
-    told(session)
+    sent(session)
     session.fetched()
     batch = AcknowledgementBatch(first_offset=1, last_offset=2, acknowledge_types=(1,))
     ((topic,), forgotten) = session.build({B: (batch,)})
@@ -52,13 +52,13 @@ def test_acknowledgements_ride_on_partitions_that_the_broker_knows() -> None:
 def test_every_request_counts_and_a_doubt_begins_anew() -> None:
     session = ShareSession({A: ID})
     assert not session.is_open
-    told(session)
+    sent(session)
     session.fetched()
     session.acknowledged()
     assert session.epoch == 2
     session.reset()
     assert session.epoch == 0
-    assert told(session) == ([(ID, 0)], [])
+    assert sent(session) == ([(ID, 0)], [])
 
 
 def test_the_epoch_begins_at_one_after_the_last() -> None:

@@ -278,7 +278,7 @@ async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch, 
     assert base64.b64decode(endpoint.asked[0].headers["Authorization"].removeprefix("Basic ")).startswith(b"client:")
 
 
-async def test_the_keys_of_a_session_are_not_written_where_the_environment_says(
+async def test_the_keys_of_a_session_are_not_written_to_the_file_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))

@@ -37,7 +37,7 @@ from ..support import options
         (r"[ a]", ["a"], ["b"]),
     ],
 )
-def test_a_pattern_is_found_where_java_finds_it(pattern: str, matching: list[str], others: list[str]) -> None:
+def test_a_pattern_matches_as_in_java(pattern: str, matching: list[str], others: list[str]) -> None:
     selects = options(subscribePattern=pattern).selects
     assert [name for name in (*matching, *others) if selects(name)] == matching
 

@@ -218,7 +218,7 @@ def test_an_empty_limit_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("retriable", "expected"), [(True, KafkaConnectionError), (False, KafkaConfigurationError)])
-def test_an_error_of_any_layer_is_told_without_the_secret(retriable: bool, expected: type[KafkaError]) -> None:
+def test_an_error_of_any_layer_is_raised_without_the_secret(retriable: bool, expected: type[KafkaError]) -> None:
     hidden = Hidden()
     hidden.add("hunter2\n")
     error = (KafkaConnectionError if retriable else KafkaError)("refused: 'hunter2\\n'")
@@ -229,7 +229,7 @@ def test_an_error_of_any_layer_is_told_without_the_secret(retriable: bool, expec
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_an_error_without_a_secret_is_told_as_it_is() -> None:
+def test_an_error_without_a_secret_is_raised_as_it_is() -> None:
     hidden = Hidden()
     hidden.add("hunter2")
     with pytest.raises(ZeroDivisionError), hidden.from_errors():

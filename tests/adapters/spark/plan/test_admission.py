@@ -65,7 +65,7 @@ def test_a_batch_that_is_large_enough_does_not_wait() -> None:
     assert admission.end(START, END, 60, wait=True, now=1.0) == {A0: 154, A1: 6}
 
 
-def test_nothing_waits_where_nothing_more_is_to_come() -> None:
+def test_nothing_waits_if_nothing_more_is_to_come() -> None:
     admission = Admission(least=1000)
     admission.end(START, END, None, wait=False, now=0.0)
     assert admission.end(START, END, None, wait=False, now=1.0) == END

@@ -42,7 +42,7 @@ def test_small_ranges_share_a_task_beyond_the_number_of_cores_only(count: int, c
     assert sizes(plan(ranges(*[10] * count), cores=cores)) == expected
 
 
-def test_ranges_share_no_task_where_that_is_asked_for() -> None:
+def test_ranges_share_no_task_if_that_is_asked_for() -> None:
     assert sizes(plan(ranges(*[10] * 50), pack=0)) == [10] * 50
 
 
@@ -51,7 +51,7 @@ def test_small_ranges_share_a_task() -> None:
     assert sizes(plan(ranges(*[PACK_RECORDS // 2] * 5))) == [PACK_RECORDS, PACK_RECORDS, PACK_RECORDS // 2]
 
 
-def test_small_ranges_stay_apart_where_more_tasks_are_wanted() -> None:
+def test_small_ranges_stay_apart_if_more_tasks_are_wanted() -> None:
     assert len(plan(ranges(*[10] * 50), min_partitions=20)) == 20
     assert len(plan(ranges(10, 10, 10), min_partitions=3)) == 3
 

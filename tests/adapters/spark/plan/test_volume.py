@@ -22,7 +22,7 @@ def test_each_partition_gives_the_same_part_of_what_waits() -> None:
     assert volume(cluster(), 200_000).limited(START, {A0: 10_000, A1: 1000}) == {A0: 1000, A1: 100}
 
 
-def test_all_is_taken_where_it_fits() -> None:
+def test_all_is_taken_if_it_fits() -> None:
     assert volume(cluster(), 2_000_000).limited(START, {A0: 10_000, A1: 1000}) == {A0: 10_000, A1: 1000}
 
 
@@ -43,7 +43,7 @@ def test_records_that_grow_are_noticed_half_way() -> None:
     assert 500_000 < sum(map(size, range(ends[A0]))) < 2_000_000
 
 
-def test_nothing_is_read_where_little_waits() -> None:
+def test_nothing_is_read_if_little_waits() -> None:
     there = cluster()
     limit = volume(there, 1_000_000)
     limit.limited(START, {A0: 10_000, A1: 1000})

@@ -90,7 +90,7 @@ def test_not_a_number_is_read() -> None:
         ("STRUCT<x: INT>", '{"a":1}', "field 'a': expected STRUCT<`x`: INT>, found a number"),
     ],
 )
-def test_what_is_wrong_is_told(kind: str, text: str, problem: str) -> None:
+def test_the_error_names_what_is_wrong(kind: str, text: str, problem: str) -> None:
     found, told = read(kind, text)
 
     assert found is None

@@ -47,7 +47,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         microseconds(text, UTC)
 
 
-def test_a_zone_is_refused_where_none_is_expected() -> None:
+def test_a_zone_is_refused_if_none_is_expected() -> None:
     with pytest.raises(ValueError, match="a zone"):
         microseconds("2020-01-02T03:04:05Z", None)
 

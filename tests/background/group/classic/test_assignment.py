@@ -61,7 +61,7 @@ def test_topics_without_subscribers_or_metadata_are_left_out() -> None:
         (("r1",), (), False),
     ],
 )
-def test_racks_matter_where_it_makes_a_difference_who_reads(
+def test_racks_matter_if_it_makes_a_difference_who_reads(
     members: tuple[str | None, ...], partitions: tuple[set[str], ...], expected: bool
 ) -> None:
     assert racks_matter(members, [frozenset(racks) for racks in partitions]) is expected

@@ -107,7 +107,7 @@ def test_range_is_even_within_each_topic(group: Group) -> None:
 
 
 @given(groups(alike=True))
-def test_round_robin_is_even_where_all_subscribe_alike(group: Group) -> None:
+def test_round_robin_is_even_if_all_subscribe_alike(group: Group) -> None:
     counts = [len(partitions) for partitions in RoundRobinAssignor().assign(*group).values()]
     assert max(counts) - min(counts) <= 1
 

@@ -108,7 +108,7 @@ def test_a_commit_of_somebody_we_are_not_any_more_triggers_nothing(state: Classi
 
 
 @every_state
-def test_a_commit_that_finds_us_out_is_believed_where_no_request_of_ours_finds_out(state: ClassicState) -> None:
+def test_a_commit_that_finds_us_out_is_believed_if_no_other_request_can_find_out(state: ClassicState) -> None:
     for failure, member_id in ((CommitFailure.UNKNOWN_MEMBER, ""), (CommitFailure.ILLEGAL_GENERATION, ME)):
         w = reach(state)
         who = w.member.identity

@@ -69,7 +69,7 @@ def test_nothing_moves_when_nothing_changed(group: Group) -> None:
 
 
 @given(groups())
-def test_a_member_that_leaves_moves_only_what_was_its_own_where_all_subscribe_alike(group: Group) -> None:
+def test_a_member_that_leaves_moves_only_what_was_its_own_if_all_subscribe_alike(group: Group) -> None:
     topics, members = without_racks(group)
     members = [evolve(m, topics=members[0].topics) for m in members]
     before = owning(members, eager(topics, members), 1)
@@ -154,7 +154,7 @@ def test_the_rack_of_a_kept_partition_counts_for_more_than_staying() -> None:
     assert eager(topics, members) == {"x": tps("a0"), "y": tps("a1")}
 
 
-def test_every_partition_is_read_in_its_rack_where_the_numbers_allow_it() -> None:
+def test_every_partition_is_read_in_its_rack_if_the_numbers_allow_it() -> None:
     topics = {name: tuple(frozenset({f"r{number % 3}"}) for number in range(6)) for name in "ab"}
     members = [member(f"m{number}", "ab", rack=f"r{number % 3}") for number in range(6)]
     division = eager(topics, members)

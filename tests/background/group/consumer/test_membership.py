@@ -153,7 +153,7 @@ def test_who_has_come_and_got_nothing_yet_asks_again_soon_for_as_long_as_the_oth
     assert due == [1.0, 2.0, 3.0, 4.0, 5.0, 10.0]
 
 
-def test_who_got_something_asks_no_more_often_than_it_is_told_to() -> None:
+def test_a_member_with_partitions_sends_no_heartbeat_before_its_interval() -> None:
     world = reach(S.JOINING)
     world.reply(answer(), 0.0)
     world.exchange(answer({A: (0, 1)}), 1.0)
@@ -365,7 +365,7 @@ def test_without_a_backoff_configured_nothing_spins() -> None:
     assert world.turn(0.0).wake_at > 0.0
 
 
-def test_a_coordinator_that_moved_is_asked_without_backoff_and_told_everything() -> None:
+def test_a_coordinator_that_moved_is_asked_without_backoff_and_gets_everything() -> None:
     world = in_flight(S.STABLE)
     world.reply(NotCoordinatorError(), 10.0)
     world.coordinator.coordinator = None
