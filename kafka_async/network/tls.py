@@ -152,22 +152,27 @@ def _named(option: str) -> Iterator[None]:
     """Turn what OpenSSL and the system raise into a ``ValueError`` that names ``option``."""
     try:
         yield
-    except ssl.SSLError as error:
-        words = _reason(error)
-        raise ValueError(f"{option}: {next((ours for theirs, ours in _REASONS.items() if theirs in words), words)}") from None
     except OSError as error:
-        where = f" {error.filename!r}" if error.filename else ""
-        raise ValueError(f"{option}: cannot read the file{where}: {error.strerror}") from None
+        raise ValueError(f"{option}: {why_not_loaded(error, 'ssl_password')}") from None
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
+
+
+def why_not_loaded(error: OSError, password: str) -> str:
+    """Return what is wrong with a file of certificates or keys. ``password``: the name of the option for that of the key."""
+    if isinstance(error, ssl.SSLError):
+        words = _reason(error)
+        return next((ours for theirs, ours in _REASONS.items() if theirs in words), words).replace("{password}", password)
+    where = f" {error.filename!r}" if error.filename else ""
+    return f"cannot read the file{where}: {error.strerror}"
 
 
 _REASONS: Final = {
     "NO_CERTIFICATE_OR_CRL_FOUND": "expected PEM with a certificate, found none",
     "NO_START_LINE": "expected PEM with a certificate, found none",
-    "PEM lib": "expected PEM with a certificate and its private key, and the right ssl_password if the key is encrypted",
+    "PEM lib": "expected PEM with a certificate and its private key, and the right {password} if the key is encrypted",
     "KEY_VALUES_MISMATCH": "the private key does not belong to the certificate",
-    "BAD_DECRYPT": "ssl_password does not open the private key",
+    "BAD_DECRYPT": "{password} does not open the private key",
     "NO_CIPHER_MATCH": "expected ciphers in OpenSSL's notation, found none that is known",
 }
 

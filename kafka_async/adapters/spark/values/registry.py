@@ -37,7 +37,7 @@ from urllib.parse import quote, urlsplit
 from attrs import field, frozen
 
 from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
-from ....network.tls import verifying_context
+from ....network.tls import verifying_context, why_not_loaded
 from ..options.secrets import OF_REGISTRY, REGISTRY, Hidden, is_reference, resolve_one
 
 if TYPE_CHECKING:
@@ -393,8 +393,9 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
 def _named(name: str, options: Mapping[str, str]) -> Generator[None]:
     try:
         yield
-    except (OSError, ssl.SSLError) as error:
-        raise KafkaConfigurationError(f"{REGISTRY}{name}={options.get(name)!r} cannot be used: {error.strerror or error}") from None
+    except OSError as error:
+        why = why_not_loaded(error, REGISTRY + _PASSWORD)
+        raise KafkaConfigurationError(f"{REGISTRY}{name}={options.get(name)!r}: {why}") from None
 
 
 def _raise_tls(url: str, error: BaseException) -> None:

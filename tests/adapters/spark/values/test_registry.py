@@ -193,7 +193,7 @@ def test_bad_options_are_refused(options: dict[str, str], complaint: str) -> Non
 def test_a_certificate_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     found = Registry.of({URL: "https://127.0.0.1:1", CA: str(tmp_path / "ca.pem")})
 
-    with pytest.raises(KafkaConfigurationError, match=r"ssl.ca.location=.*cannot be used"):
+    with pytest.raises(KafkaConfigurationError, match=r"ssl.ca.location=.*cannot read the file.*: No such file"):
         found.schema(1)
 
 
@@ -299,5 +299,25 @@ def test_a_client_shows_its_certificate(tmp_path: Path) -> None:
         found = Registry.of({URL: server.url, **given, f"{SSL}key.location": str(tmp_path / "client.key")})
         assert found.schema(1) == Found("int")
 
-        with pytest.raises(KafkaConfigurationError, match=r"ssl.certificate.location=.*cannot be used"):
+        with pytest.raises(KafkaConfigurationError, match=r"ssl.certificate.location=.*expected PEM with .* its private key"):
             Registry.of({URL: server.url, **given}).schema(1)  # the key is in another file
+
+
+@pytest.mark.parametrize("password", [{}, {f"{SSL}key.password": "wrong"}])
+def test_a_key_that_its_password_does_not_open_is_named(tmp_path: Path, password: dict[str, str]) -> None:
+    trustme = pytest.importorskip("trustme", reason="trustme is not installed: pip install '.[test]'")
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization", reason="comes with trustme")
+    own = trustme.CA().issue_cert("client.example")
+    own.cert_chain_pems[0].write_to_path(str(tmp_path / "client.pem"))
+    key = serialization.load_pem_private_key(own.private_key_pem.bytes(), None)
+    (tmp_path / "client.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.BestAvailableEncryption(b"right"),
+        )
+    )
+    files = {f"{SSL}certificate.location": str(tmp_path / "client.pem"), f"{SSL}key.location": str(tmp_path / "client.key")}
+    with pytest.raises(KafkaConfigurationError, match=r"the right value\.schema\.registry\.ssl\.key\.password") as caught:
+        Registry.of({URL: "https://127.0.0.1:1", **files, **password}).schema(1)
+    assert "wrong" not in str(caught.value)
