@@ -45,9 +45,9 @@ def test_a_message_that_there_is_not_is_an_attribute_error(name: str) -> None:
         getattr(messages, name)
 
 
-def _imported_by(statement: str) -> set[str]:
-    """Return the modules of ours that a fresh interpreter has after a statement."""
-    code = f"{statement}; import sys; print(*(name for name in sys.modules if name.startswith('kafka_async')))"
+def _imported_by(statement: str, package: str = "kafka_async") -> set[str]:
+    """Return the modules of a package, ours if none is named, that a fresh interpreter has after a statement."""
+    code = f"{statement}; import sys; print(*(name for name in sys.modules if name.startswith({package!r})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own words
     return set(done.stdout.split())
 
@@ -65,6 +65,16 @@ def test_a_consumer_without_a_group_imports_nothing_that_only_groups_and_sasl_ne
         "wire.shapes",
     )
     assert not found & {f"kafka_async.{name}" for name in others}
+
+
+@pytest.mark.brokers
+def test_hypothesis_which_kio_imports_wherever_it_is_installed_is_not_imported_for_us() -> None:
+    everything = (
+        "import kafka_async.testing; from kafka_async.wire import codec; from kafka_async import KafkaConsumer, ShareConsumer"
+    )
+    assert _imported_by(everything, "hypothesis") == set()
+    assert "hypothesis.strategies" in _imported_by(f"{everything}; import hypothesis.strategies", "hypothesis")
+    assert "hypothesis.strategies" in _imported_by(f"import hypothesis.strategies; {everything}", "hypothesis")
 
 
 @pytest.mark.brokers

@@ -10,6 +10,7 @@ they stand, so that a struct may be called differently here.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -17,7 +18,6 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
-import kio.static.primitive  # noqa: F401 - see above: most of what the first schema would cost
 
 from .messages.base import Struct
 
@@ -85,6 +85,25 @@ class WireStruct:
     """In the order of the bytes, tagged ones included."""
     flexible: bool
     """Compact types and tags are in use (KIP-482)."""
+
+
+def _import_base() -> None:
+    """Import what all schemas of ``kio`` stand on, and not hypothesis with it.
+
+    ``kio`` imports hypothesis wherever that is installed, to make its types known to it, which takes longer than all else that a
+    consumer imports. A program that has imported hypothesis before has its types known.
+    """
+    absent = "hypothesis" not in sys.modules
+    if absent:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]  # as Python marks what cannot be imported
+    try:
+        import kio.static.primitive  # noqa: F401 - most of what the first schema would cost
+    finally:
+        if absent:
+            sys.modules.pop("hypothesis", None)
+
+
+_import_base()
 
 
 def load(module: str, version: int, name: str, cls: type[Struct]) -> WireStruct:

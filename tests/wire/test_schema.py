@@ -71,7 +71,7 @@ def test_only_the_schema_module_imports_kio_and_its_base_alone_before_it_is_need
     importers = [
         name
         for name in ("codec", "compiler", "primitives", "schema", "shapes", "versions")
-        if re.search(r"^(?:from|import) kio", inspect.getsource(import_module(f"kafka_async.wire.{name}")), re.MULTILINE)
+        if re.search(r"^ *(?:from|import) kio", inspect.getsource(import_module(f"kafka_async.wire.{name}")), re.MULTILINE)
     ]
     assert importers == ["schema"]
-    assert re.findall(r"^import (kio\S*)", inspect.getsource(schema), re.MULTILINE) == ["kio.static.primitive"]
+    assert re.findall(r"^ *import (kio\S*)", inspect.getsource(schema), re.MULTILINE) == ["kio.static.primitive"]
