@@ -268,8 +268,9 @@ def _properties(node: _Node, nodes: Sequence[_Node], protocols: Mapping[str, str
         "log.dirs": str(node.directory / "data"),
         "num.partitions": "1",
         "default.replication.factor": replicas,
-        # The partitions of a killed broker move, and it may register again, only after this; 9 s by default.
-        "broker.session.timeout.ms": "3000",
+        # The partitions of a killed broker move, and it may register again, only after this; 9 s by default. A lone broker has
+        # nobody to give them to: there it would only take a broker that a busy machine held up for dead.
+        "broker.session.timeout.ms": "3000" if len(nodes) > 1 else "30000",
         "broker.heartbeat.interval.ms": "500",
         # Few partitions for the internal topics: each costs files and start-up time.
         "offsets.topic.num.partitions": "4",
@@ -440,13 +441,21 @@ class KafkaCluster:
         self._nodes[broker].signal(signal.SIGCONT)
 
     def rest(self) -> None:
-        """Let no broker run until ``heal``; ports and data stay."""
-        if any(node.running for node in self._nodes):
-            self._admin = None
-            for node in self._nodes:
-                node.signal(signal.SIGKILL)
-            for node in self._nodes:
-                self.kill(node.id)
+        """Let no broker run until ``heal``; ports and data stay.
+
+        A lone broker leaves in an orderly way, in a third of a second, and so may register again at once. Several cannot leave
+        together, since those that remain are no quorum.
+        """
+        if not any(node.running for node in self._nodes):
+            return
+        self._admin = None
+        if len(self._nodes) == 1:
+            self.stop(0)
+            return
+        for node in self._nodes:
+            node.signal(signal.SIGKILL)
+        for node in self._nodes:
+            self.kill(node.id)
 
     def heal(self) -> None:
         """Bring every broker back: unpause the frozen, start the dead, wait for all. Does nothing if nothing was done to any."""

@@ -2,7 +2,12 @@
 
 import sys
 
+from pyspark.errors import StreamingQueryException
+
 from .spark import new_session
+
+LATE = "Python worker failed to connect back"
+"""What Spark says of a Python process that took more than 10 s to start, as it may on a busy machine; a fixed limit of Spark's."""
 
 
 def main(servers: str, topic: str, directory: str) -> None:
@@ -18,8 +23,15 @@ def main(servers: str, topic: str, directory: str) -> None:
         .select("partition", "offset", "value")
     )
     writer = frame.writeStream.format("parquet").option("path", f"{directory}/out")
-    query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
-    query.awaitTermination()
+    writer = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True)
+    while True:
+        try:
+            writer.start().awaitTermination()
+        except StreamingQueryException as error:
+            if LATE not in str(error):
+                raise
+        else:
+            break
     session.stop()
 
 
