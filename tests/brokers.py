@@ -270,7 +270,7 @@ def _properties(node: _Node, nodes: Sequence[_Node], protocols: Mapping[str, str
         "default.replication.factor": replicas,
         # The partitions of a killed broker move, and it may register again, only after this; 9 s by default. A lone broker has
         # nobody to give them to: there it would only take a broker that a busy machine held up for dead.
-        "broker.session.timeout.ms": "3000" if len(nodes) > 1 else "30000",
+        "broker.session.timeout.ms": "3000" if len(nodes) > 1 else "9000",
         "broker.heartbeat.interval.ms": "500",
         # Few partitions for the internal topics: each costs files and start-up time.
         "offsets.topic.num.partitions": "4",
@@ -539,10 +539,11 @@ class KafkaCluster:
         command = self._java(
             "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server", self.bootstrap_servers
         )
-        command += ["--reassignment-json-file", str(plan), "--execute"]
+        # --additional: the last move may still be under way, also when the same brokers only change places, which nothing shows.
+        command += ["--reassignment-json-file", str(plan), "--execute", "--additional"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
         if done.returncode:
-            raise RuntimeError(f"the partitions of {topic} cannot be moved:\n{(done.stdout + done.stderr)[-4000:]}")
+            raise RuntimeError(f"the partitions of {topic} cannot be moved:\n{done.stdout}{done.stderr[-2000:]}")
         wanted = {partition: set(there) for partition, there in replicas.items()}
         self._wait_topic(topic, lambda metadata: metadata is not None and _lives_on(metadata, wanted))
 
