@@ -153,6 +153,8 @@ class Processing:
         self._portal: BlockingPortal | None = None
         self._ended: Future[BaseException | None] = Future()
         self._run: tuple[AsyncProcessing, anyio.Event] | None = None
+        self._stops: list[anyio.Event] = []
+        self._lent = False
 
     def __enter__(self) -> Self:
         if self._thread is not None:
@@ -173,9 +175,13 @@ class Processing:
         left = anyio.Event()
         try:
             with self._seat.runtime.lent():
-                async with self._make() as run:
-                    task_status.started((run, left))
-                    await left.wait()
+                self._lent = True
+                try:
+                    async with self._make() as run:
+                        task_status.started((run, left))
+                        await left.wait()
+                finally:
+                    await self._stops_are_through()
         except BaseException as error:
             if isinstance(error, Exception | get_cancelled_exc_class()):
                 raise
@@ -252,9 +258,28 @@ class Processing:
         """Wait until ``stop``, here or of the consumer, or until processing fails, which leaving the block raises."""
         self._call(self._begun()[0].wait)
 
-    def stop_consumer(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Stop the consumer from the thread that it is lent to (for ``KafkaConsumer.stop``)."""
-        self._call(stop)
+    def stop_consumer(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Stop the consumer from the thread that it is lent to (for ``KafkaConsumer.stop``); ``False`` if that has ended."""
+        return bool(self._call(self._stop_here, stop))
+
+    async def _stop_here(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        if not self._lent:
+            return False
+        ended = anyio.Event()
+        self._stops.append(ended)
+        try:
+            await stop()
+        finally:
+            self._stops.remove(ended)
+            ended.set()
+        return True
+
+    async def _stops_are_through(self) -> None:
+        """Wait for those who stop the consumer from here: once it is no longer lent to this event loop, nothing wakes them."""
+        with anyio.CancelScope(shield=True):
+            while self._stops:
+                await self._stops[0].wait()
+        self._lent = False
 
 
 def _wait_for(future: "Future[Any]") -> None:
@@ -299,9 +324,8 @@ class KafkaConsumer(Generic[K, V]):
     def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
         self._consumer._place.check_process()  # and no more: while it processes, it is lent to an event loop
         processing = self._seat.processing
-        if processing is not None:  # it drains and commits first
-            processing.stop_consumer(partial(self._consumer._stop, timeout_ms, clean=clean))
-            return
+        if processing is not None and processing.stop_consumer(partial(self._consumer._stop, timeout_ms, clean=clean)):
+            return  # it drained and committed first
         parting = self._consumer._parting
         allowed = parting.allowed(timeout_ms)
         if not parting.begin():

@@ -60,9 +60,8 @@ class ShareConsumer(Generic[K, V]):
         """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
         self._consumer._place.check_process()  # and no more: while it processes, it is lent to an event loop
         processing = self._seat.processing
-        if processing is not None:  # it drains first
-            processing.stop_consumer(lambda: self._consumer.stop(timeout_ms))
-            return
+        if processing is not None and processing.stop_consumer(lambda: self._consumer.stop(timeout_ms)):
+            return  # it drained first
         allowed, life = self._consumer._allowed(timeout_ms), self._consumer._life
         if not life.begin():
             finish(life.wait_for_end(allowed))
