@@ -68,16 +68,6 @@ def test_a_consumer_without_a_group_imports_nothing_that_only_groups_and_sasl_ne
 
 
 @pytest.mark.brokers
-def test_hypothesis_which_kio_imports_wherever_it_is_installed_is_not_imported_for_us() -> None:
-    everything = (
-        "import kafka_async.testing; from kafka_async.wire import codec; from kafka_async import KafkaConsumer, ShareConsumer"
-    )
-    assert _imported_by(everything, "hypothesis") == set()
-    assert "hypothesis.strategies" in _imported_by(f"{everything}; import hypothesis.strategies", "hypothesis")
-    assert "hypothesis.strategies" in _imported_by(f"import hypothesis.strategies; {everything}", "hypothesis")
-
-
-@pytest.mark.brokers
 def test_a_consumer_imports_nothing_of_what_people_read_about_its_options() -> None:
     found = _imported_by("from kafka_async import KafkaConsumer; KafkaConsumer(group_id='g', enable_metrics_push=False)")
     readable = ("options", "reference", "sources", "texts", "properties", "java", "jaas")

@@ -29,7 +29,6 @@ MADE_OF_OUR_OWN = {
     # The author of a job names a function of his own, module:callable: options of a job are texts, and nobody else writes them.
     "adapters/spark/options/secrets.py": {"importlib.import_module"},
     "lazy.py": {"import_module"},  # modules of this package, by tables in its own files
-    "wire/schema.py": {"import_module"},  # kio's modules, by the names of our own messages and the versions of our own table
 }
 
 

@@ -6,7 +6,8 @@ versions. Must never wait, read a clock, or remember anything about a broker or 
     messages/        every message once, in its newest shape
     shapes.py        the few whose older versions are built differently
     versions.py      what we speak, what a broker offers, which version carries a request
-    schema.py        which fields a version has (the only module that imports kio)
+    schemas.py       the fields of all messages and their versions, as Kafka has them
+    layout.py        which of them one version of a message has
     compiler.py      readers and writers made from that
     primitives.py    strings, arrays, tags
     codec.py         headers, whole messages, errors

@@ -11,11 +11,11 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ..errors import IllegalArgumentError, MalformedResponseError, UnsupportedVersionError
-from . import compiler, schema
+from . import compiler
+from .layout import WireStruct, layout_of, memo
 from .messages import Api, ApiVersionsResponse, Request
 from .messages.base import Response, Struct
 from .primitives import Buffer, Reader, Writer, read_tags
-from .schema import memo
 from .versions import UNSUPPORTED_VERSION, check
 
 if TYPE_CHECKING:  # only members of groups need them
@@ -49,10 +49,10 @@ def _old_shape(api: Api, cls: type[Struct], version: int) -> "OldShape | None":
 
 
 @memo
-def layout(api: Api, cls: type[Struct], version: int) -> schema.WireStruct:
+def layout(api: Api, cls: type[Struct], version: int) -> WireStruct:
     """Return the layout of a request or response class in a version."""
     old = _old_shape(api, cls, version)
-    return schema.load(api.name.lower(), version, cls.__name__, cls if old is None else old.cls)
+    return layout_of(cls.__name__, version, cls if old is None else old.cls)
 
 
 @memo
@@ -173,35 +173,35 @@ def _read_api_versions(version: int, frame: Buffer, *, exact: bool) -> ApiVersio
 
 def encode_subscription(subscription: "ConsumerProtocolSubscription", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
     """Return what a classic member sends to the leader, version included. Raises ``IllegalArgumentError``."""
-    return _encode_data("consumer_protocol_subscription", subscription, version)
+    return _encode_data(subscription, version)
 
 
 def encode_assignment(assignment: "ConsumerProtocolAssignment", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
     """Return what the leader gives a classic member, version included. Raises ``IllegalArgumentError``."""
-    return _encode_data("consumer_protocol_assignment", assignment, version)
+    return _encode_data(assignment, version)
 
 
 def decode_subscription(data: Buffer) -> "ConsumerProtocolSubscription":
     """Return what a classic member wrote to the leader; other clients wrote it. Raises ``MalformedResponseError``."""
     from .messages.group import ConsumerProtocolSubscription
 
-    return _decode_data("consumer_protocol_subscription", ConsumerProtocolSubscription, data)
+    return _decode_data(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: Buffer) -> "ConsumerProtocolAssignment":
     """Return what the leader gave a classic member; another client may have written it. Raises ``MalformedResponseError``."""
     from .messages.group import ConsumerProtocolAssignment
 
-    return _decode_data("consumer_protocol_assignment", ConsumerProtocolAssignment, data)
+    return _decode_data(ConsumerProtocolAssignment, data)
 
 
 @memo
-def _data_codec(module: str, cls: type[Struct], version: int) -> tuple[Reader, Writer]:
-    data_layout = schema.load(module, version, cls.__name__, cls)
+def _data_codec(cls: type[Struct], version: int) -> tuple[Reader, Writer]:
+    data_layout = layout_of(cls.__name__, version, cls)
     return compiler.reader(data_layout), compiler.writer(data_layout)
 
 
-def _encode_data(module: str, value: Struct, version: int) -> bytes:
+def _encode_data(value: Struct, version: int) -> bytes:
     if not 0 <= version <= _CONSUMER_PROTOCOL_VERSION:
         spoken = f"0 to {_CONSUMER_PROTOCOL_VERSION}"
         raise UnsupportedVersionError(
@@ -209,19 +209,19 @@ def _encode_data(module: str, value: Struct, version: int) -> bytes:
         )
     out = bytearray(_VERSION.pack(version))
     try:
-        _data_codec(module, type(value), version)[1](value, out)
+        _data_codec(type(value), version)[1](value, out)
     except _BAD_VALUES as error:
         raise IllegalArgumentError(f"{type(value).__name__} version {version} cannot be written: {error}") from error
     return bytes(out)
 
 
-def _decode_data(module: str, cls: type[S], data: Buffer) -> S:
+def _decode_data(cls: type[S], data: Buffer) -> S:
     """Read data whose newer versions only append fields: an unknown version is read as the newest known (``ConsumerProtocol``)."""
     try:
         version = _VERSION.unpack_from(data, 0)[0]
         if version < 0:
             raise ValueError(f"version {version}")
-        value, end = _data_codec(module, cls, min(version, _CONSUMER_PROTOCOL_VERSION))[0](data, _VERSION.size)
+        value, end = _data_codec(cls, min(version, _CONSUMER_PROTOCOL_VERSION))[0](data, _VERSION.size)
         if end > len(data):
             raise ValueError(f"{end} bytes were expected")
     except _BAD_BYTES as error:

@@ -1,6 +1,6 @@
 """Readers and writers of structs, compiled from their layouts.
 
-Decides: how a layout becomes code. Owns: nothing. Must never see a version number or ``kio``.
+Decides: how a layout becomes code. Owns: nothing. Must never see a version number.
 
 For each layout two small functions are generated and compiled, as attrs does for ``__init__``: neighboring fields of fixed size
 are unpacked by one ``struct`` call, everything else by a reader of ``primitives.py``. A generated reader looks like this::
@@ -39,9 +39,9 @@ from typing import Any, cast
 import attrs
 
 from . import primitives
+from .layout import WireField, WireStruct
 from .messages.base import Struct
 from .primitives import Reader, Writer
-from .schema import WireField, WireStruct
 
 _VARIABLE = ("string", "bytes", "struct")
 

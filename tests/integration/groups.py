@@ -34,10 +34,6 @@ both = pytest.mark.parametrize("protocol", PROTOCOLS)
 SESSION_MS: Final = 10_000
 """Session timeout of members, unless a test sets another."""
 HEARTBEAT_MS: Final = 300
-_OURS: Final = """import runpy, sys
-sys.modules["hypothesis"] = None  # kio would import it, and with it pytest and trio: half of a member's start
-runpy.run_module("tests.verifiable_consumer", run_name="__main__")
-"""
 _JAVA: Final = "org.apache.kafka.tools.VerifiableConsumer"
 
 
@@ -441,7 +437,7 @@ class Processes:
         options += ["--group-id", self.group.name, "--group-protocol", self.group.protocol]
         if _value_of("--group-protocol", arguments, self.group.protocol) == "classic":
             options += ["--session-timeout", str(self.group.session_ms), "--command-config", str(self.settings)]
-        program = [sys.executable, "-c", _OURS]
+        program = [sys.executable, "-m", "tests.verifiable_consumer"]
         if java is not None:
             program = [*java, _JAVA]
         process = await asyncio.create_subprocess_exec(

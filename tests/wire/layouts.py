@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from kafka_async.testing.server import REQUESTS
-from kafka_async.wire import Struct, codec, schema
+from kafka_async.wire import Struct, codec
+from kafka_async.wire.layout import WireStruct, layout_of
 from kafka_async.wire.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafka_async.wire.schema import WireStruct
 from tests.wire.strategies import VERSIONS
 
 
@@ -21,13 +21,10 @@ def every_layout() -> Iterator[tuple[int, WireStruct]]:
         for cls in (REQUESTS[api], REQUESTS[api].response):
             for struct in structs_of(codec.layout(api, cls, version)):
                 yield version, struct
-    data: dict[str, type[Struct]] = {
-        "consumer_protocol_subscription": ConsumerProtocolSubscription,
-        "consumer_protocol_assignment": ConsumerProtocolAssignment,
-    }
-    for module, data_cls in data.items():
+    data: tuple[type[Struct], ...] = (ConsumerProtocolSubscription, ConsumerProtocolAssignment)
+    for data_cls in data:
         for version in range(4):
-            for struct in structs_of(schema.load(module, version, data_cls.__name__, data_cls)):
+            for struct in structs_of(layout_of(data_cls.__name__, version, data_cls)):
                 yield version, struct
 
 

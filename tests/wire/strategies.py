@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_async.testing.server import REQUESTS
 from kafka_async.wire import SUPPORTED, Api, Request, Struct, codec
-from kafka_async.wire.schema import WireField, WireStruct
+from kafka_async.wire.layout import WireField, WireStruct
 from kafka_async.wire.shapes import old_shape
 
 VERSIONS = [(api, version) for api, spoken in SUPPORTED.items() for version in range(spoken.lowest, spoken.highest + 1)]

@@ -44,6 +44,7 @@ from kafka_async.wire import (
     encode_subscription,
     response_correlation_id,
 )
+from kafka_async.wire.layout import WireStruct
 from kafka_async.wire.messages import (
     ApiVersion,
     ConsumerProtocolTopicPartition,
@@ -58,7 +59,6 @@ from kafka_async.wire.messages import (
     OffsetFetchResponseGroup,
     PartitionData,
 )
-from kafka_async.wire.schema import WireStruct
 from kafka_async.wire.shapes import old_shape
 from tests.effort import examples
 from tests.wire.strategies import VERSIONS, requests, responses

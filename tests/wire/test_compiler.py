@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from kafka_async.wire import Struct, compiler
-from kafka_async.wire.schema import WireField, WireStruct
+from kafka_async.wire.layout import WireField, WireStruct
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,7 @@
 """Reading a log: Fetch, ListOffsets, OffsetForLeaderEpoch.
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Fields that only a replica uses are left out (``schema.SKIPPED``). Must never do anything.
+field where not all that we speak do. Fields that only a replica uses are left out (``layout.SKIPPED``). Must never do anything.
 Sources: FetchRequest.json, ListOffsetsRequest.json, OffsetForLeaderEpochRequest.json and their responses; KIP-98, 227, 320, 392,
 516, 951.
 """

@@ -1,16 +1,15 @@
 """That nothing of Kafka's schemas is forgotten."""
 
-import inspect
-import re
-from importlib import import_module
 from typing import Any, cast
 
 import attrs
 import pytest
 
-from kafka_async.wire import Struct, schema
+from kafka_async.errors import UnsupportedVersionError
+from kafka_async.wire import Struct
+from kafka_async.wire.layout import SKIPPED, WireField, layout_of, struct_types
 from kafka_async.wire.messages import FetchRequest, HeartbeatRequest, PartitionData
-from kafka_async.wire.schema import SKIPPED, WireField, struct_types
+from tests.wire import kafka_schemas
 from tests.wire.layouts import LAYOUTS
 
 
@@ -51,7 +50,7 @@ def test_fields_that_some_version_lacks_have_a_default() -> None:
 
 
 def test_times_are_milliseconds_and_error_codes_plain_numbers() -> None:
-    layout = schema.load("fetch", 17, "FetchRequest", FetchRequest)
+    layout = layout_of("FetchRequest", 17, FetchRequest)
     fields = {field.name: field for field in layout.fields}
     assert fields["max_wait_ms"] == WireField(
         name="max_wait_ms", kind="i", array=False, nullable=False, tag=None, struct=None, skipped=None
@@ -63,15 +62,9 @@ def test_times_are_milliseconds_and_error_codes_plain_numbers() -> None:
 
 
 def test_version_that_kafka_does_not_have_is_refused() -> None:
-    with pytest.raises(ModuleNotFoundError):
-        schema.load("heartbeat", 99, "HeartbeatRequest", HeartbeatRequest)
+    with pytest.raises(UnsupportedVersionError, match="HeartbeatRequest has no version 99; those from 0 to 4 are known"):
+        layout_of("HeartbeatRequest", 99, HeartbeatRequest)
 
 
-def test_only_the_schema_module_imports_kio_and_its_base_alone_before_it_is_needed() -> None:
-    importers = [
-        name
-        for name in ("codec", "compiler", "primitives", "schema", "shapes", "versions")
-        if re.search(r"^ *(?:from|import) kio", inspect.getsource(import_module(f"kafka_async.wire.{name}")), re.MULTILINE)
-    ]
-    assert importers == ["schema"]
-    assert re.findall(r"^ *import (kio\S*)", inspect.getsource(schema), re.MULTILINE) == ["kio.static.primitive"]
+def test_the_table_of_schemas_is_kafkas() -> None:
+    assert kafka_schemas.PATH.read_text() == kafka_schemas.text(), "python -m tests.wire.kafka_schemas writes it anew"
