@@ -10,13 +10,16 @@ a consumer is young; the size of a fetch is that of its response; ``records-lag-
 show is left out, such as ``connection-count``: a connection may be closed under another name than it was opened with
 (``Statistics.connections`` has the number).
 
-Threads: events are counted by one thread, the background's, while ``snapshot`` may run in another. A meter replaces one tuple by
-another in a single assignment and a reader takes that tuple once, so under the GIL it sees the meter before an event or after it,
-never between; two meters may be one event apart. What was consumed
-is not counted here: the application hands over its own totals.
+Events are kept, and counted many at a time: after each round trip at low rates all that counting touches would have to be brought
+into the processor's caches for one event, which takes several times as long as to count one of many.
+
+Threads: events come from the background's thread, and from the application's; whoever has to count them, or wants to read numbers,
+does so under a lock. What was consumed is not counted here: the application hands over its own totals.
 """
 
 import re
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from math import inf, isnan, nan
 from typing import Final
@@ -37,6 +40,8 @@ from ..trace import (
 
 SAMPLE_SECONDS: Final = 30.0
 """Kafka's default of ``metrics.sample.window.ms``; the one of ``metrics.num.samples`` is 2."""
+KEPT: Final = 256
+"""Events that are kept uncounted at most."""
 MAX_NODES: Final = 256
 """Nodes counted one by one; further ones share the name ``OTHER``. Brokers come and go for as long as a process lives."""
 OTHER: Final = "other"
@@ -333,9 +338,23 @@ class Requests:
     _nodes: Nodes = field(factory=Nodes, init=False)
     _opened: Meter = field(factory=Meter, init=False)
     _closed: Meter = field(factory=Meter, init=False)
+    _uncounted: deque[TraceEvent] = field(factory=deque, init=False, repr=False)
+    _counting: threading.RLock = field(factory=threading.RLock, init=False, repr=False)
+    """Reentrant: a signal handler may look at the numbers while its thread counts."""
 
     def __call__(self, event: TraceEvent, /) -> None:
-        """Count ``event``. Constant time, whatever came before."""
+        """Have ``event`` counted, with others or before the next look at the numbers."""
+        self._uncounted.append(event)
+        if len(self._uncounted) >= KEPT:
+            self.count()
+
+    def count(self) -> None:
+        """Count what was kept."""
+        with self._counting:
+            while self._uncounted:
+                self._count(self._uncounted.popleft())
+
+    def _count(self, event: TraceEvent) -> None:
         match event:
             case ResponseReceived():
                 self._nodes.answered(event)
@@ -357,6 +376,7 @@ class Requests:
 
     def since(self, now: float) -> float:
         """Return when the first request was sent; ``now`` if none was."""
+        self.count()
         return now if self._since is None else self._since
 
     def describe(self, now: float) -> dict[str, dict[str, float]]:

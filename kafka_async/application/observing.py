@@ -13,7 +13,7 @@ from ..background.boundary import Watermarks
 from ..config import ConsumerConfig
 from ..events import BackgroundSnapshot
 from ..model import ConsumerState, IsolationLevel, PartitionStatistics, Statistics, TopicPartition
-from ..trace import LoggingListener, StateChanged, TraceEvent
+from ..trace import Fetched, LoggingListener, StateChanged, TraceEvent
 from .cursor import Cursor
 from .inbox import Inbox
 from .lifecycle import Lifecycle, Phase
@@ -68,7 +68,8 @@ class Observer:
 
     def __call__(self, event: TraceEvent) -> None:
         """Pass a trace event on to metrics, the log and the listener of the user."""
-        self.metrics.requests(event)
+        if type(event) is not Fetched:  # comes with every round trip, and no number is about it
+            self.metrics.requests(event)
         self.logging(event)
         if self.config.trace is not None:
             self.config.trace(event)

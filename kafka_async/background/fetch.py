@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final
+from uuid import UUID
 
 from attrs import define, field, fields
 
@@ -34,6 +35,7 @@ from ..model import IsolationLevel, Node, TopicPartition
 from ..network import LATE, Lane, UnsentRequest
 from ..records import measure
 from ..trace import Fault, Fetched, Listener, Recovered
+from ..wire import FetchedStep, FetchStep
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
 from .boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Watermarks
 from .cluster import ClusterChanges, Leader
@@ -310,8 +312,31 @@ class FetchManager:
             rack_id=self.config.client_rack,
         )
 
+    def _step(self, session: FetchSession, partition: TopicPartition, topic_id: UUID, how: Wanted, size: int) -> FetchStep:
+        return FetchStep(
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topic=partition.topic,
+            topic_id=topic_id,
+            partition=partition.partition,
+            leader_epoch=-1 if how.leader_epoch is None else how.leader_epoch,
+            offset=how.offset,
+            partition_max_bytes=how.max_bytes,
+            max_wait_ms=self.config.fetch_max_wait_ms,
+            min_bytes=self.config.fetch_min_bytes,
+            max_bytes=size,
+            isolation_level=int(self.config.isolation_level is IsolationLevel.READ_COMMITTED),
+            rack_id=self.config.client_rack,
+        )
+
     def _request(self, broker: _Broker, size: int, now: float) -> UnsentRequest:
-        message = self._message(broker.session.build(), size, self.config.fetch_max_wait_ms)
+        session = broker.session
+        step = session.step()
+        message: FetchRequest | FetchStep = (
+            self._step(session, *step, size)
+            if step is not None
+            else self._message(session.build(), size, self.config.fetch_max_wait_ms)
+        )
         broker.reserved = size
         broker.sent_at = now
         broker.suspected_at = now + self.config.fetch_max_wait_ms / 1000 + LATE
@@ -328,7 +353,10 @@ class FetchManager:
 
     def _answered(self, broker: _Broker, outcome: object, now: float) -> None:
         broker.reserved = None
-        if not isinstance(outcome, FetchResponse):
+        if isinstance(outcome, FetchedStep):
+            self._answered_well(broker, outcome.session_id, now)
+            self._read_step(broker, outcome, now)
+        elif not isinstance(outcome, FetchResponse):
             self._request_failed(broker, outcome, now)
         elif outcome.error_code in _SESSION_ERRORS:
             if outcome.error_code == FetchSessionTopicIdError.errno:
@@ -340,11 +368,14 @@ class FetchManager:
         elif outcome.error_code:
             self._request_failed(broker, for_code(outcome.error_code), now)
         else:
-            if broker.backoff.failures:
-                self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
-            broker.backoff.succeeded()
-            broker.session.succeeded(outcome.session_id)
+            self._answered_well(broker, outcome.session_id, now)
             self._read(broker, outcome, now)
+
+    def _answered_well(self, broker: _Broker, session_id: int, now: float) -> None:
+        if broker.backoff.failures:
+            self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
+            broker.backoff.succeeded()
+        broker.session.succeeded(session_id)
 
     def _request_failed(self, broker: _Broker, outcome: object, now: float) -> None:
         """The broker is gone or refuses us: its fetch session is in doubt, and its partitions may be led elsewhere by now."""
@@ -363,13 +394,35 @@ class FetchManager:
         text = f"fetch from broker {broker.node_id} failed; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
+    def _read_step(self, broker: _Broker, step: FetchedStep, now: float) -> None:
+        """What ``_read`` does, for an answer with records of one partition."""
+        partition = broker.session.partition(step.topic_id, step.partition_index)
+        entry = self.subscription.partitions.get(partition)
+        sent = broker.session.sent.get(partition)
+        if entry is None or sent is None or not _expected(entry, sent):
+            return  # assigned away, sought elsewhere or reset while the answer was on its way
+        waited = self._waited(now)
+        recovered = entry.failures
+        self._accept(broker, entry, sent, step, now)
+        self._grow(broker, len(step.records) / sent.max_bytes, waited)
+        if recovered:
+            self._report((), {partition}, now)
+
+    def _waited(self, now: float) -> float:
+        """Return how long the application has been waiting for records, in seconds."""
+        return now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
+
+    def _grow(self, broker: _Broker, fill: float, waited: float) -> None:
+        if fill >= FULL or broker.size.has_grown:
+            broker.size.answered(fill, waited, len(broker.session.wanted))
+
     def _read(self, broker: _Broker, response: FetchResponse, now: float) -> None:
         endpoints: dict[int, Node] = {}
         for node in response.node_endpoints:
             endpoints[node.node_id] = Node(node.node_id, node.host, node.port, node.rack)
         failed: dict[type[KafkaError], tuple[KafkaError, set[TopicPartition]]] = {}
         well: set[TopicPartition] = set()
-        waited = now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
+        waited = self._waited(now)
         fill = 0.0
         for topic in response.responses:
             name = broker.session.name(topic.topic, topic.topic_id)
@@ -387,8 +440,7 @@ class FetchManager:
                     well |= {partition} if entry.failures else set()
                     fill = max(fill, len(data.records or b"") / sent.max_bytes)
                     self._accept(broker, entry, sent, data, now)
-        if fill >= FULL or broker.size.has_grown:
-            broker.size.answered(fill, waited, len(broker.session.wanted))
+        self._grow(broker, fill, waited)
         if failed or well:
             self._report(failed.values(), well, now)
 
@@ -400,7 +452,7 @@ class FetchManager:
         if well:
             self.trace(Recovered(now=now, outage=_READING, subject="fetch", partitions=frozenset(well)))
 
-    def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData, now: float) -> None:
+    def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData | FetchedStep, now: float) -> None:
         partition = entry.partition
         self.buffer.watermarks[partition] = Watermarks(
             high_watermark=data.high_watermark,

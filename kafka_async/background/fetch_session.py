@@ -52,6 +52,8 @@ class FetchSession:
     names: dict[UUID, str] = field(factory=dict)
     """Names of the topic ids that were sent, to read answers by: metadata may have moved on meanwhile."""
     _changed: set[TopicPartition] = field(factory=set, init=False)
+    _known: dict[tuple[bytes, int], TopicPartition] = field(factory=dict, init=False)
+    """The partitions that answers were about, by the topic's id and the number."""
 
     def want(self, partition: TopicPartition, how: Wanted | None) -> None:
         """Fetch a partition like this from the next request on; ``None``: not at all."""
@@ -61,9 +63,25 @@ class FetchSession:
             self.wanted[partition] = how
         self._changed.add(partition)
 
+    def step(self) -> tuple[TopicPartition, UUID, Wanted] | None:
+        """Return the one partition that moved on, if nothing else changed since the last request, and take that as sent.
+
+        That is what ``build`` returns nearly always, without what it takes to say everything else. ``None``: nothing is taken.
+        """
+        if len(self._changed) != 1 or self.epoch == INITIAL_EPOCH:
+            return None
+        (partition,) = self._changed
+        before, after = self.sent.get(partition), self.wanted.get(partition)
+        if before is None or after is None or after.topic_id is None or before.topic_id is not after.topic_id:
+            return None
+        self.sent[partition] = after
+        self._changed.clear()
+        return partition, after.topic_id, after
+
     def build(self) -> SessionRequest:
         """Return the next request and take it as sent."""
         if self.epoch == INITIAL_EPOCH:
+            self._known.clear()
             self.sent = dict(self.wanted)
             self._changed.clear()
             self.names = {how.topic_id: tp.topic for tp, how in self.sent.items() if how.topic_id is not None}
@@ -105,6 +123,15 @@ class FetchSession:
     def name(self, topic: str, topic_id: UUID | None) -> str | None:
         """Return the topic that an answer is about: by name up to version 12, by id after."""
         return topic or (self.names.get(topic_id) if topic_id is not None else None)
+
+    def partition(self, topic_id: bytes, number: int) -> TopicPartition:
+        """Return the partition that an answer is about; one without a topic if it was never asked for."""
+        known = self._known.get((topic_id, number))
+        if known is None:
+            known = TopicPartition(self.names.get(UUID(bytes=topic_id), ""), number)
+            if known.topic:
+                self._known[topic_id, number] = known
+        return known
 
 
 def _is_same(one: UUID | None, other: UUID | None) -> bool:

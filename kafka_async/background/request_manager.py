@@ -10,9 +10,9 @@ A manager never returns a ``wake_at`` in the past for something that it cannot d
 
 from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..config import ConsumerConfig
 from ..network import ExponentialBackoff, UnsentRequest
@@ -21,8 +21,7 @@ NEVER = inf
 """A ``wake_at`` that never falls due: only an event or a response can change anything."""
 
 
-@frozen
-class Poll:
+class Poll(NamedTuple):
     """What a manager wants: requests to send now, and the time (seconds, absolute) at which to be polled again at the latest."""
 
     requests: tuple[UnsentRequest, ...] = ()

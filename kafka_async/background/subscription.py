@@ -11,7 +11,7 @@ HALTED is ours: an error was handed to the application and nothing happens until
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from attrs import define, field, frozen
 
@@ -68,8 +68,7 @@ TRANSITIONS: Mapping[tuple[FetchState, PositionInput], FetchState] = {
 }
 
 
-@frozen
-class FetchPosition:
+class FetchPosition(NamedTuple):
     """The next offset to fetch, and the leader epoch of the last record before it (``None``: not known)."""
 
     offset: int

@@ -13,7 +13,7 @@ nothing again when nothing has happened in between, and never to be woken in the
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from attrs import frozen
 
@@ -49,8 +49,7 @@ class Open:
     """Seconds to get a socket (and TLS) from one address."""
 
 
-@frozen(kw_only=True)
-class Write:
+class Write(NamedTuple):
     """Write ``data`` to connection ``key``, after what was planned for it before."""
 
     key: int
@@ -78,8 +77,7 @@ _CLOSED: Final = "the consumer has stopped"
 Action: TypeAlias = Open | Write | Run | Shut
 
 
-@frozen(kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """What to do now and when to ask again."""
 
     actions: tuple[Action, ...]

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from attrs import define, frozen
+from attrs import define
 
 from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, KafkaTimeoutError, SslAuthenticationError
 from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
@@ -57,8 +57,7 @@ class InFlight:
     version: int
 
 
-@frozen
-class Answer:
+class Answer(NamedTuple):
     """A decoded response with the request it belongs to."""
 
     request: UnsentRequest

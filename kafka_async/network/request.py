@@ -78,4 +78,4 @@ class UnsentRequest:
     @property
     def name(self) -> str:
         """The API, for texts and trace events."""
-        return type(self.message).__name__.removesuffix("Request")
+        return self.message.api_name

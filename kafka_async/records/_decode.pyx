@@ -259,7 +259,7 @@ def measure(data, int64_t fetch_offset):
             next_offset = h.last + 1
             epoch = h.epoch
     PyBuffer_Release(&view)
-    return Span(next_offset=next_offset, leader_epoch=epoch if epoch >= 0 else None, size=place, corrupt=outcome != CUT)
+    return Span(next_offset, epoch if epoch >= 0 else None, place, outcome != CUT)
 
 
 cdef struct Binary:

@@ -64,7 +64,7 @@ def measure(data: bytes, fetch_offset: int) -> Span:
                 epoch = header.leader_epoch
     except CorruptRecordException:
         corrupt = True
-    return Span(next_offset=next_offset, leader_epoch=epoch if epoch >= 0 else None, size=place, corrupt=corrupt)
+    return Span(next_offset, epoch if epoch >= 0 else None, place, corrupt)
 
 
 class Decoder:

@@ -11,8 +11,6 @@ from enum import StrEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from attrs import frozen
-
 from ..errors import CorruptRecordException, UnsupportedCodecError
 
 INT64_MAX: Final = 2**63 - 1
@@ -79,8 +77,7 @@ class Header(NamedTuple):
     """The header's number of records; to be trusted only after ``check_count``."""
 
 
-@frozen(kw_only=True)
-class Span:
+class Span(NamedTuple):
     """What the headers alone show about fetched record data."""
 
     next_offset: int

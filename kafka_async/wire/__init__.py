@@ -11,6 +11,7 @@ versions. Must never wait, read a clock, or remember anything about a broker or 
     compiler.py      readers and writers made from that
     primitives.py    strings, arrays, tags
     codec.py         headers, whole messages, errors
+    step.py          the one message that is exchanged all the time, written and read at once
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from .messages import Api as Api
 from .messages import Request as Request
 from .messages import Response as Response
 from .messages import Struct as Struct
+from .step import FetchedStep as FetchedStep
+from .step import FetchStep as FetchStep
 from .versions import SUPPORTED as SUPPORTED
 from .versions import UNSUPPORTED_VERSION as UNSUPPORTED_VERSION
 from .versions import BrokerVersions as BrokerVersions

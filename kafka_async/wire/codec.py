@@ -16,6 +16,7 @@ from .layout import WireStruct, layout_of, memo
 from .messages import Api, ApiVersionsResponse, Request
 from .messages.base import Response, Struct
 from .primitives import Buffer, Reader, Writer, read_tags
+from .step import READ, WRITTEN, FetchStep, read_step, write_step
 from .versions import UNSUPPORTED_VERSION, check
 
 if TYPE_CHECKING:  # only members of groups need them
@@ -90,6 +91,13 @@ def encode_request(request: Request[Any], version: int, correlation_id: int, cli
     Raises ``UnsupportedVersionError`` if the version cannot carry the request, ``IllegalArgumentError`` if a value does not
     fit its field.
     """
+    if isinstance(request, FetchStep):
+        if version in WRITTEN:
+            try:
+                return write_step(request, version, correlation_id, client_id)
+            except _BAD_VALUES as error:
+                raise IllegalArgumentError(f"{type(request).__name__} version {version} cannot be written: {error}") from error
+        request = request.whole()
     check(request, version)
     api = request.api
     try:
@@ -119,8 +127,11 @@ def decode_response(request: Request[R] | type[Request[R]], version: int, frame:
 
     ``request`` is what was answered, or only its class: then the key of an old FindCoordinator answer, or the group of an old
     OffsetFetch answer, which their versions do not carry, is an empty string. The bytes of records are copied out of ``frame``,
-    which may be reused afterwards. Raises ``MalformedResponseError`` for bytes that are not such a response.
+    which may be reused afterwards. The answer to a ``FetchStep`` is a ``FetchedStep`` if it is one. Raises
+    ``MalformedResponseError`` for bytes that are not such a response.
     """
+    if isinstance(request, FetchStep) and version in READ and (step := read_step(frame)) is not None:
+        return cast(R, step)
     known = request if isinstance(request, Request) else None
     cls = request.response
     try:

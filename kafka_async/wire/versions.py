@@ -10,7 +10,7 @@ that version.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from attrs import field, frozen
 
@@ -25,6 +25,7 @@ from .messages import (
     MetadataRequest,
     Request,
 )
+from .step import FetchStep
 
 if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
     from .messages.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
@@ -126,8 +127,14 @@ _FETCH_WITHOUT_NAME = Need(13, _ANY, "a topic without a name")
 _FETCH_SESSION = Need(7, _ANY, "a fetch session")
 
 
-def _fetch(request: FetchRequest) -> list[Need]:
+_STEP: Final = [_FETCH_SESSION]
+"""A step names its one topic and has its id, so it goes with either."""
+
+
+def _fetch(request: FetchRequest | FetchStep) -> list[Need]:
     # The one request that is made all the time, with thousands of topics as with one: no generators, no objects.
+    if isinstance(request, FetchStep):
+        return _STEP
     found = []
     nameless = idless = False
     topics: tuple[FetchTopic | ForgottenTopic, ...] = request.topics
@@ -277,10 +284,10 @@ _NEEDS: Mapping[Api, Callable[[Any], Iterable[Need]]] = {
 }
 
 
-def needs(request: Request[Any]) -> list[Need]:
+def needs(request: Request[Any]) -> Iterable[Need]:
     """Return the versions that the content of a request asks for, with the cause of each."""
     find = _NEEDS.get(request.api)
-    return [] if find is None else list(find(request))
+    return () if find is None else find(request)
 
 
 def check(request: Request[Any], version: int) -> None:
@@ -347,7 +354,7 @@ class BrokerVersions:
         ``lowest`` and ``highest`` are bounds of the caller's own, such as 9 for a commit under the consumer protocol, or 12 for an
         incremental fetch in a session that was opened by topic name. Raises ``UnsupportedVersionError`` if there is none.
         """
-        demands = needs(request)
+        demands = list(needs(request))
         common = self._common.get(request.api)
         if common is not None:
             low, high = max(common[0], lowest), min(common[1], highest)

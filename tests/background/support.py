@@ -14,9 +14,10 @@ from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.events import ApplicationEvent, AssignFromUser, BackgroundEvent, ErrorEvent, Seek
 from kafka_async.network import ConnectionStatistics, Reachability, UnsentRequest
+from kafka_async.testing.server import encode_response
 from kafka_async.testing.simulation import PartitionLog
 from kafka_async.trace import TraceEvent
-from kafka_async.wire import Api, BrokerVersions, VersionRange
+from kafka_async.wire import SUPPORTED, Api, BrokerVersions, FetchStep, VersionRange, decode_response
 from kafka_async.wire.messages import (
     FetchableTopicResponse,
     FetchRequest,
@@ -126,6 +127,18 @@ class FakeNetwork:
         return ()
 
 
+def _whole(message: Request[Any]) -> Request[Any]:
+    return message.whole() if isinstance(message, FetchStep) else message
+
+
+def _as_read(message: Request[Any], outcome: object) -> object:
+    """Return what a manager gets: the answer to a step may be one too."""
+    if not (isinstance(message, FetchStep) and isinstance(outcome, FetchResponse)):
+        return outcome
+    newest = SUPPORTED[Api.FETCH].highest
+    return decode_response(message, newest, encode_response(outcome, Api.FETCH, newest, 1)[4:])
+
+
 class World:
     """A ``Background`` with its surroundings."""
 
@@ -188,20 +201,28 @@ class World:
         assert poll.wake_at > now or poll.requests, f"polled at {now}, woken at {poll.wake_at}, with nothing to send"
         self.wake_at = poll.wake_at
         self.unsent += poll.requests
-        return [request.message for request in poll.requests]
+        return [_whole(request.message) for request in poll.requests]
 
     def find(self, kind: type[R], node_id: int | None = None) -> UnsentRequest:
         """Return the oldest request of a kind that is not answered, and take it for answered."""
-        found = next(r for r in self.unsent if isinstance(r.message, kind) and (node_id is None or r.node_id == node_id))
+        found = self._take(kind, node_id)
+        found.message = _whole(found.message)
+        return found
+
+    def _take(self, kind: type[R], node_id: int | None) -> UnsentRequest:
+        asked = (r for r in self.unsent if node_id is None or r.node_id == node_id)
+        found = next(r for r in asked if isinstance(_whole(r.message), kind))
         self.unsent.remove(found)
         return found
 
     def waiting(self, kind: type[R]) -> list[R]:
         """Return the requests of a kind that are not answered."""
-        return [request.message for request in self.unsent if isinstance(request.message, kind)]
+        messages = [_whole(request.message) for request in self.unsent]
+        return [message for message in messages if isinstance(message, kind)]
 
     def answer(self, kind: type[R], outcome: object, now: float, node_id: int | None = None) -> None:
-        self.find(kind, node_id).on_done(outcome, now)
+        request = self._take(kind, node_id)
+        request.on_done(_as_read(request.message, outcome), now)
 
     # Shortcuts.
 

@@ -73,4 +73,11 @@ class Request(Struct, Generic[R_co]):
 
     __slots__ = ()
     api: ClassVar[Api]
+    api_name: ClassVar[str]
+    """As Kafka spells it, for texts and trace events: ``OffsetCommit``."""
     response: ClassVar[type[Response]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "api_name" not in vars(cls):
+            cls.api_name = cls.__name__.removesuffix("Request")
