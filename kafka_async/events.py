@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from .errors import KafkaError
 from .model import ConsumerState, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from .values import define, field, frozen
 
 T = TypeVar("T")
 

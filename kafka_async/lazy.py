@@ -3,8 +3,8 @@
 Decides: nothing. Owns nothing: what was found is kept in the package itself. Must never stand between a type checker and a name:
 a package that uses it imports the same names under ``TYPE_CHECKING``.
 
-A class of attrs costs half a millisecond to make, and this package has some two hundred and fifty. Who reads without a group,
-without SASL and without telemetry, as every process of a Spark job does, needs less than two thirds of them.
+This package has nearly three hundred modules. Who reads without a group, without SASL and without telemetry, as every process of a
+Spark job does, needs less than two thirds of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,9 @@ Field names are those of Java's client and, for records, of aiokafka's.
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple
 
-from attrs import field, frozen
 from typing_extensions import TypeVar
+
+from .values import field, frozen
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from attrs import define, field, frozen
-
 from .errors import one_line
 from .model import TopicPartition
+from .values import define, field, frozen
 
 LONGEST: Final = 2000
 """Characters of a line in the log that is not for debugging. Names in it may come from brokers."""

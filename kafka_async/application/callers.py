@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.lowlevel import current_token
-from attrs import define, field
 
 from ..errors import IllegalStateError
 from ..network.waiting import running_loop
+from ..values import define, field
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, TypeVar
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from ..events import ApplicationEvent, BackgroundSnapshot, Call, ClusterDescription, Stop, TakeSnapshot, TopicMetadata
+from ..values import define, field
 from .arguments import seconds
 from .inbox import Inbox
 from .lifecycle import Lifecycle, Phase

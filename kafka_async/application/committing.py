@@ -15,13 +15,12 @@ from math import inf
 from typing import Any, Final
 from weakref import WeakSet
 
-from attrs import define, field, frozen
-
 from ..config import ConsumerConfig
 from ..errors import CommitFailedError, KafkaError
 from ..events import Call, CommitOffsets, Refusals
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..trace import Fault, Listener
+from ..values import define, field, frozen
 from .arguments import one_partition
 from .callbacks import settled
 from .cursor import Cursor, Custody

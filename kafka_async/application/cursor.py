@@ -20,12 +20,11 @@ from collections import deque
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field, frozen
-
 from ..background.boundary import FetchedData, PartitionFailed, Repositioned
 from ..errors import DeserializationError, KafkaError
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..records import RecordReader
+from ..values import define, field, frozen
 from .iteration import Portion
 
 Record = ConsumerRecord[Any, Any]

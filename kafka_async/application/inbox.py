@@ -6,7 +6,7 @@ Owns: the state of the cluster and of our membership, and the proposals and erro
 
 from collections import deque
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from ..background.boundary import EventHandler
 from ..events import (
@@ -19,6 +19,7 @@ from ..events import (
     RevokePartitions,
 )
 from ..model import ConsumerState, GroupMetadata, Node
+from ..values import define, field
 from .reported import Reported
 
 

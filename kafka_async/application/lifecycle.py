@@ -10,10 +10,9 @@ The background loop ends by itself only because of a bug or the end of the event
 from enum import Enum
 from typing import Any, Final
 
-from attrs import define, field
-
 from ..background.boundary import EventHandler
 from ..errors import BackgroundLoopError, ConsumerStoppedError, IllegalStateError
+from ..values import define, field
 
 
 class Phase(Enum):

@@ -24,8 +24,6 @@ from collections.abc import Iterator, Mapping
 from math import inf, isnan, nan
 from typing import Final
 
-from attrs import define, field, frozen
-
 from ..model import TopicPartition
 from ..trace import (
     MEMBERSHIP,
@@ -37,6 +35,7 @@ from ..trace import (
     StateChanged,
     TraceEvent,
 )
+from ..values import define, field, frozen
 
 SAMPLE_SECONDS: Final = 30.0
 """Kafka's default of ``metrics.sample.window.ms``; the one of ``metrics.num.samples`` is 2."""

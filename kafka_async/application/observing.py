@@ -7,13 +7,12 @@ to the consumer itself: the background holds this object, and a consumer that is
 import time
 from typing import Final
 
-from attrs import define, field
-
 from ..background.boundary import Watermarks
 from ..config import ConsumerConfig
 from ..events import BackgroundSnapshot
 from ..model import ConsumerState, IsolationLevel, PartitionStatistics, Statistics, TopicPartition
 from ..trace import Fetched, LoggingListener, StateChanged, TraceEvent
+from ..values import define, field
 from .cursor import Cursor
 from .inbox import Inbox
 from .lifecycle import Lifecycle, Phase

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
+from ..values import define, field
 from .metrics import Point, points
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ for that. Owns: what waits. Must never be bypassed for an event about subscripti
 
 from typing import Final
 
-from attrs import define, field
-
 from ..background.boundary import EventHandler
 from ..events import (
     ApplicationEvent,
@@ -21,6 +19,7 @@ from ..events import (
     TakeSnapshot,
     TopicMetadata,
 )
+from ..values import define, field
 
 _INDEPENDENT: Final = (
     CommitOffsets,

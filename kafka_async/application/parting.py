@@ -6,13 +6,12 @@ it was given, and never end without the leave request having been sent, if there
 
 from typing import Final
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..errors import KafkaError
 from ..events import CommitOffsets, Refusals
 from ..model import TopicPartition
 from ..trace import Fault, Listener
+from ..values import define, field
 from .arguments import seconds
 from .calls import Calls
 from .committing import AutoCommit, Offsets, refusal

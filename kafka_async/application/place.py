@@ -9,9 +9,8 @@ Between two records an iteration does not check its process, so a fork makes the
 import os
 from weakref import WeakSet
 
-from attrs import define, field
-
 from ..errors import IllegalStateError
+from ..values import define, field
 from .callers import forks
 from .lifecycle import Lifecycle, Phase
 from .runtime import Runtime

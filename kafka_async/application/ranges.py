@@ -10,12 +10,11 @@ For programs that bring their own bookkeeping: batch jobs, data frames, copies. 
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..errors import KafkaTimeoutError, OffsetOutOfRangeError
 from ..model import IsolationLevel, TopicPartition
 from ..records import ColumnBuilder, Columns
+from ..values import define, field
 from .arguments import one_partition, seconds
 from .cursor import Cursor
 from .reading import Reader

@@ -13,13 +13,12 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import Any, Final, TypeVar
 
-from attrs import define, field
-
 from ..background.boundary import EventHandler
 from ..config import ConsumerConfig
 from ..errors import DeserializationError
 from ..model import ConsumerRecord, TopicPartition
 from ..records import ColumnBuilder
+from ..values import define, field
 from .callbacks import Batch, Deserialized, Preparation
 from .committing import AutoCommit, Held
 from .cursor import Piece, Raw, Refusal

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from attrs import define, field
-
 from ..events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
 from ..model import TopicPartition
 from ..trace import Fault, Listener, Notice
+from ..values import define, field
 from .callbacks import ConsumerRebalanceListener
 from .callers import Owned
 from .committing import LastCommit

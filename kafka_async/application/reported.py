@@ -4,10 +4,9 @@ Decides: which call raises which error. Owns: those that nobody has raised yet, 
 twice: a program that looks at the state and never reads must not collect them.
 """
 
-from attrs import define, field
-
 from ..errors import KafkaError
 from ..events import ErrorEvent
+from ..values import define, field
 
 
 @define(eq=False)

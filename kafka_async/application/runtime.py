@@ -15,11 +15,11 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import current_token
-from attrs import define, field
 
 from ..errors import IllegalStateError, KafkaTimeoutError
 from ..events import BackgroundSnapshot, Call
 from ..network.waiting import LoopSignal, Signal, ThreadSignal, loop_clock, threadsafe
+from ..values import define, field
 from .callers import Callers, ThreadCallers, callers_here
 
 T = TypeVar("T")

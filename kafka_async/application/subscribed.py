@@ -5,9 +5,8 @@ Decides: which topics that is. Owns: the subscription as the caller sees it. Mus
 
 from collections.abc import Callable
 
-from attrs import define
-
 from ..events import ClusterDescription, SubscribePattern, SubscribeRegex, SubscribeTopics
+from ..values import define
 from .unread import Unread
 
 

@@ -16,14 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from attrs import define, field
-
 from ..background.boundary import FetchBuffer, FetchedData, PartitionFailed, Repositioned
 from ..config import ConsumerConfig
 from ..errors import CorruptRecordException, KafkaError, UnsupportedCodecError
 from ..events import HaltPartition, PausePartitions, ResumePartitions, Seek
 from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition
 from ..records import ColumnBuilder, RecordReader
+from ..values import define, field
 from .cursor import OTHER_PIECES, Cursor, Custody, Failure, Halted, Piece, Raw, Refusal, Standing, standing_in
 from .iteration import PORTION, HandOut, Portion
 from .outbox import Outbox

@@ -20,8 +20,7 @@ are polled.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from attrs import define, field
-
+from ..values import define, field
 from .environment import Network
 from .metadata import MetadataManager
 from .request_manager import NEVER, Poll, RequestManager

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
-from attrs import define, field, frozen
-
 from ..errors import KafkaError
 from ..events import ApplicationEvent, BackgroundEvent, ErrorEvent
 from ..model import TopicPartition
+from ..values import define, field, frozen
 
 WRITER: Final = "writer"
 """Key in the metadata of a field: which side writes it."""

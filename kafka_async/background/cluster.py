@@ -8,11 +8,10 @@ act on it. Java: ``Metadata`` and ``MetadataSnapshot``.
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from ..errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from ..events import ClusterDescription, PartitionDescription, TopicDescription
 from ..model import Node, TopicPartition
+from ..values import define, field, frozen
 from ..wire.messages import MetadataResponse, MetadataResponseTopic
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from attrs import define, field
-
 from ..errors import KafkaTimeoutError
 from ..events import ApplicationEvent, Call
+from ..values import define, field
 
 
 @define(eq=False)

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, assert_never
 from uuid import UUID
 
-from attrs import define, field
-
 from ..errors import IllegalStateError
 from ..events import (
     ApplicationEvent,
@@ -40,6 +38,7 @@ from ..events import (
 )
 from ..model import Node, TopicPartition
 from ..network import UnsentRequest
+from ..values import define, field
 from .agenda import Agenda
 from .boundary import EventHandler, FetchBuffer
 from .deadlines import Deadlines

@@ -6,11 +6,10 @@ Decides and owns nothing. Must never do anything by itself: it only answers ques
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import field, frozen
-
 from ..errors import KafkaError
 from ..network import ConnectionStatistics, Reachability
 from ..trace import Listener
+from ..values import field, frozen
 from ..wire import BrokerVersions
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
-from attrs import define, field, fields
+from attrs import fields
 
 from ..config import ConsumerConfig
 from ..errors import (
@@ -35,6 +35,7 @@ from ..model import IsolationLevel, Node, TopicPartition
 from ..network import LATE, Lane, UnsentRequest
 from ..records import measure
 from ..trace import Fault, Fetched, Listener, Recovered
+from ..values import define, field
 from ..wire import FetchedStep, FetchStep
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
 from .boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Watermarks

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from ..model import TopicPartition
+from ..values import define, field, frozen
 from ..wire.messages import FetchPartition, FetchTopic, ForgottenTopic
 from .grouping import by_topic
 

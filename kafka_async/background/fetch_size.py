@@ -12,7 +12,7 @@ answers would only leave the processor's caches.
 
 from typing import Final
 
-from attrs import define, field
+from ..values import define, field
 
 FULL: Final = 0.75
 """Share of the requested bytes from which on an answer counts as full; the next batch did not fit into the rest."""

@@ -5,11 +5,10 @@ Decides: what the assignment should be, from the subscription and the cluster's 
 takes it over inside its own read call, exactly as it does for a group's.
 """
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..events import AssignPartitions, Call
 from ..model import TopicPartition
+from ..values import define, field
 from .boundary import EventHandler
 from .cluster import Cluster
 from .request_manager import IDLE, Poll

@@ -5,8 +5,7 @@ Decides: nothing but the union. Owns: the list of the parts that need topics. Mu
 
 from typing import Protocol
 
-from attrs import define, field
-
+from ..values import define, field
 from .subscription import SubscriptionState
 
 

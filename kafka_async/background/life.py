@@ -3,10 +3,9 @@
 Decides: which trace events are worth passing on. Owns: the stop that is under way. Must never end anything itself.
 """
 
-from attrs import define, field
-
 from ..events import Call
 from ..trace import Fault, Listener, TraceEvent
+from ..values import define, field
 
 
 @define(eq=False)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from attrs import define, field, frozen
-
 from ..config import ConsumerConfig
 from ..errors import (
     InvalidRequestError,
@@ -26,6 +24,7 @@ from ..events import Call
 from ..model import OffsetAndTimestamp, TopicPartition
 from ..network import UnsentRequest
 from ..trace import Fault, Listener
+from ..values import define, field, frozen
 from ..wire.messages import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
-from attrs import define, field
 
 from ..config import ConsumerConfig
 from ..errors import BackgroundLoopError, ConsumerStoppedError
@@ -30,6 +29,7 @@ from ..network import (
 )
 from ..network.waiting import LoopSignal, loop_clock
 from ..trace import Fault, Listener
+from ..values import define, field
 from .assembly import assemble
 from .boundary import EventHandler, FetchBuffer
 from .environment import Environment

@@ -10,8 +10,6 @@ from copy import copy
 from typing import Final, Protocol
 from uuid import UUID
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..errors import (
     AuthenticationFailedError,
@@ -29,6 +27,7 @@ from ..events import Call, ClusterDescription, TopicDescription
 from ..model import Node, TopicPartition
 from ..network import UnsentRequest
 from ..trace import Fault, Listener, Notice, Recovered
+from ..values import define, field
 from ..wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from .boundary import EventHandler
 from .cluster import Cluster, ClusterChanges, Leader

@@ -5,9 +5,8 @@ Owns: these times. Must never know what is requested. Java: ``Metadata.timeToNex
 ``requestUpdateForNewTopics``.
 """
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
+from ..values import define, field
 
 
 @define(eq=False)

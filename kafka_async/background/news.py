@@ -4,12 +4,11 @@ Decides: what is worth an event: what changed, and partitions that have been mis
 Must never send a request.
 """
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..events import BackgroundSnapshot, ClusterDescription, ClusterReachability, MetadataUpdated, PartitionSnapshot
 from ..model import TopicPartition
 from ..trace import Fault, Listener
+from ..values import define, field
 from .boundary import EventHandler
 from .cluster import Cluster
 from .environment import Network

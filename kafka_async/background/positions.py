@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..errors import (
     KafkaError,
@@ -25,6 +23,7 @@ from ..events import Call, PositionFound
 from ..model import OffsetAndMetadata, TopicPartition
 from ..network import UnsentRequest
 from ..trace import Fault, Listener, Notice
+from ..values import define, field
 from ..wire.messages import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
-from attrs import define, field
-
 from ..config import ConsumerConfig
 from ..network import ExponentialBackoff, UnsentRequest
+from ..values import define, field
 
 NEVER = inf
 """A ``wake_at`` that never falls due: only an event or a response can change anything."""

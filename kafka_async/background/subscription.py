@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from attrs import define, field, frozen
-
 from ..model import TopicPartition
+from ..values import define, field, frozen
 
 
 @frozen(kw_only=True)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve
 
 from ..config import ConsumerConfig
 from ..errors import (
@@ -33,6 +33,7 @@ from ..events import Call
 from ..network import UnsentRequest
 from ..records.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress
 from ..trace import Fault, Listener, StateChanged
+from ..values import define, field, frozen
 from ..wire import Api
 from ..wire.messages import (
     GetTelemetrySubscriptionsRequest,

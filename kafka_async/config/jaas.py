@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from attrs import field, frozen
-
 from ..errors import KafkaConfigurationError
+from ..values import field, frozen
 
 OPTION: Final = "sasl.jaas.config"
 _SHAPE: Final = 'Module required name="value" ...;'

@@ -11,9 +11,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
 from ..errors import KafkaConfigurationError
+from ..values import frozen
 from .jaas import Login, parse_login
 from .stores import authorities, identity
 

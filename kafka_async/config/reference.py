@@ -15,8 +15,9 @@ from itertools import pairwise
 from textwrap import indent
 from typing import Final
 
-from attrs import fields_dict, frozen
+from attrs import fields_dict
 
+from ..values import frozen
 from . import options
 from .checks import Check
 from .consumer_config import ConsumerConfig, nearest

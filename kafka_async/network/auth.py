@@ -8,9 +8,8 @@ token or deriving a key from a password, it hands out as ``Work``, which the she
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
-from attrs import frozen
-
 from ..model import Node
+from ..values import frozen
 from ..wire import Request
 
 

@@ -6,7 +6,7 @@ KIP-580 (retries, reconnects), KIP-601 (connection setup timeout), Java ``Expone
 
 from typing import Final
 
-from attrs import frozen
+from ..values import frozen
 
 JITTER: Final = 0.2  # Java: CommonClientConfigs.RETRY_BACKOFF_JITTER, ClusterConnectionStates.RECONNECT_BACKOFF_JITTER
 

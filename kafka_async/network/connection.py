@@ -15,9 +15,9 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import define, field
 
 from ..errors import KafkaError
+from ..values import define, field
 from .auth import Work
 from .delegate import NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .transport import Pushing, Transport, TransportFactory

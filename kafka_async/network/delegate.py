@@ -15,12 +15,11 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from attrs import frozen
-
 from ..config import ConsumerConfig
 from ..errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 from ..model import Node
 from ..trace import TraceEvent
+from ..values import frozen
 from ..wire import BrokerVersions
 from .auth import AuthenticatorFactory, Work
 from .link import ConnectionState, History, Link, Surroundings

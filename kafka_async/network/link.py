@@ -13,8 +13,6 @@ from enum import Enum
 from math import inf
 from typing import Any, Final
 
-from attrs import define, field, frozen
-
 from ..errors import (
     AuthenticationFailedError,
     KafkaConnectionError,
@@ -27,6 +25,7 @@ from ..errors import (
 )
 from ..model import Node
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, connection_outage
+from ..values import define, field, frozen
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, Step, Work

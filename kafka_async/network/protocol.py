@@ -15,10 +15,9 @@ from copy import copy
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from attrs import define
-
 from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, KafkaTimeoutError, SslAuthenticationError
 from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
+from ..values import define
 from ..wire import decode_response, encode_request, response_correlation_id
 from .frames import PREFIX, FrameBuffer
 from .request import LATE, UnsentRequest

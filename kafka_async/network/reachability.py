@@ -5,7 +5,7 @@ Must never try anything itself. A connection that breaks, or is closed because i
 make another one does.
 """
 
-from attrs import define, frozen
+from ..values import define, frozen
 
 
 @frozen

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
-from attrs import define
-
+from ..values import define
 from ..wire import Request
 
 LATE: Final = 1.0

@@ -8,8 +8,7 @@ used any more. Owns: these times of one session. Must never know what a renewal 
 from math import inf
 from typing import Final
 
-from attrs import define
-
+from ..values import define
 from .backoff import ExponentialBackoff
 
 _RENEW_FROM: Final = 0.85  # Java: SaslClientAuthenticator re-authenticates after 85 to 95 % of the session, at random

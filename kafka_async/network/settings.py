@@ -6,9 +6,8 @@ Decides: the conversion of ``ConsumerConfig`` (milliseconds, Java's names) to se
 from math import inf
 from typing import Final
 
-from attrs import frozen
-
 from ..config import ConsumerConfig
+from ..values import frozen
 from .backoff import ExponentialBackoff
 
 SOFTWARE_NAME: Final = "kafka-async-consumer"

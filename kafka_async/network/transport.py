@@ -20,11 +20,11 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
-from attrs import define, field, frozen
 
 from ..config import ConsumerConfig
 from ..errors import KafkaConnectionError, TlsHandshakeError
 from ..model import Node
+from ..values import define, field, frozen
 from .frames import describe_peer
 from .tls import tls_context, tls_error
 from .waiting import pause, running_loop

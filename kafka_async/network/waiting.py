@@ -19,7 +19,8 @@ from typing import Any, Final, Protocol
 import anyio
 import anyio.lowlevel
 from anyio.lowlevel import current_token
-from attrs import define, field
+
+from ..values import define, field
 
 
 class Signal(Protocol):

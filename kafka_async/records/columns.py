@@ -16,9 +16,8 @@ from collections.abc import Collection
 from struct import Struct
 from typing import Final
 
-from attrs import define, field, frozen
-
 from ..errors import IllegalArgumentError
+from ..values import define, field, frozen
 
 ALL_COLUMNS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"})
 """Names of the columns that can be asked for."""

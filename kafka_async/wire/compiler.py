@@ -34,10 +34,9 @@ what it would do; ``primitives.py`` has the whole rule, and everything else goes
 from collections.abc import Iterator
 from itertools import groupby
 from struct import Struct as Layout
-from typing import Any, cast
+from typing import Any
 
-import attrs
-
+from ..values import defaults_of
 from . import primitives
 from .layout import WireField, WireStruct
 from .messages.base import Struct
@@ -116,13 +115,9 @@ def _variable_lines(field: WireField, index: int, struct: WireStruct, scope: dic
 def _default_lines(struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     """Return the lines that set the fields that are not, or not always, in the bytes."""
     present = {field.name for field in struct.fields if field.tag is None}
-    absent = {name: default for name, default in _defaults(struct.cls).items() if name not in present}
+    absent = {name: default for name, default in defaults_of(struct.cls).items() if name not in present}
     scope.update({f"default_{name}": default for name, default in absent.items()})
     return [f"    value.{name} = default_{name}" for name in absent]
-
-
-def _defaults(cls: type[Struct]) -> dict[str, Any]:
-    return {field.name: field.default for field in attrs.fields(cast(Any, cls))}
 
 
 def writer(struct: WireStruct) -> Writer:
@@ -175,7 +170,7 @@ def _tag_lines(struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     tagged = sorted((f for f in struct.fields if f.tag is not None), key=lambda f: f.tag or 0)
     if not tagged:
         return ["    out.append(0)"]
-    defaults = _defaults(struct.cls)
+    defaults = defaults_of(struct.cls)
     lines = ["    tags = []"]
     for field in tagged:
         scope[f"default{field.tag}"] = defaults[field.name]

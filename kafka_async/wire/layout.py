@@ -11,9 +11,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
-import attrs
-
 from ..errors import UnsupportedVersionError
+from ..values import frozen, types_of
 from .messages.base import Struct
 from .schemas import SCHEMAS, Field, Versions
 
@@ -49,7 +48,7 @@ They are for replicas (-1 says "a consumer"), for the old controller, or were dr
 """
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WireField:
     """A field in one version of a struct."""
 
@@ -65,7 +64,7 @@ class WireField:
     """What is written for a field that we leave out; ``None`` for all others."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WireStruct:
     """A struct in one version."""
 
@@ -124,7 +123,7 @@ def memo(function: F) -> F:
 @memo
 def struct_types(cls: type[Struct]) -> dict[str, type[Struct]]:
     """Return the fields of ``cls`` that hold structs, one or many, and the class of each."""
-    found = {field.name: _inside(field.type) for field in attrs.fields(cast(Any, cls))}
+    found = {name: _inside(annotation) for name, annotation in types_of(cls).items()}
     return {name: inner for name, inner in found.items() if isinstance(inner, type) and issubclass(inner, Struct)}
 
 

@@ -10,8 +10,7 @@ then whatever does not fit. An old answer does not name what it is about, which 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
-
+from ..values import frozen
 from .messages import (
     Coordinator,
     FindCoordinatorRequest,

@@ -16,8 +16,7 @@ from struct import error as layout_error
 from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
-from attrs import define
-
+from ..values import define
 from .messages.base import Api, Request
 from .messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from .primitives import Buffer, write_varint

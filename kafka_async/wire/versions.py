@@ -12,9 +12,8 @@ that version.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from attrs import field, frozen
-
 from ..errors import UnsupportedVersionError
+from ..values import field, frozen
 from .messages import (
     Api,
     ApiVersionsResponse,

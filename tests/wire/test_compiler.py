@@ -8,16 +8,17 @@ from uuid import UUID
 import attrs
 import pytest
 
+from kafka_async.values import frozen
 from kafka_async.wire import Struct, compiler
 from kafka_async.wire.layout import WireField, WireStruct
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Inner(Struct):
     number: int = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sample(Struct):
     offset: int
     buffer: str

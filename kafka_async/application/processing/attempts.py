@@ -7,8 +7,7 @@ clock, or check whether a record still counts: the code that takes a unit out do
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
-from attrs import define, field
-
+from ...values import define, field
 from .lanes import Item, Pack
 
 Unit = Item | Pack

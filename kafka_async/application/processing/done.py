@@ -12,9 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from attrs import define, field
-
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ...values import define, field
 from .encoding import ROOM, DoneMap, varint_size
 
 Record = ConsumerRecord[Any, Any]

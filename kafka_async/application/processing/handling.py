@@ -21,11 +21,11 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio import CancelScope, CapacityLimiter, fail_after, from_thread, get_cancelled_exc_class, to_thread
 from anyio.lowlevel import checkpoint
-from attrs import define, field
 
 from ...errors import ProcessingError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Listener, RecordFailed
+from ...values import define, field
 from .attempts import Unit
 from .lanes import Item, Lanes, Pack, Record
 from .retry import Reject, Skip

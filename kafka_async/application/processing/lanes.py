@@ -16,9 +16,8 @@ from heapq import heappop, heappush
 from typing import Any
 from uuid import UUID
 
-from attrs import define, field
-
 from ...model import ConsumerRecord
+from ...values import define, field
 from .done import Progress
 
 Record = ConsumerRecord[Any, Any]

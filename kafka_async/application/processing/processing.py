@@ -17,7 +17,6 @@ from typing import Any, Final, Self
 import anyio
 from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, move_on_after
 from anyio.abc import TaskGroup
-from attrs import define, field
 
 from ...errors import (
     CommitFailedError,
@@ -30,6 +29,7 @@ from ...errors import (
 from ...model import OffsetAndMetadata, TopicPartition
 from ...network.waiting import LoopSignal
 from ...trace import Fault, Notice
+from ...values import define, field
 from ..callbacks import Batch
 from .handling import Handling
 from .settings import Settings

@@ -10,9 +10,8 @@ from math import inf
 from operator import itemgetter
 from typing import Any, Final, Literal
 
-from attrs import frozen
-
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ...values import frozen
 from .retry import Retry
 
 Record = ConsumerRecord[Any, Any]

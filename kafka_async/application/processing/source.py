@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import UUID
 
-from attrs import define, field
-
 from ...errors import ConsumerStoppedError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Listener
+from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..lifecycle import Phase
 from .handling import Assigned

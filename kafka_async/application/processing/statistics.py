@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from attrs import frozen
+from ...values import frozen
 
 PROCESSING: Final = "consumer-processing-metrics"
 """The group of metrics."""

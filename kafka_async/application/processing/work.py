@@ -13,9 +13,8 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ...values import define, field, frozen
 from .attempts import LaterAttempts, Unit
 from .done import LONG_SPAN, Progress
 from .encoding import decode, encode

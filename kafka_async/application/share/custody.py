@@ -9,8 +9,6 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
-from attrs import define, field
-
 from ...background.share.exchange import (
     OVERHEAD,
     Acknowledge,
@@ -27,6 +25,7 @@ from ...background.share.exchange import (
     weight,
 )
 from ...model import ConsumerRecord, TopicPartition
+from ...values import define, field
 from ..runtime import Runtime
 from .record import ShareRecord
 

@@ -7,7 +7,7 @@ start that fails is undone.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from ...background.boundary import FetchBuffer
 from ...background.loop import BackgroundLoop
@@ -25,6 +25,7 @@ from ...events import Call, SubscribeTopics
 from ...model import ConsumerState
 from ...network import TransportFactory
 from ...trace import Fault, Listener, Notice
+from ...values import define, field
 from ..calls import GRACE, Calls
 from ..lifecycle import Happening, Lifecycle, Phase
 from ..runtime import Runtime

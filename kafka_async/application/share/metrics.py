@@ -7,8 +7,7 @@ what was handed out and acknowledged. Java has no ``records-lost-total``; its me
 from math import nan
 from typing import Final
 
-from attrs import define, field
-
+from ...values import define, field
 from ..metrics import Marks, Requests
 from .custody import Counts
 

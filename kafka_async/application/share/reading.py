@@ -6,11 +6,12 @@ Decides: when a read ends. Owns: the mark that a task is preparing records. A ca
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from ...background.boundary import EventHandler
 from ...errors import DeserializationError
 from ...model import TopicPartition
+from ...values import define, field
 from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase

@@ -9,12 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from attrs import define, field
-
 from ...background.share.exchange import Flush
 from ...errors import DeserializationError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, RecordFailed
+from ...values import define, field
 from ..callbacks import Batch
 from ..lifecycle import Phase
 from ..processing.lanes import Lanes

@@ -3,9 +3,8 @@
 Decides nothing. Owns nothing: a value that does not change.
 """
 
-from attrs import frozen
-
 from ...model import ConsumerState, Node, TopicPartition
+from ...values import frozen
 
 
 @frozen(kw_only=True)

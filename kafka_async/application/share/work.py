@@ -8,9 +8,8 @@ committed here, and no order is kept, so all records wait in one queue, the olde
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, field
-
 from ...model import OffsetAndMetadata, TopicPartition
+from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
 from ..processing.done import Progress
 from ..processing.lanes import Item, Lanes, Pack, Part

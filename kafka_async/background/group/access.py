@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from attrs import define, field
-
 from ...errors import (
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
@@ -28,6 +26,7 @@ from ...errors import (
 )
 from ...model import TopicPartition
 from ...network import Lane
+from ...values import define, field
 from ..metadata import MetadataManager
 from .find_coordinator import FindCoordinatorManager
 from .membership import CommitFailure, Identity, Membership

@@ -17,13 +17,12 @@ from collections.abc import Callable, Container, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
-from attrs import define, field
-
 from ...config import ConsumerConfig
 from ...errors import CoordinatorNotAvailableError, KafkaError, MalformedResponseError, NodeNotReadyError, for_code
 from ...model import Node
 from ...network import UnsentRequest
 from ...trace import Fault, Listener, Notice, Recovered
+from ...values import define, field
 from ...wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..request_manager import NEVER, Backoff, Poll, backoff_of
 

@@ -7,8 +7,6 @@ the application when they were carried out.
 
 from math import inf
 
-from attrs import define, field
-
 from ...config import ConsumerConfig
 from ...errors import KafkaError
 from ...events import (
@@ -22,6 +20,7 @@ from ...events import (
 )
 from ...model import ConsumerState, TopicPartition
 from ...trace import Notice
+from ...values import define, field
 from ..boundary import EventHandler, FetchBuffer
 from ..environment import Environment
 from ..metadata import MetadataManager

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from attrs import define, field
-
 from ...errors import (
     AuthenticationFailedError,
     BrokerResponseError,
@@ -28,6 +26,7 @@ from ...errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from ...values import define, field
 from ..request_manager import NEVER
 from .membership import Progress
 

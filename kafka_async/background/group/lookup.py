@@ -4,10 +4,9 @@ Decides: which error the application gets for a coordinator that cannot be found
 ``find_coordinator.py`` does.
 """
 
-from attrs import define, field
-
 from ...errors import KafkaError
 from ...model import Node
+from ...values import define, field
 from .membership import Coordinator, MembershipHost
 
 

@@ -9,12 +9,11 @@ Heartbeat) own their state, each as a table. Must never apply an assignment: a m
 from enum import Enum
 from typing import Protocol
 
-from attrs import frozen
-
 from ...errors import KafkaError
 from ...events import Call
 from ...model import ConsumerState, Node, TopicPartition
 from ...network import Lane
+from ...values import frozen
 from ..request_manager import RequestManager
 from ..subscription import Subscription
 

@@ -23,8 +23,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from attrs import define, field
-
 from ...config import ConsumerConfig
 from ...errors import (
     BrokerResponseError,
@@ -48,6 +46,7 @@ from ...events import Call, Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...network import UnsentRequest
 from ...trace import CommitFailed, Fault, Listener, Notice, Recovered
+from ...values import define, field
 from ...wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
 from ..request_manager import NEVER, Poll, RequestState, backoff_of
 from .access import MEMBER_EPOCH, REFUSED, GroupAccess, named

@@ -16,14 +16,13 @@ from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from ...config import ConsumerConfig
 from ...errors import KafkaError, MalformedResponseError, StaleMemberEpochError, TopicAuthorizationFailedError, for_code
 from ...events import Call
 from ...model import OffsetAndMetadata, TopicPartition
 from ...network import UnsentRequest
 from ...trace import Fault, Listener
+from ...values import define, field, frozen
 from ...wire.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

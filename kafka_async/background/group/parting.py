@@ -3,10 +3,9 @@
 Decides: nothing. Owns: the calls that are answered when the member has left. Must never send the leave request: the memberships do.
 """
 
-from attrs import define, field
-
 from ...events import Call
 from ...network import Lane
+from ...values import define, field
 from .membership import Identity
 
 

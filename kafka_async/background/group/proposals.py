@@ -5,9 +5,8 @@ take over and has not yet. Must never apply an assignment: the application does,
 number. What was asked before the last proposal needs no answer any more.
 """
 
-from attrs import define, field
-
 from ...model import TopicPartition
+from ...values import define, field
 from .membership import MembershipHost
 
 NO_PROPOSAL = 0

@@ -24,8 +24,6 @@ from math import inf
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from attrs import define, field
-
 from ...config import ConsumerConfig
 from ...errors import (
     FencedLeaderEpochError,
@@ -36,6 +34,7 @@ from ...errors import (
     UnknownTopicOrPartitionError,
 )
 from ...model import TopicPartition
+from ...values import define, field
 from ...wire.messages import AcknowledgementBatch, AcquiredRecords
 from .exchange import AcknowledgeType
 from .locks import Lock

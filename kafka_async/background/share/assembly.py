@@ -7,7 +7,7 @@ the same loop, with the same metadata and the same search for the coordinator. T
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from ...config import ConsumerConfig
 from ...events import (
@@ -25,6 +25,7 @@ from ...events import (
 )
 from ...model import ConsumerState, Node
 from ...network import UnsentRequest
+from ...values import define, field
 from ..assembly import telemetry_of
 from ..boundary import EventHandler, FetchBuffer
 from ..deadlines import Deadlines

@@ -10,11 +10,10 @@ from enum import IntEnum
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from attrs import define, field, frozen
-
 from ...errors import KafkaError
 from ...events import Call
 from ...model import ConsumerRecord, TopicPartition
+from ...values import define, field, frozen
 from ..boundary import EventHandler
 
 OVERHEAD: Final = 100

@@ -17,8 +17,6 @@ from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
-from attrs import define, field
-
 from ...config import ConsumerConfig
 from ...errors import (
     CorruptRecordException,
@@ -39,6 +37,7 @@ from ...events import Call
 from ...model import Node, TopicPartition
 from ...network import LATE, Lane, UnsentRequest
 from ...trace import Fault, Listener, Recovered
+from ...values import define, field
 from ...wire import Api
 from ...wire.messages import (
     AcquiredRecords,

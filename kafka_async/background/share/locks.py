@@ -11,9 +11,10 @@ from math import inf
 from typing import Any, Final
 from uuid import UUID
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve
 
 from ...model import TopicPartition
+from ...values import define, field, frozen
 from ...wire.messages import AcquiredRecords
 
 _TOGETHER: Final = 0.125

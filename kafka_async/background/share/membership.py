@@ -14,14 +14,13 @@ from math import inf
 from typing import Final
 from uuid import UUID
 
-from attrs import define, field
-
 from ...config import ConsumerConfig
 from ...errors import GroupIdNotFound, KafkaError, MalformedResponseError, UnsupportedVersionError, for_code
 from ...events import Call
 from ...model import ConsumerState, TopicPartition
 from ...network import Lane, UnsentRequest
 from ...trace import MEMBERSHIP, Fault, Listener, Recovered, StateChanged
+from ...values import define, field
 from ...wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..boundary import EventHandler
 from ..group.find_coordinator import FindCoordinatorManager

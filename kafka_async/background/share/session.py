@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from attrs import define, field
-
 from ...model import TopicPartition
+from ...values import define, field
 from ...wire.messages import AcknowledgementBatch, ShareFetchPartition, ShareFetchTopic, ShareForgottenTopic
 from ..grouping import by_topic
 

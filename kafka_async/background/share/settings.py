@@ -3,7 +3,7 @@
 Decides nothing. Owns nothing: values that do not change.
 """
 
-from attrs import frozen
+from ...values import frozen
 
 
 @frozen(kw_only=True)

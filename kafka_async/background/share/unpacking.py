@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-from attrs import define, field
-
 from ...errors import CorruptRecordException, KafkaError, UnsupportedCodecError
 from ...model import ConsumerRecord, TopicPartition
 from ...records import RecordReader
 from ...records.header import read_header
+from ...values import define, field
 from ...wire.messages import AcquiredRecords
 
 Record = ConsumerRecord[bytes | None, bytes | None]

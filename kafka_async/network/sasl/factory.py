@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio.to_thread
-from attrs import define, field
 
 from ...config import ConsumerConfig
 from ...model import Node
 from ...trace import Fault, Listener
+from ...values import define, field
 from ..auth import AuthenticatorFactory
 from .conversation import Mechanism, SaslConversation
 from .gssapi import Gssapi

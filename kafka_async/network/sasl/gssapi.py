@@ -10,9 +10,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
-from attrs import define, field
-
 from ...errors import AuthenticationFailedError
+from ...values import define, field
 from ..auth import Work
 from .conversation import Turn
 

@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final
 
-from attrs import define, field, frozen
-
 from ...errors import AuthenticationFailedError
+from ...values import define, field, frozen
 from ..auth import Work
 from .conversation import shown
 

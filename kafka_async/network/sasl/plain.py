@@ -6,7 +6,7 @@ Kafka compares the bytes as they come, so nothing is prepared (``PlainSaslServer
 
 from typing import Any, ClassVar
 
-from attrs import define, field
+from ...values import define, field
 
 
 @define(eq=False)

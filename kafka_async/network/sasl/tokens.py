@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import anyio.to_thread
 from anyio.lowlevel import RunVar
-from attrs import field, frozen
 
 from ...errors import KafkaConnectionError, KafkaError
+from ...values import field, frozen
 from .oauthbearer import Bearer
 
 USED_FOR: Final = 0.8

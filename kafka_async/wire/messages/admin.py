@@ -10,8 +10,7 @@ IncrementalAlterConfigsRequest.json and their responses; KIP-339, 516, 848, 932,
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

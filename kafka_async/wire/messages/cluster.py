@@ -8,8 +8,7 @@ Sources: ApiVersionsRequest.json, MetadataRequest.json and their responses; KIP-
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

@@ -7,8 +7,7 @@ Sources: FindCoordinatorRequest.json, FindCoordinatorResponse.json; KIP-699.
 
 from typing import ClassVar
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

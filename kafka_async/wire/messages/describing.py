@@ -7,8 +7,7 @@ Sources: DescribeClusterRequest.json, DescribeConfigsRequest.json and their resp
 
 from typing import ClassVar
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

@@ -9,8 +9,7 @@ Sources: FetchRequest.json, ListOffsetsRequest.json, OffsetForLeaderEpochRequest
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

@@ -9,8 +9,7 @@ ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json; KIP-62, 345,
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

@@ -7,8 +7,7 @@ Sources: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their respo
 
 from typing import ClassVar
 
-from attrs import field, frozen
-
+from ...values import field, frozen
 from .base import Api, Request, Response
 
 

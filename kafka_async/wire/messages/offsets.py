@@ -8,8 +8,7 @@ their responses; KIP-320, 345, 447, 709, 848.
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

@@ -9,8 +9,7 @@ DeleteRecordsRequest.json and their responses; KIP-98, 360, 447, 516, 890.
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 from .fetch import LeaderIdAndEpoch, NodeEndpoint
 
@@ -51,7 +50,7 @@ class PartitionProduceResponse(Struct):
     log_start_offset: int = -1  # v5+
     record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()  # v8+
     error_message: str | None = None  # v8+
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()  # noqa: RUF009 - a frozen value; v10+
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()  # v10+
 
 
 @frozen(kw_only=True)

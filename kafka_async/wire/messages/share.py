@@ -8,8 +8,7 @@ ShareAcknowledgeRequest.json and their responses; KIP-1206 (a strict limit of re
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response, Struct
 
 

@@ -8,8 +8,7 @@ Sources: GetTelemetrySubscriptionsRequest.json, PushTelemetryRequest.json and th
 from typing import ClassVar
 from uuid import UUID
 
-from attrs import frozen
-
+from ...values import frozen
 from .base import Api, Request, Response
 
 

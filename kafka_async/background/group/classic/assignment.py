@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from attrs import frozen
-
 from ....errors import IllegalStateError
 from ....model import TopicPartition
+from ....values import frozen
 
 GroupTopics: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
 """The topics that the group's members subscribe to, as far as they exist: for each partition, by index, the racks of its replicas.

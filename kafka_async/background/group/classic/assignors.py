@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final
 
-from attrs import define, field
-
 from ....config import ConsumerConfig
 from ....model import TopicPartition
+from ....values import define, field
 from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, in_rack, join_order, racks_matter, subscribers
 from .sticky_assignors import CooperativeStickyAssignor, StickyAssignor
 

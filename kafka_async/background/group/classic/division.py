@@ -7,9 +7,8 @@ anything. What an assignor of the user raises is raised.
 
 from collections.abc import Sequence
 
-from attrs import define, field
-
 from ....model import TopicPartition
+from ....values import define, field
 from ....wire import JoinGroupResponse
 from ....wire.messages import JoinGroupRequestProtocol, SyncGroupRequestAssignment
 from .assignment import Assignor, RebalanceProtocol

@@ -6,10 +6,9 @@ about.
 
 from collections.abc import Callable
 
-from attrs import define, field
-
 from ....model import Node
 from ....network import UnsentRequest
+from ....values import define, field
 from ...request_manager import NEVER, RequestState
 from ..lookup import CoordinatorLookup
 

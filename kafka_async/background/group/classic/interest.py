@@ -4,8 +4,7 @@ Decides: which names a pattern of the application's means at the moment. Owns: t
 of it. Must never have the group rebalance: ``membership.py`` does. Whether topics have changed is compared, not remembered.
 """
 
-from attrs import define, field
-
+from ....values import define, field
 from ...subscription import Subscription
 from .leader import GroupMetadata
 

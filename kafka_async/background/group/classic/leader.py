@@ -12,11 +12,10 @@ KIP-814, KIP-881.
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from attrs import define, field
-
 from ....errors import BrokerResponseError, KafkaError
 from ....events import TopicDescription
 from ....model import Node, TopicPartition
+from ....values import define, field
 from ....wire import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -8,10 +8,9 @@ Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair 
 from collections.abc import Mapping
 from enum import Enum
 
-from attrs import define, field
-
 from ....errors import KafkaError
 from ....trace import MEMBERSHIP, Listener, StateChanged
+from ....values import define, field
 from ...request_manager import Backoff
 
 

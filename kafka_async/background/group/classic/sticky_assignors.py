@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from attrs import define, field, frozen
-
 from ....model import TopicPartition
+from ....values import define, field, frozen
 from .assignment import NO_GENERATION, GroupMember, GroupTopics, RebalanceProtocol, in_rack, join_order, racks_matter
 
 _INT16: Final = struct.Struct(">h")

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from ....errors import (
     KafkaError,
     MalformedResponseError,
@@ -17,6 +15,7 @@ from ....errors import (
     for_code,
 )
 from ....events import TopicDescription
+from ....values import define, field, frozen
 from ....wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ....wire.messages import TopicPartitions
 from ...grouping import by_topic

@@ -20,14 +20,13 @@ Sources: KIP-848, KIP-1082 (member ids), KIP-345 (static members), KIP-62 (poll 
 from collections.abc import Callable
 from typing import Final
 
-from attrs import define, field
-
 from ....config import ConsumerConfig
 from ....errors import FencedInstanceIdError, KafkaError, MalformedResponseError, UnknownMemberIdError
 from ....events import Call
 from ....model import ConsumerState, Node, TopicPartition
 from ....network import Lane, UnsentRequest
 from ....trace import Fault, Listener, Notice, Recovered
+from ....values import define, field
 from ....wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...request_manager import NEVER, Poll, backoff_of
 from ...subscription import Subscription

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
-from attrs import define, field, frozen
-
 from ....events import TopicDescription
 from ....model import TopicPartition
+from ....values import define, field, frozen
 from ...request_manager import NEVER, Backoff
 from .heartbeat import FIRST_INTERVAL, JOIN_EPOCH, HeartbeatFields, PartitionIds
 

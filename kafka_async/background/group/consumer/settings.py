@@ -13,12 +13,11 @@ than ``SESSION_TIMEOUT`` (``group.consumer.min.session.timeout.ms``), so that is
 from collections.abc import Callable
 from typing import Final
 
-from attrs import define, field
-
 from ....config import ConsumerConfig
 from ....errors import KafkaError, KafkaProtocolError, MalformedResponseError, for_code
 from ....network import UnsentRequest
 from ....trace import Listener, Notice
+from ....values import define, field
 from ....wire import DescribeConfigsRequest, DescribeConfigsResponse
 from ....wire.messages import DescribeConfigsResource
 from ...request_manager import NEVER, Poll, RequestState, backoff_of

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from attrs import define, field
-
 from ....errors import KafkaError
 from ....model import ConsumerState
 from ....trace import MEMBERSHIP, Listener, StateChanged
+from ....values import define, field
 from ...request_manager import Backoff
 
 

@@ -1,0 +1,249 @@
+"""Classes with fields: attrs' ``define`` and ``frozen``, made in a twentieth of the time.
+
+Decides: what such a class does. Owns nothing. Must never differ from attrs where our classes would notice; a test compares the two.
+
+attrs compiles the methods of a class when the class is made. That takes half a millisecond, and a consumer has two hundred classes
+when it is imported, so half of the import was that. Here a class is made with its slots at once, its ``__init__`` is compiled when
+its first instance is made, and all other methods are the same functions for all classes. Type checkers and editors see attrs
+itself, and ``attrs.evolve``, ``fields`` and ``asdict`` take such classes as their own.
+
+There is what our classes use: ``eq``, ``kw_only``, and fields with ``default``, ``factory``, ``init``, ``repr``, ``eq`` and
+``metadata``. A class that validates or converts, has a base with fields, or calls ``super()`` is made by attrs.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+
+if TYPE_CHECKING:
+    from attrs import define as define
+    from attrs import field as field
+    from attrs import frozen as frozen
+
+
+class _Nothing:
+    """What a field has that has no default, and nobody has set."""
+
+    def __repr__(self) -> str:
+        return "NOTHING"
+
+
+_NOTHING: Final = _Nothing()
+
+
+class _Field:
+    """What a class says about one of its fields."""
+
+    __slots__ = ("default_value", "eq", "factory", "init", "metadata", "repr", "takes_self")
+
+    def __init__(
+        self,
+        *,
+        default: Any = _NOTHING,
+        factory: Callable[..., Any] | None = None,
+        init: bool = True,
+        repr: bool = True,
+        eq: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.default_value, self.factory, self.takes_self = default, factory, False
+        self.init, self.repr, self.eq, self.metadata = init, repr, eq, metadata
+
+    def default(self, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Decorate the method that makes the default from what is set before it."""
+        self.factory, self.takes_self = method, True
+        return method
+
+    def made_by_attrs(self, annotation: Any, kw_only: bool) -> Any:
+        """Return the same for attrs."""
+        import attrs
+
+        said: dict[str, Any] = {"init": self.init, "repr": self.repr, "eq": self.eq, "metadata": self.metadata}
+        if self.factory is not None:
+            said["default"] = attrs.Factory(self.factory, takes_self=True) if self.takes_self else attrs.Factory(self.factory)
+        elif self.default_value is not _NOTHING:
+            said["default"] = self.default_value
+        return attrs.field(kw_only=kw_only, type=annotation, **said)
+
+
+class _Made:
+    """An attribute of a class that is made when it is first looked up: its owner keeps what was made in its place."""
+
+    __slots__ = ("cls", "make", "name")
+    cls: type
+
+    def __init__(self, name: str, make: Callable[[type], Any]) -> None:
+        self.name, self.make = name, make
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = self.make(self.cls)
+        setattr(self.cls, self.name, made)  # two threads make it twice, and the same
+        return made if instance is None else made.__get__(instance, owner)
+
+
+def _frozen(cls: type | None = None, *, kw_only: bool = False, eq: bool = True) -> Any:
+    """Make a class whose fields are set once; ``attrs.frozen``."""
+    if cls is None:
+        return lambda cls: _frozen(cls, kw_only=kw_only, eq=eq)
+    methods: dict[str, Any] = {"__setattr__": _refuse, "__delattr__": _refuse}
+    if eq:
+        methods |= {"__eq__": _eq, "__hash__": _hash}
+    return _make(cls, kw_only, methods)
+
+
+def _define(cls: type | None = None, *, kw_only: bool = False, eq: bool = True) -> Any:
+    """Make a class whose fields can be set; ``attrs.define``."""
+    if cls is None:
+        return lambda cls: _define(cls, kw_only=kw_only, eq=eq)
+    return _make(cls, kw_only, {"__eq__": _eq, "__hash__": None} if eq else {})
+
+
+if not TYPE_CHECKING:
+    define, field, frozen = _define, _Field, _frozen
+
+
+def _make(cls: Any, kw_only: bool, methods: dict[str, Any]) -> type:
+    """Return the class with slots for its fields, and these methods where it has none of its own."""
+    if hasattr(cls, "__attrs_attrs__"):
+        raise TypeError(f"{cls.__qualname__}: a base has fields; make both with attrs")
+    fields = {name: _field_of(cls, name) for name, said in _annotations(cls).items() if not _is_class_variable(said)}
+    own = {name: value for name, value in vars(cls).items() if name not in fields and name not in ("__dict__", "__weakref__")}
+    compared = [name for name, field in fields.items() if field.eq] or ["__class__"]
+    weak = () if any(base.__weakrefoffset__ for base in cls.__bases__) else ("__weakref__",)
+    on_use = _Made("__init__", _init), _Made("__attrs_attrs__", _attributes)
+    made: type = type(cls)(
+        cls.__name__,
+        cls.__bases__,
+        {
+            "__repr__": _repr,
+            "__getstate__": _getstate,
+            "__setstate__": _setstate,
+            "__match_args__": () if kw_only else tuple(name for name, field in fields.items() if field.init),
+            **methods,
+            **{each.name: each for each in on_use},
+            **own,
+            "__slots__": (*fields, *weak),
+            "__fields__": fields,
+            "__kw_only__": kw_only,
+            "__compared__": attrgetter(*compared),
+        },
+    )
+    for each in on_use:
+        each.cls = made
+    return made
+
+
+def _field_of(cls: type, name: str) -> _Field:
+    said = vars(cls).get(name, _NOTHING)
+    return said if isinstance(said, _Field) else _Field(default=said)
+
+
+if sys.version_info >= (3, 14):
+
+    def _annotations(cls: type) -> Mapping[str, Any]:
+        from annotationlib import Format, get_annotations
+
+        return get_annotations(cls, format=Format.FORWARDREF)
+else:
+
+    def _annotations(cls: type) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = vars(cls).get("__annotations__", {})
+        return found
+
+
+def _is_class_variable(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.removeprefix("typing.").startswith("ClassVar")
+    return annotation is ClassVar or getattr(annotation, "__origin__", None) is ClassVar
+
+
+def types_of(cls: type) -> Mapping[str, Any]:
+    """Return the fields of a class and the type of each; cheaper than asking attrs."""
+    annotations, fields = _annotations(cls), vars(cls)["__fields__"]
+    return {name: annotations[name] for name in fields}
+
+
+def defaults_of(cls: type) -> Mapping[str, Any]:
+    """Return the fields of a class and the default of each."""
+    fields: Mapping[str, _Field] = vars(cls)["__fields__"]
+    return {name: field.default_value for name, field in fields.items()}
+
+
+def _init(cls: Any) -> Any:
+    """Return ``__init__``, compiled."""
+    fields: Mapping[str, _Field] = cls.__fields__
+    is_frozen = cls.__setattr__ is _refuse
+    scope: dict[str, Any] = {"NOTHING": _NOTHING}
+    parameters = ["self", "*"] if cls.__kw_only__ and any(field.init for field in fields.values()) else ["self"]
+    lines = []
+    for name, field in fields.items():
+        if is_frozen:
+            scope[f"set_{name}"] = vars(cls)[name].__set__
+        set_to = f"set_{name}(self, {{}})" if is_frozen else f"self.{name} = {{}}"
+        lines += _lines(name, field, set_to.format, parameters, scope)
+    if hasattr(cls, "__attrs_post_init__"):
+        lines.append("self.__attrs_post_init__()")
+    source = "\n    ".join([f"def __init__({', '.join(parameters)}):", *(lines or ["pass"])])
+    exec(compile(source, f"<fields of {cls.__module__}.{cls.__qualname__}>", "exec"), scope)  # noqa: S102  # our own field names only
+    made = scope["__init__"]
+    made.__module__, made.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
+    annotations = _annotations(cls)
+    made.__annotations__ = {name.lstrip("_"): annotations[name] for name, field in fields.items() if field.init} | {"return": None}
+    return made
+
+
+def _lines(name: str, field: _Field, set_to: Callable[[str], str], parameters: list[str], scope: dict[str, Any]) -> list[str]:
+    """Return the lines that set one field, and add its parameter, and what they name, to the others."""
+    argument = name.lstrip("_")
+    scope[f"default_{name}"], scope[f"make_{name}"] = field.default_value, field.factory
+    made = f"make_{name}({'self' if field.takes_self else ''})"
+    if not field.init:
+        if field.factory is not None:
+            return [set_to(made)]
+        return [] if field.default_value is _NOTHING else [set_to(f"default_{name}")]
+    if field.factory is not None:
+        parameters.append(f"{argument}=NOTHING")
+        return [set_to(f"{made} if {argument} is NOTHING else {argument}")]
+    parameters.append(argument if field.default_value is _NOTHING else f"{argument}=default_{name}")
+    return [set_to(argument)]
+
+
+def _attributes(cls: Any) -> Any:
+    """Return the fields as attrs describes them."""
+    import attrs
+
+    annotations = _annotations(cls)
+    fields = {name: field.made_by_attrs(annotations[name], cls.__kw_only__) for name, field in cls.__fields__.items()}
+    return attrs.fields(attrs.make_class(cls.__name__, fields, init=False, repr=False, eq=False))
+
+
+@recursive_repr()
+def _repr(self: Any) -> str:
+    shown = (name for name, field in self.__fields__.items() if field.repr)
+    values = ", ".join(f"{name}={getattr(self, name, _NOTHING)!r}" for name in shown)
+    return f"{type(self).__qualname__.rsplit('>.', 1)[-1]}({values})"
+
+
+def _eq(self: Any, other: Any) -> Any:
+    return self.__compared__(self) == self.__compared__(other) if other.__class__ is self.__class__ else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash(self.__compared__(self))
+
+
+def _refuse(self: object, name: str, value: object = None) -> NoReturn:
+    from attrs.exceptions import FrozenInstanceError
+
+    raise FrozenInstanceError
+
+
+def _getstate(self: Any) -> dict[str, Any]:
+    return {name: getattr(self, name) for name in self.__fields__}
+
+
+def _setstate(self: Any, state: Mapping[str, Any]) -> None:
+    for name, value in state.items():
+        object.__setattr__(self, name, value)
