@@ -7,8 +7,9 @@ when it is imported, so half of the import was that. Here a class is made with i
 its first instance is made, and all other methods are the same functions for all classes. Type checkers and editors see attrs
 itself, and ``attrs.evolve``, ``fields`` and ``asdict`` take such classes as their own.
 
-There is what our classes use: ``eq``, ``kw_only``, and fields with ``default``, ``factory``, ``init``, ``repr``, ``eq`` and
-``metadata``. A class that validates or converts, has a base with fields, or calls ``super()`` is made by attrs.
+There is what our classes use: ``eq``, ``kw_only``, and fields with ``default``, ``factory``, ``init``, ``repr``, ``eq``,
+``metadata`` and, where they are frozen, ``converter`` and ``validator``. A class that has a base with fields, or calls ``super()``,
+is made by attrs.
 """
 
 import sys
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 if TYPE_CHECKING:
     from attrs import define as define
+    from attrs import evolve as evolve
     from attrs import field as field
     from attrs import frozen as frozen
 
@@ -36,7 +38,8 @@ _NOTHING: Final = _Nothing()
 class _Field:
     """What a class says about one of its fields."""
 
-    __slots__ = ("default_value", "eq", "factory", "init", "metadata", "repr", "takes_self")
+    __slots__ = ("converter", "default_value", "eq", "factory", "init", "metadata", "name", "repr", "takes_self", "validator")
+    name: str
 
     def __init__(
         self,
@@ -44,12 +47,15 @@ class _Field:
         default: Any = _NOTHING,
         factory: Callable[..., Any] | None = None,
         init: bool = True,
-        repr: bool = True,
+        repr: bool | Callable[[Any], str] = True,
         eq: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        converter: Callable[[Any], Any] | None = None,
+        validator: Callable[[Any, Any, Any], None] | None = None,
     ) -> None:
         self.default_value, self.factory, self.takes_self = default, factory, False
         self.init, self.repr, self.eq, self.metadata = init, repr, eq, metadata
+        self.converter, self.validator = converter, validator
 
     def default(self, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Decorate the method that makes the default from what is set before it."""
@@ -61,6 +67,7 @@ class _Field:
         import attrs
 
         said: dict[str, Any] = {"init": self.init, "repr": self.repr, "eq": self.eq, "metadata": self.metadata}
+        said |= {"converter": self.converter, "validator": self.validator}
         if self.factory is not None:
             said["default"] = attrs.Factory(self.factory, takes_self=True) if self.takes_self else attrs.Factory(self.factory)
         elif self.default_value is not _NOTHING:
@@ -100,8 +107,17 @@ def _define(cls: type | None = None, *, kw_only: bool = False, eq: bool = True) 
     return _make(cls, kw_only, {"__eq__": _eq, "__hash__": None} if eq else {})
 
 
+def _evolve(instance: Any, /, **changes: Any) -> Any:
+    """Return a copy with other values for these fields; ``attrs.evolve``."""
+    cls = type(instance)
+    for name, field in cls.__fields__.items():
+        if field.init and (argument := name.lstrip("_")) not in changes:
+            changes[argument] = getattr(instance, name)
+    return cls(**changes)
+
+
 if not TYPE_CHECKING:
-    define, field, frozen = _define, _Field, _frozen
+    define, evolve, field, frozen = _define, _evolve, _Field, _frozen
 
 
 def _make(cls: Any, kw_only: bool, methods: dict[str, Any]) -> type:
@@ -137,7 +153,9 @@ def _make(cls: Any, kw_only: bool, methods: dict[str, Any]) -> type:
 
 def _field_of(cls: type, name: str) -> _Field:
     said = vars(cls).get(name, _NOTHING)
-    return said if isinstance(said, _Field) else _Field(default=said)
+    field = said if isinstance(said, _Field) else _Field(default=said)
+    field.name = name
+    return field
 
 
 if sys.version_info >= (3, 14):
@@ -181,8 +199,15 @@ def _init(cls: Any) -> Any:
     for name, field in fields.items():
         if is_frozen:
             scope[f"set_{name}"] = vars(cls)[name].__set__
-        set_to = f"set_{name}(self, {{}})" if is_frozen else f"self.{name} = {{}}"
+        elif field.converter is not None or field.validator is not None:
+            raise TypeError(f"{cls.__qualname__}.{name}: only frozen classes convert and validate; make it with attrs")
+        value = "{}" if field.converter is None else f"convert_{name}({{}})"
+        set_to = f"set_{name}(self, {value})" if is_frozen else f"self.{name} = {value}"
         lines += _lines(name, field, set_to.format, parameters, scope)
+    for name, field in fields.items():  # when all are set, as a validator may look at others
+        if field.validator is not None:
+            scope |= {f"validate_{name}": field.validator, f"field_{name}": field}
+            lines.append(f"validate_{name}(self, field_{name}, self.{name})")
     if hasattr(cls, "__attrs_post_init__"):
         lines.append("self.__attrs_post_init__()")
     source = "\n    ".join([f"def __init__({', '.join(parameters)}):", *(lines or ["pass"])])
@@ -190,14 +215,20 @@ def _init(cls: Any) -> Any:
     made = scope["__init__"]
     made.__module__, made.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
     annotations = _annotations(cls)
-    made.__annotations__ = {name.lstrip("_"): annotations[name] for name, field in fields.items() if field.init} | {"return": None}
+    taken = {name.lstrip("_"): _taken(field, annotations[name]) for name, field in fields.items() if field.init}
+    made.__annotations__ = taken | {"return": None}
     return made
+
+
+def _taken(field: _Field, annotation: Any) -> Any:
+    """Return the type of the argument: what a converter takes, where there is one."""
+    return annotation if field.converter is None else next(iter(field.converter.__annotations__.values()))
 
 
 def _lines(name: str, field: _Field, set_to: Callable[[str], str], parameters: list[str], scope: dict[str, Any]) -> list[str]:
     """Return the lines that set one field, and add its parameter, and what they name, to the others."""
     argument = name.lstrip("_")
-    scope[f"default_{name}"], scope[f"make_{name}"] = field.default_value, field.factory
+    scope |= {f"default_{name}": field.default_value, f"make_{name}": field.factory, f"convert_{name}": field.converter}
     made = f"make_{name}({'self' if field.takes_self else ''})"
     if not field.init:
         if field.factory is not None:
@@ -221,8 +252,8 @@ def _attributes(cls: Any) -> Any:
 
 @recursive_repr()
 def _repr(self: Any) -> str:
-    shown = (name for name, field in self.__fields__.items() if field.repr)
-    values = ", ".join(f"{name}={getattr(self, name, _NOTHING)!r}" for name in shown)
+    shown = ((field.name, repr if field.repr is True else field.repr) for field in self.__fields__.values() if field.repr)
+    values = ", ".join(f"{name}={show(getattr(self, name, _NOTHING))}" for name, show in shown)
     return f"{type(self).__qualname__.rsplit('>.', 1)[-1]}({values})"
 
 

@@ -13,7 +13,7 @@ from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 _INT32 = range(2**31)
 _INT64 = range(2**63)
-_LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LEGAL_TOPIC = r"[A-Za-z0-9._-]{1,249}"
 
 
 def as_partition(partition: Any) -> TopicPartition:
@@ -66,7 +66,7 @@ def _is_integer(value: Any, among: range) -> TypeGuard[int]:
 
 
 def _check_topic(topic: Any) -> None:
-    if not isinstance(topic, str) or topic in (".", "..") or _LEGAL_TOPIC.fullmatch(topic) is None:
+    if not isinstance(topic, str) or topic in (".", "..") or re.fullmatch(_LEGAL_TOPIC, topic) is None:
         raise ValueError(f"topic {topic!r}: expected 1 to 249 letters, digits, '.', '_' or '-'")
 
 

@@ -8,12 +8,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import evolve
-
 from ..config import ConsumerConfig
 from ..errors import DeserializationError
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from ..values import define, frozen
+from ..values import define, evolve, frozen
 
 Record = ConsumerRecord[Any, Any]
 Batch = dict[TopicPartition, list[Record]]

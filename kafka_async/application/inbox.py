@@ -6,8 +6,6 @@ Owns: the state of the cluster and of our membership, and the proposals and erro
 
 from collections import deque
 
-from attrs import evolve
-
 from ..background.boundary import EventHandler
 from ..events import (
     AssignPartitions,
@@ -19,7 +17,7 @@ from ..events import (
     RevokePartitions,
 )
 from ..model import ConsumerState, GroupMetadata, Node
-from ..values import define, field
+from ..values import define, evolve, field
 from .reported import Reported
 
 

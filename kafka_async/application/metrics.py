@@ -474,14 +474,14 @@ def points(metrics: Mapping[str, Mapping[str, float]]) -> Iterator[Point]:
                 yield Point(name=full, value=value, labels=labels, total=name.endswith("-total"))
 
 
-_NODE_ID: Final = re.compile(r"\(id (?P<id>-?\d+)\)(?: (?P<lane>\w+))?$")
+_NODE_ID: Final = r"\(id (?P<id>-?\d+)\)(?: (?P<lane>\w+))?$"
 
 
 def _labels(group: str, of: str) -> tuple[tuple[str, str], ...]:
     if not of:
         return ()
     if group == NODES:
-        node = _NODE_ID.search(of)
+        node = re.search(_NODE_ID, of)
         if node is None:
             return (("node_id", of),)
         # A coordinator has a connection of its own beside the one for records; both are the same broker's.

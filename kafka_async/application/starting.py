@@ -6,15 +6,13 @@ Decides: what a start waits for. Owns: what a loop is made of. A start that fail
 from math import inf
 from typing import Final
 
-from attrs import evolve
-
 from ..background.loop import BackgroundLoop
 from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalStateError
 from ..events import AssignFromUser, PausePartitions, TakeSnapshot
 from ..network import TransportFactory
 from ..trace import Notice
-from ..values import define, field
+from ..values import define, evolve, field
 from .calls import Calls
 from .lifecycle import Happening, Lifecycle, Phase
 from .observing import Observer

@@ -6,9 +6,8 @@ Java: ``RequestManagers`` and the constructor of ``AsyncKafkaConsumer``.
 
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from ..config import ConsumerConfig
+from ..values import evolve
 from .agenda import Agenda
 from .boundary import EventHandler, FetchBuffer
 from .dispatch import Background, Subscriber

@@ -16,8 +16,6 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
-from attrs import fields
-
 from ..config import ConsumerConfig
 from ..errors import (
     BrokerResponseError,
@@ -35,7 +33,7 @@ from ..model import IsolationLevel, Node, TopicPartition
 from ..network import LATE, Lane, UnsentRequest
 from ..records import measure
 from ..trace import Fault, Fetched, Listener, Recovered
-from ..values import define, field
+from ..values import defaults_of, define, field
 from ..wire import FetchedStep, FetchStep
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
 from .boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Watermarks
@@ -51,7 +49,7 @@ _READING: Final = "reading"
 """Outage of partitions that cannot be fetched."""
 _SESSION_ERRORS: Final = (FetchSessionIdNotFound.errno, InvalidFetchSessionEpoch.errno, FetchSessionTopicIdError.errno)
 _SENT_AT: Final = attrgetter("sent_at")
-_USUAL_BYTES: Final = fields(ConsumerConfig).max_partition_fetch_bytes.default
+_USUAL_BYTES: Final = defaults_of(ConsumerConfig)["max_partition_fetch_bytes"]
 _REQUEST_SHARE: Final = 4
 """One request asks for at most this part of the buffer, so that receive buffers stay small and several brokers get a turn."""
 

@@ -15,8 +15,6 @@ from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
-from attrs import evolve
-
 from ..config import ConsumerConfig
 from ..errors import (
     IllegalStateError,
@@ -33,7 +31,7 @@ from ..events import Call
 from ..network import UnsentRequest
 from ..records.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress
 from ..trace import Fault, Listener, StateChanged
-from ..values import define, field, frozen
+from ..values import define, evolve, field, frozen
 from ..wire import Api
 from ..wire.messages import (
     GetTelemetrySubscriptionsRequest,

@@ -7,18 +7,19 @@ A check says what it expects in ``expected``. Error messages and the reference o
 differ.
 """
 
-import datetime
+import os
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import PurePath
-from typing import Any, Final, Literal, Protocol, get_args
-from urllib.parse import urlsplit
-
-from typing_extensions import TypeIs
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
 from ..model import IsolationLevel
 from .words import Mechanism
+
+if TYPE_CHECKING:
+    import datetime
+
+    from typing_extensions import TypeIs
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -131,7 +132,7 @@ OPTIONAL_MAPPING: Final = Check(
 
 # --- what is checked by being converted ------------------------------------------------------------------------------------------
 
-_ADDRESS: Final = re.compile(r"(?:[A-Z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\s\[\]/]+))(?::(?P<port>\d+))?")
+_ADDRESS: Final = r"(?:[A-Z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\s\[\]/]+))(?::(?P<port>\d+))?"
 
 
 def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
@@ -149,7 +150,7 @@ def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int]
         text = entry.strip()
         if not text:
             continue
-        match = _ADDRESS.fullmatch(text)
+        match = re.fullmatch(_ADDRESS, text)
         port = int(match["port"] or 9092) if match else 0
         if match is None or not 0 < port < 65536:
             text = text.rpartition("@")[2]  # what stands before it may be a password
@@ -165,17 +166,16 @@ def _is_parsed(value: object) -> "TypeIs[tuple[tuple[str, int], ...]]":
     return isinstance(value, tuple) and bool(value) and all(isinstance(entry, tuple) for entry in value)
 
 
-_DURATION: Final = re.compile(
-    r"P(?=.)(?:(?P<days>\d{1,8})D)?(?:T(?=.)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?",
-    re.IGNORECASE,
-)
+_DURATION: Final = r"(?i)P(?=.)(?:(?P<days>\d{1,8})D)?(?:T(?=.)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?"
 
 
-def parse_duration(text: str) -> datetime.timedelta | None:
+def parse_duration(text: str) -> "datetime.timedelta | None":
     """Return the ISO 8601 duration ``PnDTnHnMn.nS``, or ``None`` if ``text`` is none that a clock can go back (KIP-1106)."""
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text)
     if match is None:
         return None
+    import datetime  # for few
+
     return datetime.timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
 
 
@@ -201,9 +201,9 @@ def as_tuple(value: Sequence[Any] | None) -> Any:
     return tuple(value or ()) if value is None or (isinstance(value, Sequence) and not isinstance(value, str)) else value
 
 
-def path(value: str | PurePath | None) -> str | None:
+def path(value: str | os.PathLike[str] | None) -> str | None:
     """Return a path object as text."""
-    return str(value) if isinstance(value, PurePath) else value
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def or_empty(value: str | None) -> str:
@@ -223,6 +223,8 @@ def or_unlimited(value: int | None) -> int:
 
 def endpoint_fault(url: str, allow_http: bool) -> str | None:
     """Return what is wrong with the address of a token endpoint, or ``None``. The address itself is not shown."""
+    from urllib.parse import urlsplit  # with OAUTHBEARER only
+
     try:
         parts = urlsplit(url)
         whole = bool(parts.hostname) and parts.port != 0

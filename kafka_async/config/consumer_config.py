@@ -9,7 +9,6 @@ Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and a
 sizes in bytes. Secrets do not show in ``repr``. What each option means is in ``options.py``.
 """
 
-import datetime
 import ssl
 import sys
 import warnings
@@ -17,10 +16,9 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import Factory, evolve, field, fields_dict, frozen
-
 from ..model import IsolationLevel
 from ..trace import Listener
+from ..values import defaults_of, evolve, field, frozen
 from . import checks
 from .checks import (
     FLAG,
@@ -48,6 +46,7 @@ from .security import check_security, without_effect
 from .words import Background, Deserializer, DnsLookup, GroupProtocol, Mechanism, RecoveryStrategy, SecurityProtocol, TokenProvider
 
 if TYPE_CHECKING:
+    import datetime
     from typing import Unpack
 
     from .options import ConsumerOptions
@@ -187,7 +186,7 @@ class ConsumerConfig:
     background: Background = field(default="task", validator=one_of(Background))
     trace: Listener | None = field(default=None, validator=OPTIONAL_LISTENER)
 
-    given: frozenset[str] = Factory(frozenset)
+    given: frozenset[str] = field(factory=frozenset)
     """Names of the options that the caller set. ``group_protocol="auto"`` depends on it."""
 
     def __attrs_post_init__(self) -> None:
@@ -292,12 +291,12 @@ class ConsumerConfig:
         return _CLASSIC_ONLY & self.given
 
     @property
-    def reset_duration(self) -> datetime.timedelta | None:
+    def reset_duration(self) -> "datetime.timedelta | None":
         """The duration of ``auto_offset_reset="by_duration:..."``, else ``None``."""
         return parse_duration(self.auto_offset_reset.removeprefix("by_duration:"))
 
 
-NAMES: Final = frozenset(fields_dict(ConsumerConfig)) - {"given"}
+NAMES: Final = frozenset(defaults_of(ConsumerConfig)) - {"given"}
 """The names of all options."""
 
 

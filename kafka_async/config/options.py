@@ -9,7 +9,7 @@ A docstring says what the option does. Its last three lines are the default, wha
 
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
+from os import PathLike
 from typing import Any, Literal, TypedDict
 
 from ..model import IsolationLevel
@@ -531,7 +531,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: none. aiokafka's ``ssl_context``.
     """
 
-    ssl_cafile: str | PurePath | None
+    ssl_cafile: str | PathLike[str] | None
     """File of the certificate authorities (PEM) that may have signed the brokers' certificates. ``None``: the system's.
 
     Default: ``None``.
@@ -539,7 +539,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: ``ssl.truststore.location`` with ``ssl.truststore.type=PEM``.
     """
 
-    ssl_certfile: str | PurePath | None
+    ssl_certfile: str | PathLike[str] | None
     """File of this client's certificate and its chain (PEM), for brokers that ask for one. It may hold the private key too.
 
     Default: ``None``.
@@ -547,7 +547,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``.
     """
 
-    ssl_keyfile: str | PurePath | None
+    ssl_keyfile: str | PathLike[str] | None
     """File of the private key (PEM) of ``ssl_certfile``, if it is not in there.
 
     Default: ``None``.
@@ -563,7 +563,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: ``ssl.key.password``.
     """
 
-    ssl_crlfile: str | PurePath | None
+    ssl_crlfile: str | PathLike[str] | None
     """File of revocation lists (PEM). The lists of every authority in the chain must be in it. Needs ``ssl_cafile`` or
     ``ssl_truststore_certificates``.
 
@@ -667,7 +667,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: none. librdkafka's ``sasl.kerberos.principal``; ``principal`` in ``sasl.jaas.config``.
     """
 
-    sasl_kerberos_keytab: str | PurePath | None
+    sasl_kerberos_keytab: str | PathLike[str] | None
     """File of the keys of ``sasl_kerberos_principal``. Tickets are taken and renewed with it, in memory. ``None``: the tickets of
     the process.
 
@@ -730,7 +730,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: ``extension_NAME`` in ``sasl.jaas.config`` (KIP-342).
     """
 
-    sasl_oauthbearer_ssl_cafile: str | PurePath | None
+    sasl_oauthbearer_ssl_cafile: str | PathLike[str] | None
     """File of the certificate authorities (PEM) of the token endpoint. ``None``: the system's.
 
     Default: ``None``.

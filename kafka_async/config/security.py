@@ -7,8 +7,7 @@ options, ``security_protocol`` and ``sasl_mechanism`` stand in what is raised he
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from attrs import fields_dict
-
+from ..values import defaults_of
 from .checks import endpoint_fault
 
 if TYPE_CHECKING:
@@ -127,5 +126,5 @@ def _refuse(names: Iterable[str], config: "ConsumerConfig", other: str, why: str
 
 
 def _set_among(names: Iterable[str], config: "ConsumerConfig") -> Iterator[str]:
-    defaults = fields_dict(type(config))
-    return (name for name in names if getattr(config, name) != defaults[name].default)
+    defaults = defaults_of(type(config))
+    return (name for name in names if getattr(config, name) != defaults[name])

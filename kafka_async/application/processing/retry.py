@@ -10,7 +10,7 @@ from math import inf
 from random import random as _random
 from typing import Any, Final
 
-from attrs import field, frozen
+from ...values import field, frozen
 
 _MOST_DOUBLINGS: Final = 64
 """Beyond these any delay has reached its bound; ``2.0 ** attempt`` would overflow."""

@@ -7,8 +7,6 @@ start that fails is undone.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from attrs import evolve
-
 from ...background.boundary import FetchBuffer
 from ...background.loop import BackgroundLoop
 from ...background.share.assembly import assembly
@@ -25,7 +23,7 @@ from ...events import Call, SubscribeTopics
 from ...model import ConsumerState
 from ...network import TransportFactory
 from ...trace import Fault, Listener, Notice
-from ...values import define, field
+from ...values import define, evolve, field
 from ..calls import GRACE, Calls
 from ..lifecycle import Happening, Lifecycle, Phase
 from ..runtime import Runtime

@@ -6,12 +6,10 @@ Decides: when a read ends. Owns: the mark that a task is preparing records. A ca
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from attrs import evolve
-
 from ...background.boundary import EventHandler
 from ...errors import DeserializationError
 from ...model import TopicPartition
-from ...values import define, field
+from ...values import define, evolve, field
 from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase

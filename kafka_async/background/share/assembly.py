@@ -7,8 +7,6 @@ the same loop, with the same metadata and the same search for the coordinator. T
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from ...config import ConsumerConfig
 from ...events import (
     ApplicationEvent,
@@ -25,7 +23,7 @@ from ...events import (
 )
 from ...model import ConsumerState, Node
 from ...network import UnsentRequest
-from ...values import define, field
+from ...values import define, evolve, field
 from ..assembly import telemetry_of
 from ..boundary import EventHandler, FetchBuffer
 from ..deadlines import Deadlines

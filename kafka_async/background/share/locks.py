@@ -11,10 +11,8 @@ from math import inf
 from typing import Any, Final
 from uuid import UUID
 
-from attrs import evolve
-
 from ...model import TopicPartition
-from ...values import define, field, frozen
+from ...values import define, evolve, field, frozen
 from ...wire.messages import AcquiredRecords
 
 _TOGETHER: Final = 0.125

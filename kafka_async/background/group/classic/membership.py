@@ -24,8 +24,6 @@ Sources: KIP-62, 345, 394, 429, 559, 792, 800, 814; Java's ``AbstractCoordinator
 from collections.abc import Callable
 from typing import Final
 
-from attrs import evolve
-
 from ....config import ConsumerConfig
 from ....errors import (
     FencedInstanceIdError,
@@ -40,7 +38,7 @@ from ....events import Call
 from ....model import ConsumerState, Node, TopicPartition
 from ....network import Lane, UnsentRequest
 from ....trace import Fault, Listener, Notice, Recovered
-from ....values import define, field
+from ....values import define, evolve, field
 from ....wire import HeartbeatResponse, JoinGroupResponse, SyncGroupResponse
 from ...request_manager import NEVER, Poll, RequestState, backoff_of
 from ...subscription import Subscription

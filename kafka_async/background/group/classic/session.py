@@ -6,10 +6,8 @@ never send one: ``membership.py`` does.
 
 from collections.abc import Callable
 
-from attrs import evolve
-
 from ....config import ConsumerConfig
-from ....values import define, field
+from ....values import define, evolve, field
 from ...request_manager import NEVER, RequestState, backoff_of
 from ..heartbeat import next_heartbeat
 from ..membership import Identity
