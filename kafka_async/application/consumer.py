@@ -53,7 +53,6 @@ from ..model import (
     SubscriptionPattern,
     TopicPartition,
 )
-from ..network import TcpConnector, TransportFactory
 from ..records import ALL_COLUMNS, ColumnBuilder, Columns
 from . import arguments
 from .arguments import (
@@ -83,7 +82,6 @@ from .ranges import RANGE_BATCH_BYTES, Ranges
 from .reading import Gate, Reader, record_limit
 from .rebalancing import Listening, Rebalancing
 from .runtime import Runtime, TaskRuntime, ThreadRuntime
-from .starting import Starting
 from .subscribed import Subscribed
 from .unread import Unread
 
@@ -91,6 +89,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from ..config import ConsumerOptions
+    from ..network import TransportFactory
     from .processing.processing import Processing
     from .processing.settings import OnFailure, Order
 
@@ -137,7 +136,7 @@ class KafkaConsumer(Generic[K, V]):
         *topics: str,
         # Not options of Kafka: where the background loop runs and what opens connections, for the blocking facade and for tests.
         runtime: Runtime | None = None,
-        transport_factory: TransportFactory | None = None,
+        transport_factory: "TransportFactory | None" = None,
         **options: "Unpack[ConsumerOptions]",
     ) -> None:
         self._assemble(_named(ConsumerConfig.of(**options)), runtime, transport_factory)
@@ -153,8 +152,12 @@ class KafkaConsumer(Generic[K, V]):
             consumer.subscribe(topics)
         return consumer
 
-    def _assemble(self, config: ConsumerConfig, runtime: Runtime | None, transport_factory: TransportFactory | None) -> None:
+    def _assemble(self, config: ConsumerConfig, runtime: Runtime | None, transport_factory: "TransportFactory | None") -> None:
         """Make the parts and give each of them those that it talks to. None of them refers to the consumer itself."""
+        # What talks to brokers takes a third of the import's time. A program that names the class may never make one.
+        from ..network import TcpConnector
+        from .starting import Starting
+
         self._config = config
         self._processing: Processing | None = None
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}

@@ -166,7 +166,10 @@ def _is_parsed(value: object) -> "TypeIs[tuple[tuple[str, int], ...]]":
     return isinstance(value, tuple) and bool(value) and all(isinstance(entry, tuple) for entry in value)
 
 
-_DURATION: Final = r"(?i)P(?=.)(?:(?P<days>\d{1,8})D)?(?:T(?=.)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?"
+_DURATION: Final = (
+    r"(?i)P(?=.)(?:(?P<days>\d{1,8})D)?"
+    r"(?:T(?=.)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?"
+)
 
 
 def parse_duration(text: str) -> "datetime.timedelta | None":

@@ -22,22 +22,30 @@ All but the last four and some files of ``sasl`` are pure: no event loop, socket
 from typing import TYPE_CHECKING
 
 from ..lazy import on_first_use
-from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
-from .backoff import ExponentialBackoff
-from .connection import ConnectionRunner
-from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
-from .link import ConnectionState
-from .reachability import Reachability
-from .request import LATE, Lane, UnsentRequest
-from .transport import Pushing, PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 
 if TYPE_CHECKING:
+    from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
+    from .backoff import ExponentialBackoff
+    from .connection import ConnectionRunner
+    from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
+    from .link import ConnectionState
+    from .reachability import Reachability
+    from .request import LATE, Lane, UnsentRequest
     from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators
+    from .transport import Pushing, PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 else:
     __getattr__ = on_first_use(
         __name__,
         {
+            ".auth": "Authenticated Authenticator AuthenticatorFactory Work",
+            ".backoff": "ExponentialBackoff",
+            ".connection": "ConnectionRunner",
+            ".delegate": "Action ConnectionStatistics NetworkClientDelegate Open Plan Run Shut Write",
+            ".link": "ConnectionState",
+            ".reachability": "Reachability",
+            ".request": "LATE Lane UnsentRequest",
             ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators",
+            ".transport": "Pushing PushTransport Receiver TcpConnector Transport TransportFactory bootstrap_nodes",
         },
     )
 

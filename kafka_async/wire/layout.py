@@ -13,8 +13,9 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from ..errors import UnsupportedVersionError
 from ..values import frozen, types_of
+from . import schemas
 from .messages.base import Struct
-from .schemas import SCHEMAS, Field, Versions
+from .schemas import Field, Versions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,7 +81,7 @@ def layout_of(name: str, version: int, cls: type[Struct]) -> WireStruct:
 
     Raises ``UnsupportedVersionError`` if Kafka has no such version of it.
     """
-    message = SCHEMAS[name]
+    message = schemas.message(name)
     if not _is_in(version, message.versions):
         first, last = message.versions
         raise UnsupportedVersionError(f"{name} has no version {version}; those from {first} to {last} are known.")

@@ -124,26 +124,31 @@ def text() -> str:
     """Return what the module should be."""
     head, mark, _ = PATH.read_text().partition(MARK)
     assert mark, f"{PATH} has lost the line from which on it is generated"
-    lines = [head, mark, "SCHEMAS: Final[Mapping[str, Message]] = {\n"]
+    lines = [head, mark, "_SCHEMAS: Final[Mapping[str, tuple[Versions, int | None, tuple[tuple[Any, ...], ...]]]] = {\n"]
     for name, module in sorted(modules()):
         found = message(name, module)
-        flexible = "" if found.flexible is None else f", flexible={found.flexible}"
-        lines.append(f'    "{name}": Message({found.versions}{flexible}, fields=(\n')
+        lines.append(f'    "{name}": ({found.versions}, {found.flexible}, (\n')
         lines += _lines(found.fields, 2)
         lines.append("    )),\n")
-    return "".join([*lines, "}\n", '"""Each message by its name."""\n'])
+    return "".join([*lines, "}\n", '"""Each message by its name: versions, the first flexible one, fields."""\n'])
 
 
 def _lines(fields: Iterable[Field], depth: int) -> Iterator[str]:
     for field in fields:
-        extras = [f", {name}={value}" for name, value in (("nullable", field.nullable), ("tag", field.tag)) if value is not None]
-        start = f'{"    " * depth}Field("{field.name}", "{field.type}", {field.versions}{"".join(extras)}'
+        row = list(field[:5])
+        while not field.fields and row[-1] is None:
+            row.pop()
+        start = f"{'    ' * depth}({', '.join(_text(value) for value in row)}"
         if not field.fields:
             yield f"{start}),\n"
             continue
-        yield f"{start}, fields=(\n"
+        yield f"{start}, (\n"
         yield from _lines(field.fields, depth + 1)
         yield f"{'    ' * depth})),\n"
+
+
+def _text(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 if __name__ == "__main__":
