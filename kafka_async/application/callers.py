@@ -1,11 +1,10 @@
 """Who calls: tasks of an asyncio event loop, tasks of trio, or threads without a loop.
 
 Decides: whether a call comes from where the consumer lives, and whether a task has ended well. Owns: the event
-loop on which the consumer was started, and the process. Must never keep a task from ending, or be used before the start.
+loop on which the consumer was started. Must never keep a task from ending, or be used before the start.
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -20,21 +19,6 @@ from ..values import define, field
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
-_forks = 0
-
-
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
-def forks() -> int:
-    """Return how many forks lie between the process that imported the package and this one."""
-    return _forks
 
 
 class Owned(Protocol):

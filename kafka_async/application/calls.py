@@ -6,7 +6,7 @@ background drops the work instead of doing it late (promise 7). Must never leave
 
 from collections.abc import Callable
 from math import inf
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..config import ConsumerConfig
 from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaTimeoutError, UnknownTopicOrPartitionError
@@ -16,7 +16,9 @@ from .arguments import seconds
 from .inbox import Inbox
 from .lifecycle import Lifecycle, Phase
 from .outbox import Outbox
-from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 T = TypeVar("T")
 
@@ -42,7 +44,7 @@ class Calls:
     """Sends events that have an answer."""
 
     config: ConsumerConfig
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     lifecycle: Lifecycle
     inbox: Inbox = field(repr=False)
     outbox: Outbox = field(repr=False)

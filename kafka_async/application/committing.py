@@ -12,7 +12,7 @@ it says.
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from ..config import ConsumerConfig
@@ -26,8 +26,10 @@ from .callbacks import settled
 from .cursor import Cursor, Custody
 from .iteration import HandOut
 from .outbox import Outbox
-from .runtime import Runtime
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 PATIENCE: Final = 0.01
 """Seconds for which a read call waits for the commit that precedes a revocation, before it goes on with the partitions that stay.
@@ -60,7 +62,7 @@ class Ledger:
     """What this consumer has committed."""
 
     unread: Unread = field(repr=False)
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     interceptors: tuple[Any, ...]
     trace: Listener = field(repr=False)
 
@@ -119,7 +121,7 @@ class Holdings:
     held.
     """
 
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     unread: Unread
     handout: "HandOut[ConsumerRecord[Any, Any]]" = field(repr=False)
     iterations: "WeakSet[Any]" = field(factory=WeakSet, init=False)
@@ -241,7 +243,7 @@ class AutoCommit:
     """Commits consumed offsets every ``auto_commit_interval_ms``, from within read calls."""
 
     config: ConsumerConfig
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     outbox: Outbox = field(repr=False)
     unread: Unread = field(repr=False)
     ledger: Ledger
@@ -389,7 +391,7 @@ class LastCommit:
     """
 
     auto_commit: AutoCommit
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     outbox: Outbox = field(repr=False)
     _pending: _UnderWay | None = field(default=None, init=False)
 

@@ -81,7 +81,6 @@ from .processing.retry import ONCE, Retry
 from .ranges import RANGE_BATCH_BYTES, Ranges
 from .reading import Gate, Reader, record_limit
 from .rebalancing import Listening, Rebalancing
-from .runtime import Runtime, TaskRuntime, ThreadRuntime
 from .subscribed import Subscribed
 from .unread import Unread
 
@@ -92,6 +91,7 @@ if TYPE_CHECKING:
     from ..network import TransportFactory
     from .processing.processing import Processing
     from .processing.settings import OnFailure, Order
+    from .runtime import Runtime
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -135,7 +135,7 @@ class KafkaConsumer(Generic[K, V]):
         self,
         *topics: str,
         # Not options of Kafka: where the background loop runs and what opens connections, for the blocking facade and for tests.
-        runtime: Runtime | None = None,
+        runtime: "Runtime | None" = None,
         transport_factory: "TransportFactory | None" = None,
         **options: "Unpack[ConsumerOptions]",
     ) -> None:
@@ -152,10 +152,11 @@ class KafkaConsumer(Generic[K, V]):
             consumer.subscribe(topics)
         return consumer
 
-    def _assemble(self, config: ConsumerConfig, runtime: Runtime | None, transport_factory: "TransportFactory | None") -> None:
+    def _assemble(self, config: ConsumerConfig, runtime: "Runtime | None", transport_factory: "TransportFactory | None") -> None:
         """Make the parts and give each of them those that it talks to. None of them refers to the consumer itself."""
         # What talks to brokers takes a third of the import's time. A program that names the class may never make one.
         from ..network import TcpConnector
+        from .runtime import TaskRuntime, ThreadRuntime
         from .starting import Starting
 
         self._config = config

@@ -5,7 +5,7 @@ to the consumer itself: the background holds this object, and a consumer that is
 """
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..background.boundary import Watermarks
 from ..config import ConsumerConfig
@@ -18,8 +18,10 @@ from .inbox import Inbox
 from .lifecycle import Lifecycle, Phase
 from .metrics import Metrics
 from .otlp import OtlpSource, messages, source_of
-from .runtime import Runtime
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 SLACK: Final = 30.0
 """Seconds past its own deadline after which the loop counts as stuck."""
@@ -54,7 +56,7 @@ class Observer:
     """Takes trace events, and answers questions about the consumer."""
 
     config: ConsumerConfig
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     lifecycle: Lifecycle
     inbox: Inbox = field(repr=False)
     unread: Unread = field(repr=False)

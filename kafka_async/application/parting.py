@@ -4,7 +4,7 @@ Decides: what of the time goes to what, and what is committed at the end. Owns: 
 it was given, and never end without the leave request having been sent, if there is any broker to send it to.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..config import ConsumerConfig
 from ..errors import KafkaError
@@ -17,8 +17,10 @@ from .calls import Calls
 from .committing import AutoCommit, Offsets, refusal
 from .lifecycle import Happening, Lifecycle, Phase
 from .rebalancing import Rebalancing
-from .runtime import Runtime
 from .subscribed import Subscribed
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 LEAVE_MS: Final = 1000
 """Milliseconds for which a ``start`` that failed tries to leave the group: otherwise the others wait for a member that is gone."""
@@ -30,7 +32,7 @@ class Parting:
 
     config: ConsumerConfig
     lifecycle: Lifecycle
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     calls: Calls = field(repr=False)
     auto_commit: AutoCommit
     rebalancing: Rebalancing

@@ -1,26 +1,36 @@
 """Where a consumer may be used: in the process that made it, on the event loop on which it was started.
 
 Decides: whether a call comes from there, and whether a consumer that is garbage was never stopped. Owns: the number of forks
-at which the consumer was made. Must never refer to the consumer itself.
+there were, and at how many the consumer was made. Must never refer to the consumer itself.
 
 Between two records an iteration does not check its process, so a fork makes the next step of each iteration in the child look.
 """
 
 import os
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ..errors import IllegalStateError
 from ..values import define, field
-from .callers import forks
 from .lifecycle import Lifecycle, Phase
-from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+
+_forks = 0
+
+
+def forks() -> int:
+    """Return how many forks lie between the process that imported the package and this one."""
+    return _forks
 
 
 @define(eq=False)
 class Place:
     """The place of one consumer."""
 
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     lifecycle: Lifecycle
     _forks: int = field(factory=forks, init=False)
 
@@ -61,6 +71,8 @@ _places: "WeakSet[Place]" = WeakSet()
 
 
 def _forked() -> None:
+    global _forks
+    _forks += 1
     for place in tuple(_places):
         place.lifecycle.boundary.attend()
 

@@ -8,7 +8,7 @@ For programs that bring their own bookkeeping: batch jobs, data frames, copies. 
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..config import ConsumerConfig
 from ..errors import KafkaTimeoutError, OffsetOutOfRangeError
@@ -18,8 +18,10 @@ from ..values import define, field
 from .arguments import one_partition, seconds
 from .cursor import Cursor
 from .reading import Reader
-from .runtime import Runtime
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 RANGE_BATCH_BYTES: Final = 1_250_000
 """About how many bytes of columns are returned at a time by default: small enough for caches, large enough for Arrow."""
@@ -34,7 +36,7 @@ class Ranges:
     """Reads the ranges that were assigned."""
 
     config: ConsumerConfig
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     unread: Unread
     reader: Reader = field(repr=False)
     _row_bytes: float = field(default=_FIRST_ROW_BYTES, init=False)

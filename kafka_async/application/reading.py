@@ -11,7 +11,7 @@ next record at once, every other one comes through ``step``, which looks at all 
 
 from collections.abc import Callable, Collection
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..background.boundary import EventHandler
 from ..config import ConsumerConfig
@@ -27,9 +27,11 @@ from .iteration import PORTION, HandOut, Portion
 from .lifecycle import Lifecycle, Phase
 from .metrics import Idle
 from .rebalancing import Rebalancing
-from .runtime import Runtime
 from .subscribed import Subscribed
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]
@@ -95,7 +97,7 @@ class Reader:
 
     config: ConsumerConfig
     unread: Unread
-    runtime: Runtime
+    runtime: "Runtime"
     gate: Gate
     auto_commit: AutoCommit
     preparation: Preparation | None

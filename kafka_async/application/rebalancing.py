@@ -12,20 +12,22 @@ next one looks at the commit again.
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
 from ..model import TopicPartition
 from ..trace import Fault, Listener, Notice
 from ..values import define, field
 from .callbacks import ConsumerRebalanceListener
-from .callers import Owned
 from .committing import LastCommit
 from .cursor import Custody
 from .inbox import Inbox
 from .outbox import Outbox
-from .runtime import Runtime
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .callers import Owned
+    from .runtime import Runtime
 
 Proposal = AssignPartitions | RevokePartitions
 Callback = Callable[[frozenset[TopicPartition]], Any]
@@ -41,11 +43,11 @@ class Listening:
     One call-back at a time; an awaitable one runs to its end, even if nobody waits for it any more.
     """
 
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     listener: ConsumerRebalanceListener | None = None
     chain: Callable[[ConsumerRebalanceListener | None], ConsumerRebalanceListener] | None = field(default=None, init=False)
     """Puts a listener of this package before the user's."""
-    _at_work: Owned | None = field(default=None, init=False)
+    _at_work: "Owned | None" = field(default=None, init=False)
     _calling: object = field(default=None, init=False)
     _error: BaseException | None = field(default=None, init=False)
     """What the call-back that ended last raised; for the call that waits for it."""
@@ -161,7 +163,7 @@ class Rebalancing:
     listening: Listening
     last_commit: LastCommit
     trace: Listener = field(repr=False)
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     assigned_once: bool = False
     losing: frozenset[TopicPartition] = frozenset()
     """Partitions that were lost when the consumer stopped or unsubscribed, which the listener does not know yet."""

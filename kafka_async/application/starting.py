@@ -4,7 +4,7 @@ Decides: what a start waits for. Owns: what a loop is made of. A start that fail
 """
 
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..background.loop import BackgroundLoop
 from ..config import ConsumerConfig
@@ -18,9 +18,11 @@ from .lifecycle import Happening, Lifecycle, Phase
 from .observing import Observer
 from .parting import Parting
 from .reading import Reader
-from .runtime import Runtime
 from .subscribed import Subscribed
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 LOG_AFTER: Final = 3.0
 """Seconds that a start waits for an assignment before it logs what it waits for."""
@@ -32,7 +34,7 @@ class Starting:
 
     config: ConsumerConfig
     lifecycle: Lifecycle
-    runtime: Runtime = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
     calls: Calls = field(repr=False)
     reader: Reader = field(repr=False)
     parting: Parting = field(repr=False)

@@ -4,7 +4,6 @@ Decides: whether a failure is followed by another attempt, and after how long. O
 of seconds. What a handler raises to decide for itself is defined here too.
 """
 
-from asyncio import CancelledError
 from collections.abc import Callable
 from math import inf
 from random import random as _random
@@ -91,6 +90,8 @@ class Retry:
     def _covers(self, error: BaseException) -> bool:
         if isinstance(error, self.on):
             return True
+        from asyncio import CancelledError  # a handler runs, so it is imported already
+
         if isinstance(error, CancelledError):  # raised by the handler itself, or this would not be called
             return Exception in self.on
         return isinstance(error, BaseExceptionGroup) and error.split(self.on)[1] is None
