@@ -46,7 +46,7 @@ def message(name: str) -> Message:
 
 def _fields(rows: Iterable[tuple[Any, ...]]) -> tuple[Field, ...]:
     """Return the fields of rows, each of which ends where the rest of it is as usual."""
-    return tuple(Field(*row[:5], _fields(row[5])) if len(row) > 5 else Field(*row) for row in rows)
+    return tuple(Field._make((*row[:5], _fields(row[5]))) if len(row) > 5 else Field(*row) for row in rows)
 
 
 # What follows is generated: python -m tests.wire.kafka_schemas
