@@ -3,9 +3,10 @@
 Decides: what such a class does. Owns nothing. Must never differ from attrs where our classes would notice; a test compares the two.
 
 attrs compiles the methods of a class when the class is made. That takes half a millisecond, and a consumer has two hundred classes
-when it is imported, so half of the import was that. Here a class is made with its slots at once, its ``__init__`` is compiled when
-its first instance is made, and all other methods are the same functions for all classes. Type checkers and editors see attrs
-itself, and ``attrs.evolve``, ``fields`` and ``asdict`` take such classes as their own.
+when it is imported, so half of the import was that. Here a class is made with its slots at once, its ``__init__`` is compiled once
+a few instances have been made (most parts of a consumer are made once), and all other methods are the same functions for all
+classes.
+Type checkers and editors see attrs itself, and ``attrs.evolve``, ``fields`` and ``asdict`` take such classes as their own.
 
 There is what our classes use: ``eq``, ``kw_only``, and fields with ``default``, ``factory``, ``init``, ``repr``, ``eq``,
 ``metadata`` and, where they are frozen, ``converter`` and ``validator``. A class that has a base with fields, or calls ``super()``,
@@ -14,6 +15,7 @@ is made by attrs.
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
@@ -33,6 +35,8 @@ class _Nothing:
 
 
 _NOTHING: Final = _Nothing()
+_MADE_SLOWLY: Final = 4
+"""Instances of a class that are made before its ``__init__`` is compiled: that takes as long as making twenty of them without."""
 
 
 class _Field:
@@ -62,6 +66,15 @@ class _Field:
         self.factory, self.takes_self = method, True
         return method
 
+    @property
+    def has_default(self) -> bool:
+        return self.factory is not None or self.default_value is not _NOTHING
+
+    def made_default(self, instance: Any) -> Any:
+        if self.factory is None:
+            return self.default_value
+        return self.factory(instance) if self.takes_self else self.factory()
+
     def made_by_attrs(self, annotation: Any, kw_only: bool) -> Any:
         """Return the same for attrs."""
         import attrs
@@ -75,19 +88,66 @@ class _Field:
         return attrs.field(kw_only=kw_only, type=annotation, **said)
 
 
-class _Made:
-    """An attribute of a class that is made when it is first looked up: its owner keeps what was made in its place."""
+class _Attributes:
+    """``__attrs_attrs__`` of a class, which is made when attrs asks for it."""
 
-    __slots__ = ("cls", "make", "name")
+    __slots__ = ("cls",)
     cls: type
 
-    def __init__(self, name: str, make: Callable[[type], Any]) -> None:
-        self.name, self.make = name, make
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = _attributes(self.cls)
+        type.__setattr__(self.cls, "__attrs_attrs__", made)  # two threads make it twice, and the same
+        return made
+
+
+class _Init:
+    """``__init__`` of a class: what it does for the first instances, and the compiled one from then on."""
+
+    __slots__ = ("cls", "left")
+    cls: Any
+
+    def __init__(self) -> None:
+        self.left = _MADE_SLOWLY
 
     def __get__(self, instance: object, owner: type) -> Any:
-        made = self.make(self.cls)
-        setattr(self.cls, self.name, made)  # two threads make it twice, and the same
+        self.left -= 1
+        if instance is not None and self.left >= 0:
+            return partial(self.initialize, instance)
+        made = self.compile()
         return made if instance is None else made.__get__(instance, owner)
+
+    def compile(self) -> Any:
+        """Put the compiled function in the place of this object."""
+        made = _init(self.cls)
+        type.__setattr__(self.cls, "__init__", made)  # two threads make it twice, and the same
+        return made
+
+    def initialize(self, instance: Any, /, *arguments: Any, **given: Any) -> None:
+        """Set one field after the other. Arguments that do not fit are the compiled function's to refuse."""
+        fields: Mapping[str, _Field] = self.cls.__fields__
+        known = {name.lstrip("_"): field for name, field in fields.items() if field.init}
+        named = dict(zip(known, arguments, strict=False))
+        fits = len(named) == len(arguments) and not (arguments and self.cls.__kw_only__) and named.keys().isdisjoint(given)
+        if not (fits and _are_all(named.keys() | given.keys(), known)):
+            self.compile()(instance, *arguments, **given)
+            return
+        given |= named
+        for name, field in fields.items():
+            value = given.get(name.lstrip("_"), _NOTHING) if field.init else _NOTHING
+            if value is _NOTHING:
+                value = field.made_default(instance)
+            if value is not _NOTHING:
+                object.__setattr__(instance, name, value if field.converter is None else field.converter(value))
+        for name, field in fields.items():
+            if field.validator is not None:
+                field.validator(instance, field, getattr(instance, name))
+        if hasattr(self.cls, "__attrs_post_init__"):
+            instance.__attrs_post_init__()
+
+
+def _are_all(given: set[str], known: Mapping[str, _Field]) -> bool:
+    """Whether there is everything that has no default, and nothing that is not known."""
+    return given <= known.keys() and all(name in given or field.has_default for name, field in known.items())
 
 
 def _frozen(cls: type | None = None, *, kw_only: bool = False, eq: bool = True) -> Any:
@@ -128,7 +188,7 @@ def _make(cls: Any, kw_only: bool, methods: dict[str, Any]) -> type:
     own = {name: value for name, value in vars(cls).items() if name not in fields and name not in ("__dict__", "__weakref__")}
     compared = [name for name, field in fields.items() if field.eq] or ["__class__"]
     weak = () if any(base.__weakrefoffset__ for base in cls.__bases__) else ("__weakref__",)
-    on_use = _Made("__init__", _init), _Made("__attrs_attrs__", _attributes)
+    init, attributes = _Init(), _Attributes()
     made: type = type(cls)(
         cls.__name__,
         cls.__bases__,
@@ -138,7 +198,8 @@ def _make(cls: Any, kw_only: bool, methods: dict[str, Any]) -> type:
             "__setstate__": _setstate,
             "__match_args__": () if kw_only else tuple(name for name, field in fields.items() if field.init),
             **methods,
-            **{each.name: each for each in on_use},
+            "__init__": init,
+            "__attrs_attrs__": attributes,
             **own,
             "__slots__": (*fields, *weak),
             "__fields__": fields,
@@ -146,8 +207,7 @@ def _make(cls: Any, kw_only: bool, methods: dict[str, Any]) -> type:
             "__compared__": attrgetter(*compared),
         },
     )
-    for each in on_use:
-        each.cls = made
+    init.cls = attributes.cls = made
     return made
 
 
@@ -222,7 +282,7 @@ def _init(cls: Any) -> Any:
 
 def _taken(field: _Field, annotation: Any) -> Any:
     """Return the type of the argument: what a converter takes, where there is one."""
-    return annotation if field.converter is None else next(iter(field.converter.__annotations__.values()))
+    return annotation if field.converter is None else next(iter(getattr(field.converter, "__annotations__", {}).values()), Any)
 
 
 def _lines(name: str, field: _Field, set_to: Callable[[str], str], parameters: list[str], scope: dict[str, Any]) -> list[str]:
