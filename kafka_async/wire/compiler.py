@@ -25,13 +25,14 @@ are unpacked by one ``struct`` call, everything else by a reader of ``primitives
         return value, offset
 
 The lengths that nearly every message has (no item, one item, no text) are read and written in place, since a call costs more than
-what it would do; ``primitives.py`` has the whole rule, and everything else goes there.
+what it would do; ``primitives.py`` has the whole rule, and everything else goes there. What reads and writes the structs inside is
+made when the first one is met.
 
 ``twin`` has the slots of ``cls`` without its guard against assignment. A frozen class sets every field through
 ``object.__setattr__``, which takes five times as long as everything else (1.1 us against 0.2 us for the partition of a fetch).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from struct import Struct as Layout
 from typing import Any
@@ -85,19 +86,35 @@ def reader(struct: WireStruct) -> Reader:
             lines += _variable_lines(fields[0], index, struct, scope)
     lines += _default_lines(struct, scope)
     if struct.flexible:
-        scope["tags"] = {f.tag: (f.name, _field_reader(f, True)) for f in struct.fields if f.tag is not None}
+        scope["tags"] = {f.tag: (f.name, _tag(f, _both_readers)) for f in struct.fields if f.tag is not None}
         lines.append("    offset = read_tags(buffer, offset, tags, value) if buffer[offset] else offset + 1")
     compiled: Reader = _compile([*lines, "    value.__class__ = cls", "    return value, offset"], scope, struct.cls)
     return compiled
 
 
+def _put(scope: dict[str, Any], index: int, field: WireField, make: Callable[[], tuple[Any, Any]]) -> None:
+    """Put the functions for a field and for one item of it into ``scope``; those for structs are made when one is met.
+
+    Most of the structs in Kafka's messages are in few of them: hints at a new leader, aborted transactions, errors.
+    """
+    names = f"item{index}", f"one{index}"
+
+    def later(name: str) -> Callable[..., Any]:
+        def first(*arguments: Any) -> Any:
+            scope.update(zip(names, make(), strict=True))  # two threads make them twice, and the same
+            return scope[name](*arguments)
+
+        return first
+
+    scope.update(zip(names, map(later, names) if field.kind == "struct" else make(), strict=True))
+
+
 def _variable_lines(field: WireField, index: int, struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     """Return the lines that read a field of variable size; short arrays of compact length in place."""
-    scope[f"item{index}"] = _field_reader(field, struct.flexible)
+    _put(scope, index, field, lambda: _both_readers(field, struct.flexible))
     line = f"value.{field.name}, offset = item{index}(buffer, offset)"
     if not (struct.flexible and field.array and field.kind in _VARIABLE):
         return [f"    {line}"]
-    scope[f"one{index}"] = _item_reader(field, compact=True)
     return [
         "    length = buffer[offset]",
         "    if length == 1:",
@@ -146,14 +163,13 @@ def _fixed_value(field: WireField) -> str:
 
 def _write_variable_lines(field: WireField, index: int, struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     """Return the lines that write a field of variable size; short arrays and empty strings of compact length in place."""
-    scope[f"item{index}"] = _field_writer(field, struct.flexible)
+    _put(scope, index, field, lambda: _both_writers(field, struct.flexible))
     line = f"item{index}(value.{field.name}, out)"
     if not struct.flexible or field.kind not in _VARIABLE:
         return [f"    {line}"]
     if not field.array:
         empty = [f"    if value.{field.name} == '':", "        out.append(1)", "    else:", f"        {line}"]
         return empty if field.kind == "string" else [f"    {line}"]
-    scope[f"one{index}"] = _item_writer(field, compact=True)
     return [
         f"    many = value.{field.name}",
         "    if many is None or len(many) > 1:",
@@ -165,6 +181,18 @@ def _write_variable_lines(field: WireField, index: int, struct: WireStruct, scop
     ]
 
 
+def _tag(field: WireField, make: Callable[[WireField, bool], tuple[Any, Any]]) -> Callable[..., Any]:
+    """Return the function for a tagged field, which is made when one is met: that is rare."""
+    made: list[Callable[..., Any]] = []
+
+    def tag(*arguments: Any) -> Any:
+        if not made:
+            made.append(make(field, True)[0])
+        return made[0](*arguments)
+
+    return tag
+
+
 def _tag_lines(struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     """Return the lines that write the tags; a value that is the default is not written (KIP-482)."""
     tagged = sorted((f for f in struct.fields if f.tag is not None), key=lambda f: f.tag or 0)
@@ -174,7 +202,7 @@ def _tag_lines(struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     lines = ["    tags = []"]
     for field in tagged:
         scope[f"default{field.tag}"] = defaults[field.name]
-        scope[f"tag{field.tag}"] = _field_writer(field, True)
+        scope[f"tag{field.tag}"] = _tag(field, _both_writers)
         lines.append(f"    if value.{field.name} != default{field.tag}:")
         lines.append(f"        tags.append(({field.tag}, tag{field.tag}, value.{field.name}))")
     return [*lines, "    write_tags(tags, out)"]
@@ -198,11 +226,13 @@ def _scalar_writer(kind: str) -> Writer:
     return write_scalar
 
 
-def _field_reader(field: WireField, compact: bool) -> Reader:
+def _both_readers(field: WireField, compact: bool) -> tuple[Reader, Reader]:
+    """Return the reader of a field, and that of one item of it."""
     if field.array and field.kind not in _VARIABLE:
-        return primitives.int_array_reader(field.kind, compact=compact, nullable=field.nullable)
+        many = primitives.int_array_reader(field.kind, compact=compact, nullable=field.nullable)
+        return many, many
     read = _item_reader(field, compact=compact)
-    return primitives.array_reader(read, compact=compact, nullable=field.nullable) if field.array else read
+    return primitives.array_reader(read, compact=compact, nullable=field.nullable) if field.array else read, read
 
 
 def _item_reader(field: WireField, *, compact: bool) -> Reader:
@@ -221,11 +251,13 @@ def _item_reader(field: WireField, *, compact: bool) -> Reader:
     return read
 
 
-def _field_writer(field: WireField, compact: bool) -> Writer:
+def _both_writers(field: WireField, compact: bool) -> tuple[Writer, Writer]:
+    """Return the writer of a field, and that of one item of it."""
     if field.array and field.kind not in _VARIABLE:
-        return primitives.int_array_writer(field.kind, compact=compact, nullable=field.nullable)
+        many = primitives.int_array_writer(field.kind, compact=compact, nullable=field.nullable)
+        return many, many
     write = _item_writer(field, compact=compact)
-    return primitives.array_writer(write, compact=compact, nullable=field.nullable) if field.array else write
+    return primitives.array_writer(write, compact=compact, nullable=field.nullable) if field.array else write, write
 
 
 def _item_writer(field: WireField, *, compact: bool) -> Writer:
