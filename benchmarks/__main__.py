@@ -20,7 +20,7 @@ from typing import Any, Final, get_args
 
 from attrs import evolve
 
-from benchmarks import fault_members, share
+from benchmarks import fault_members, imports, share
 from benchmarks.data import CHUNK, Topics
 from benchmarks.jobs import LARGE_BATCH, Codec, Job, Protocol, Shape
 from benchmarks.members import HEARTBEAT_MS, MEMBERS
@@ -264,6 +264,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     queues = commands.add_parser("share", help=share.main.__doc__, description=share.__doc__)
     queues.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 3)")
+    first = commands.add_parser("imports", help=imports.main.__doc__, description=imports.__doc__)
+    first.add_argument("--rounds", type=_positive, metavar="N", help=f"rounds of all clients (default {imports.ROUNDS})")
     for name, run in COMMANDS.items():
         parents = [common, shapes] if name in ("throughput", "memory", "idle", "spark") else [common]
         sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
@@ -341,6 +343,9 @@ def main() -> int:
     options = parser().parse_args()
     if options.command == "share":  # its members are of share groups: nothing of what follows is about them
         share.main(say, options.rounds or share.ROUNDS)
+        return 0
+    if options.command == "imports":  # it needs no broker
+        imports.main(say, options.rounds or imports.ROUNDS)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind as for Ctrl-C, so that no worker or broker stays behind
     clients = chosen(options.clients, VARIANTS if options.command == "spark" else CLIENTS)

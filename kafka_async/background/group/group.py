@@ -6,6 +6,7 @@ the application when they were carried out.
 """
 
 from math import inf
+from typing import TYPE_CHECKING
 
 from ...config import ConsumerConfig
 from ...errors import KafkaError
@@ -27,14 +28,13 @@ from ..metadata import MetadataManager
 from ..request_manager import Poll
 from ..subscription import Subscription, SubscriptionState
 from .access import GroupAccess
-from .classic.assignors import assignors_from
-from .classic.membership import ClassicMembership
-from .consumer.membership import ConsumerMembership
-from .consumer.settings import GroupSettings
 from .find_coordinator import FindCoordinatorManager
 from .membership import Membership, Progress
 from .offset_commit import OffsetCommitManager
 from .offset_fetch import OffsetFetchManager
+
+if TYPE_CHECKING:
+    from .consumer.settings import GroupSettings
 
 
 @define(eq=False)
@@ -94,7 +94,7 @@ class Group:
     commits: OffsetCommitManager = field(init=False)
     fetches: OffsetFetchManager = field(init=False)
     _access: GroupAccess = field(init=False)
-    _settings: GroupSettings | None = field(default=None, init=False)
+    _settings: "GroupSettings | None" = field(default=None, init=False)
     """Of a group of the consumer protocol."""
     _membership: Membership | None = field(default=None, init=False)
     _host: _Host = field(init=False)
@@ -234,6 +234,9 @@ class Group:
         membership.subscribe(subscription, now)
 
     def _consumer(self) -> Membership:
+        from .consumer.membership import ConsumerMembership  # one of the protocols, not both
+        from .consumer.settings import GroupSettings
+
         self._settings = settings = GroupSettings(config=self.config, random=self.environment.random, trace=self.environment.trace)
         return ConsumerMembership.of(
             config=self.config,
@@ -248,6 +251,9 @@ class Group:
         )
 
     def _classic(self) -> Membership:
+        from .classic.assignors import assignors_from  # one of the protocols, not both
+        from .classic.membership import ClassicMembership
+
         self._settings = None
         return ClassicMembership.of(
             config=self.config,
