@@ -82,3 +82,24 @@ def test_a_consumer_that_is_made_has_imported_what_its_start_needs_without_a_gro
     assert {"asyncio", "kafka_async.background.loop", "kafka_async.wire"} <= _among(
         LATER, "from kafka_async import KafkaConsumer; KafkaConsumer('t')"
     )
+
+
+PROGRAM = """
+import asyncio
+from kafka_async import KafkaConsumer
+from kafka_async.testing import Cluster
+
+async def main():
+    cluster = Cluster()
+    cluster.topic("t")
+    async with KafkaConsumer("t", group_id="g", group_protocol="{protocol}", **cluster.options()):
+        pass
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(("protocol", "other"), [("auto", "classic"), ("classic", "consumer")])
+def test_a_member_imports_the_protocol_that_its_group_speaks_and_not_the_other(protocol: str, other: str) -> None:
+    assert not _among((f"kafka_async.background.group.{other}",), f"exec({PROGRAM.format(protocol=protocol)!r})")
