@@ -211,8 +211,8 @@ class _Outage:
 
 
 _SUBJECTS: Final = ("network", "group", "fetch", "commit")
-_ROUTINE: Final[dict[type, str]] = {RequestSent: "network", ResponseReceived: "network", Fetched: "fetch"}
-"""What comes with every round trip, and the subject of it."""
+ROUTINE: Final = (RequestSent, ResponseReceived, Fetched)
+"""What comes with every round trip. It is logged at DEBUG, by the loggers of ``network`` and ``fetch``."""
 _MANY: Final = 1024
 """Bound for what is remembered. Texts and outages name partitions and brokers, so they are few; a bound all the same."""
 
@@ -241,11 +241,6 @@ class LoggingListener:
         self._loggers = {"": self.logger} | {subject: self.logger.getChild(subject) for subject in _SUBJECTS}
 
     def __call__(self, event: TraceEvent, /) -> None:
-        subject = _ROUTINE.get(type(event))
-        if subject is not None:
-            if self._loggers[subject].isEnabledFor(logging.DEBUG):
-                self._debug(subject, event)
-            return
         match event:
             case Fault():
                 self._fault(event)
@@ -262,8 +257,15 @@ class LoggingListener:
                 self._debug("commit", event)
             case RecordFailed():
                 self._record_failed(event)
+            case Fetched():
+                self._debug("fetch", event)
             case _:
                 self._debug("network", event)
+
+    @property
+    def is_verbose(self) -> bool:
+        """Whether what is ``ROUTINE`` is logged."""
+        return any(self._loggers[subject].isEnabledFor(logging.DEBUG) for subject in ("network", "fetch"))
 
     def _record_failed(self, event: RecordFailed) -> None:
         """Say what becomes of a record; each time, if it counts as done without a handler having returned."""

@@ -5,13 +5,14 @@ to the consumer itself: the background holds this object, and a consumer that is
 """
 
 import time
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ..background.boundary import Watermarks
 from ..config import ConsumerConfig
 from ..events import BackgroundSnapshot
 from ..model import ConsumerState, IsolationLevel, PartitionStatistics, Statistics, TopicPartition
-from ..trace import Fetched, LoggingListener, StateChanged, TraceEvent
+from ..trace import ROUTINE, Fetched, LoggingListener, StateChanged, TraceEvent
 from ..values import define, field
 from .cursor import Cursor
 from .inbox import Inbox
@@ -23,6 +24,8 @@ from .unread import Unread
 if TYPE_CHECKING:
     from .runtime import Runtime
 
+LOOK: Final = 1.0
+"""Seconds after which it is found out again whether anybody listens to what comes with every round trip."""
 SLACK: Final = 30.0
 """Seconds past its own deadline after which the loop counts as stuck."""
 
@@ -62,6 +65,7 @@ class Observer:
     unread: Unread = field(repr=False)
     metrics: Metrics = field(repr=False)
     logging: LoggingListener = field(repr=False)
+    _look_at: float = field(default=-inf, init=False)
 
     @logging.default
     def _log_as_this_consumer(self) -> LoggingListener:
@@ -69,8 +73,12 @@ class Observer:
 
     def __call__(self, event: TraceEvent) -> None:
         """Pass a trace event on to metrics, the log and the listener of the user."""
-        if type(event) is not Fetched:  # comes with every round trip, and no number is about it
+        routine = isinstance(event, ROUTINE)
+        if not (routine and isinstance(event, Fetched)):  # no number is about that one
             self.metrics.requests(event)
+        if routine and event.now < self._look_at:
+            return  # nobody listens to what comes with every round trip
+        self._look_at = -inf if self.config.trace is not None or self.logging.is_verbose else event.now + LOOK
         self.logging(event)
         if self.config.trace is not None:
             self.config.trace(event)

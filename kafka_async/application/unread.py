@@ -503,7 +503,7 @@ class Unread:
                 self.locate(cursor)
             before[cursor] = (cursor.standing, cursor.consumed_records)
             undecoded: list[Record] | None = None if raw is None else []
-            records = self._take_portions(cursor, max_records, undecoded)
+            records = self._take_portions(cursor, max_records, undecoded) if cursor.ahead else []
             if decode and (ready := len(records)) < max_records:
                 records = self._take_data(cursor, max_records, records)
                 cursor.passed_records += len(records) - ready
@@ -517,8 +517,6 @@ class Unread:
         return batch
 
     def _take_portions(self, cursor: Cursor, max_records: int, raw: list[Record] | None) -> list[Record]:
-        if not cursor.ahead:
-            return []
         records: list[Record] = []
         while len(records) < max_records and (portion := self._portion(cursor)) is not None:
             stop = portion.place + max_records - len(records)
@@ -543,6 +541,8 @@ class Unread:
                 break
             cursor.taken_to = self._end_of(cursor, reader)
             records = more if not records else records + more
+            if more and reader.exhausted and not cursor.parcels:
+                break  # nearly always: what ends the turn closes the reader
         return records
 
     # --- handing out one by one ------------------------------------------------------------------------------------------------

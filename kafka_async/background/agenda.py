@@ -60,7 +60,7 @@ class Agenda:
         if self._changes() != self._seen:  # fetching has found out something that later managers act on now
             after = self._poll(self.managers[self.managers.index(self.fetch) + 1 :], now)
             return Poll(poll.requests + after.requests, min(poll.wake_at, self._due_at))
-        return poll.until(self._due_at)
+        return poll if poll.wake_at <= self._due_at else Poll(poll.requests, self._due_at)
 
     def poll_all(self, now: float) -> Poll:
         """Poll every manager."""

@@ -187,7 +187,7 @@ class FetchBuffer:
         if isinstance(parcel, FetchedData):
             size = len(parcel.records)
             self.total.put += size
-            self.account(parcel.partition).put += size
+            (self.accounts.get(parcel.partition) or self.account(parcel.partition)).put += size
         self.parcels.append(parcel)
         if size >= LARGE:
             self._unannounced = True

@@ -48,7 +48,7 @@ from .list_offsets import ListOffsetsManager
 from .metadata import MetadataManager
 from .news import ClusterNews
 from .positions import PositionsManager
-from .request_manager import NEVER, Poll
+from .request_manager import Poll
 from .subscription import FetchPosition, FetchState, Subscription, SubscriptionState
 
 if TYPE_CHECKING:  # imported when they are needed: not every consumer has a group or telemetry
@@ -95,11 +95,12 @@ class Background:
         self.life.wake_ups += 1
         requests = self._carry_out(now) if self.handler.application_events else ()
         self.news.publish(now)
-        wake_at = NEVER
         if self.deadlines.waiting:
             self.agenda.touch()
             wake_at = self.deadlines.poll(now)
-        poll = self.agenda.poll(now).until(wake_at)
+            poll = self.agenda.poll(now).until(wake_at)
+        else:
+            poll = self.agenda.poll(now)
         return Poll(requests + poll.requests, poll.wake_at) if requests else poll
 
     def _carry_out(self, now: float) -> tuple[UnsentRequest, ...]:

@@ -11,6 +11,7 @@ on partitions times turns: 1,000 idle partitions cost nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final
@@ -255,7 +256,10 @@ class FetchManager:
             return False
         if self._placed.get(partition) != (broker.node_id, self.metadata.cluster.version):
             return False
-        if not entry.fetchable or self.buffer.unread(partition) >= self._share():
+        if not entry.fetchable:
+            return False
+        unread = self.buffer.unread(partition)
+        if unread >= self.config.max_partition_fetch_bytes and unread >= self._share():  # a share is not less than the former
             return False
         broker.session.want(partition, Wanted(wanted.topic_id, position.offset, broker.size.bytes, wanted.leader_epoch))
         return True
@@ -343,7 +347,7 @@ class FetchManager:
             message=message,
             node_id=broker.node_id,
             lane=Lane.FETCH,
-            on_done=lambda outcome, at: self._answered(broker, outcome, at),
+            on_done=partial(self._answered, broker),
             expires_at=now + (self.config.request_timeout_ms + self.config.fetch_max_wait_ms) / 1000,
             max_wait=self.config.fetch_max_wait_ms / 1000,
         )
@@ -353,7 +357,9 @@ class FetchManager:
     def _answered(self, broker: _Broker, outcome: object, now: float) -> None:
         broker.reserved = None
         if isinstance(outcome, FetchedStep):
-            self._answered_well(broker, outcome.session_id, now)
+            if broker.backoff.failures:
+                self._recovered(broker, now)
+            broker.session.succeeded(outcome.session_id)
             self._read_step(broker, outcome, now)
         elif not isinstance(outcome, FetchResponse):
             self._request_failed(broker, outcome, now)
@@ -367,14 +373,14 @@ class FetchManager:
         elif outcome.error_code:
             self._request_failed(broker, for_code(outcome.error_code), now)
         else:
-            self._answered_well(broker, outcome.session_id, now)
+            if broker.backoff.failures:
+                self._recovered(broker, now)
+            broker.session.succeeded(outcome.session_id)
             self._read(broker, outcome, now)
 
-    def _answered_well(self, broker: _Broker, session_id: int, now: float) -> None:
-        if broker.backoff.failures:
-            self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
-            broker.backoff.succeeded()
-        broker.session.succeeded(session_id)
+    def _recovered(self, broker: _Broker, now: float) -> None:
+        self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
+        broker.backoff.succeeded()
 
     def _request_failed(self, broker: _Broker, outcome: object, now: float) -> None:
         """The broker is gone or refuses us: its fetch session is in doubt, and its partitions may be led elsewhere by now."""
@@ -403,17 +409,15 @@ class FetchManager:
         waited = self._waited(now)
         recovered = entry.failures
         self._accept(broker, entry, sent, step, now)
-        self._grow(broker, len(step.records) / sent.max_bytes, waited)
+        fill = len(step.records) / sent.max_bytes
+        if fill >= FULL or broker.size.has_grown:
+            broker.size.answered(fill, waited, len(broker.session.wanted))
         if recovered:
             self._report((), {partition}, now)
 
     def _waited(self, now: float) -> float:
         """Return how long the application has been waiting for records, in seconds."""
         return now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
-
-    def _grow(self, broker: _Broker, fill: float, waited: float) -> None:
-        if fill >= FULL or broker.size.has_grown:
-            broker.size.answered(fill, waited, len(broker.session.wanted))
 
     def _read(self, broker: _Broker, response: FetchResponse, now: float) -> None:
         endpoints: dict[int, Node] = {}
@@ -439,7 +443,8 @@ class FetchManager:
                     well |= {partition} if entry.failures else set()
                     fill = max(fill, len(data.records or b"") / sent.max_bytes)
                     self._accept(broker, entry, sent, data, now)
-        self._grow(broker, fill, waited)
+        if fill >= FULL or broker.size.has_grown:
+            broker.size.answered(fill, waited, len(broker.session.wanted))
         if failed or well:
             self._report(failed.values(), well, now)
 
@@ -459,7 +464,8 @@ class FetchManager:
             log_start_offset=data.log_start_offset,
             fetched_at=now,
         )
-        self.subscription.served(entry)
+        if not data.records:
+            self.subscription.served(entry)
         if data.preferred_read_replica >= 0 and data.preferred_read_replica != broker.node_id:
             self._redirect(entry, data.preferred_read_replica, now)
         if not data.records:

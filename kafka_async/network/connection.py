@@ -64,10 +64,11 @@ class _Inbox:
             self.wake()  # the delegate has given the connection up; its next plan shuts it
         return buffer
 
-    def received(self, count: int) -> None:
+    def received(self, count: int) -> memoryview | None:
         """See ``Receiver``."""
         if self.delegate.received(self.key, count, self.clock()):
             self.wake()
+        return self.delegate.get_buffer(self.key) or self.get_buffer()
 
 
 class ConnectionRunner:

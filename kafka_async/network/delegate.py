@@ -25,7 +25,7 @@ from .auth import AuthenticatorFactory, Work
 from .link import ConnectionState, History, Link, Surroundings
 from .protocol import settle
 from .reachability import Reachability, ReachabilityState
-from .request import Lane, UnsentRequest
+from .request import Lane, UnsentRequest, never_withdrawn
 from .settings import NetworkSettings
 
 HEDGE: Final = 1.0
@@ -204,7 +204,7 @@ class NetworkClientDelegate:
         waiting, self._unsent = self._unsent, []
         wake_at = inf
         for request in waiting:
-            if request.withdrawn():
+            if request.withdrawn is not never_withdrawn and request.withdrawn():
                 continue
             if request.expires_at <= now:
                 settled += self._expire(request, now)
@@ -256,7 +256,8 @@ class NetworkClientDelegate:
         done = link.received(count, now)
         if done and link.proven:
             self._reachability.answered(now)
-        self._note(key, link, now)
+        if link.key != key:
+            self._note(key, link, now)
         return done
 
     def worked(self, key: int, outcome: Any, now: float) -> bool:
@@ -336,7 +337,7 @@ class NetworkClientDelegate:
         if node is None:
             text = f"{request.name} was not sent: broker {request.node_id} is not in the cluster's metadata"
             return self._settle(request, NodeNotReadyError(text), now), inf
-        link = self._link(node, request.lane)
+        link = self._links.get((node.id, request.lane)) or self._link(node, request.lane)
         if request.lane is Lane.GROUP and link.is_abandoned:
             cut = self._close(link, now, "closed, since the requests in flight are not awaited any more")
             ended, until = self._route(request, opens, now)

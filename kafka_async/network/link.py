@@ -315,9 +315,10 @@ class Link:
                 break
             if answer is None:
                 break
+            request, response, throttle = answer
             done += 1
-            if answer.throttle:
-                self.throttled_until = max(self.throttled_until, now + answer.throttle)
+            if throttle:
+                self.throttled_until = max(self.throttled_until, now + throttle)
             if self.state in _SENDING:
                 # Not before: a port that demands SASL of a client without it completes the handshake, then hangs up each time.
                 if not self.proven:
@@ -325,7 +326,7 @@ class Link:
                     self._shared.answered.add((self.node.host, self.node.port))
                 self.history.failures = self.history.vain = 0
                 self.history.error = None
-            answer.request.on_done(answer.response, now)
+            request.on_done(response, now)
             if not protocol.frames.pending:
                 break
         return done

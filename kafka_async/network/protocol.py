@@ -120,7 +120,7 @@ class Protocol:
         data = encode_request(request.message, version, correlation_id, self._client_id)
         self._next_id = (correlation_id + 1) % _CORRELATION_IDS
         self._out.append(data)
-        api = request.name
+        api = request.message.api_name
         self._in_flight.append(InFlight(request, api, correlation_id, now, version))
         self._expires_at = min(self._expires_at, request.expires_at)
         self._trace(

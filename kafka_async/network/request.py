@@ -34,7 +34,8 @@ class Lane(Enum):
     __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call of Python for each look into a dictionary
 
 
-def _never() -> bool:
+def never_withdrawn() -> bool:
+    """Return ``False``. The default: who meets it need not call it."""
     return False
 
 
@@ -60,7 +61,7 @@ class UnsentRequest:
     node_id: int | None = None
     """``None``: the least loaded node."""
     lane: Lane = Lane.MAIN
-    withdrawn: Callable[[], bool] = _never
+    withdrawn: Callable[[], bool] = never_withdrawn
     """Asked right before writing; ``True`` drops the request and ``on_done`` is not called."""
     lowest_version: int = 0
     highest_version: int = 0x7FFF

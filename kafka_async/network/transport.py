@@ -61,8 +61,8 @@ class Receiver(Protocol):
     def get_buffer(self) -> memoryview | None:
         """Return where the next bytes go, at least one; ``None``: nothing more is wanted."""
 
-    def received(self, count: int) -> None:
-        """``count`` bytes stand at the start of the buffer handed out last."""
+    def received(self, count: int) -> memoryview | None:
+        """``count`` bytes stand at the start of the buffer handed out last. Return where the next ones go, as ``get_buffer``."""
 
 
 @runtime_checkable
@@ -129,7 +129,7 @@ class PushTransport(asyncio.BufferedProtocol):
         self._receiver = receiver
         if self._transport is not None and not self._over.is_set():
             self._wanted = True
-            self._prepare(receiver)
+            self._take(receiver.get_buffer())
             self._transport.resume_reading()
 
     def write(self, data: bytes) -> None:
@@ -188,8 +188,8 @@ class PushTransport(asyncio.BufferedProtocol):
             self._finish(KafkaConnectionError(f"{self._peer}: {text}"))
         elif self._wanted:
             try:
-                receiver.received(count)
-                self._prepare(receiver)
+                # That nothing more is wanted must be known before more bytes arrive.
+                self._take(receiver.received(count))
             except Exception as bug:
                 self._bug = bug
                 self._finish(bug)
@@ -202,9 +202,8 @@ class PushTransport(asyncio.BufferedProtocol):
         """The connection is gone."""
         self._finish(exc)
 
-    def _prepare(self, receiver: Receiver) -> None:
-        """Get the buffer for the next read now: that nothing more is wanted must be known before more bytes arrive."""
-        buffer = receiver.get_buffer()
+    def _take(self, buffer: memoryview | None) -> None:
+        """Take the buffer for the next read."""
         if buffer is not None:
             self._buffer = buffer
         else:

@@ -33,6 +33,8 @@ _ANSWER: Final = Layout(">xxxxBihiB16sBihqqqBi")
 """From the correlation id to the preferred replica; the length of the records follows."""
 _END: Final = bytes(3)
 """No tags: of the partition, of its topic, of the answer."""
+_SHORT: Final = 127
+"""Compact lengths below this take one byte."""
 _ONE: Final = 2
 """The compact length of an array of one."""
 
@@ -104,8 +106,9 @@ def write_step(step: FetchStep, version: int, correlation_id: int, client_id: st
     """Return a step as it goes on the wire in ``version``, one of ``WRITTEN``, length prefix included."""
     name = (client_id or "").encode()
     rack = step.rack_id.encode()
-    end = bytearray()
-    write_varint(len(rack) + 1, end)
+    end = bytearray((len(rack) + 1,)) if len(rack) < _SHORT else bytearray()
+    if not end:
+        write_varint(len(rack) + 1, end)
     body = _BODY.pack(
         step.max_wait_ms,
         step.min_bytes,

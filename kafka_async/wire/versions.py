@@ -130,10 +130,8 @@ _STEP: Final = [_FETCH_SESSION]
 """A step names its one topic and has its id, so it goes with either."""
 
 
-def _fetch(request: FetchRequest | FetchStep) -> list[Need]:
-    # The one request that is made all the time, with thousands of topics as with one: no generators, no objects.
-    if isinstance(request, FetchStep):
-        return _STEP
+def _fetch(request: FetchRequest) -> list[Need]:
+    # With thousands of topics as with one: no generators, no objects.
     found = []
     nameless = idless = False
     topics: tuple[FetchTopic | ForgottenTopic, ...] = request.topics
@@ -353,7 +351,7 @@ class BrokerVersions:
         ``lowest`` and ``highest`` are bounds of the caller's own, such as 9 for a commit under the consumer protocol, or 12 for an
         incremental fetch in a session that was opened by topic name. Raises ``UnsupportedVersionError`` if there is none.
         """
-        demands = list(needs(request))
+        demands = _STEP if isinstance(request, FetchStep) else list(needs(request))
         common = self._common.get(request.api)
         if common is not None:
             low, high = max(common[0], lowest), min(common[1], highest)

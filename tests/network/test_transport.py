@@ -101,9 +101,10 @@ class Pulling:
     def get_buffer(self) -> memoryview:
         return self._buffer
 
-    def received(self, count: int) -> None:
+    def received(self, count: int) -> memoryview:
         self._incoming += self._buffer[:count]
         self._arrived.set()
+        return self._buffer
 
     async def receive_into(self, buffer: memoryview) -> int:
         over, arrived = asyncio.ensure_future(self.push.ended()), asyncio.ensure_future(self._arrived.wait())
@@ -563,15 +564,16 @@ class Sink:
     def get_buffer(self) -> memoryview | None:
         return self.buffer if len(self.data) < self.wanted else None
 
-    def received(self, count: int) -> None:
+    def received(self, count: int) -> memoryview | None:
         self.data += self.buffer[:count]
         self.arrived.set()
+        return self.get_buffer()
 
 
 class Broken(Sink):
     """A receiver with a bug."""
 
-    def received(self, count: int) -> None:
+    def received(self, count: int) -> memoryview | None:
         raise ValueError("a bug")
 
 

@@ -17,7 +17,7 @@ from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
 from kafka_async.events import PartitionDescription, TopicDescription
 from kafka_async.model import Node, TopicPartition
 from kafka_async.network import Lane, UnsentRequest
-from kafka_async.trace import TraceEvent
+from kafka_async.trace import StateChanged, TraceEvent
 from kafka_async.wire import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -224,7 +224,7 @@ class World:
 
     def moves(self) -> list[str]:
         """The states gone through."""
-        return [event.after for event in self.events if hasattr(event, "after")]
+        return [event.after for event in self.events if isinstance(event, StateChanged)]
 
 
 def world(**options: Any) -> World:
