@@ -28,7 +28,6 @@ NOT_NEEDED = (
 OTHERS = (
     "anyio.streams.tls",
     "argparse",
-    "attr",
     "csv",
     "datetime",
     "difflib",

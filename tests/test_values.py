@@ -1,25 +1,17 @@
-"""Classes with fields behave as those that attrs makes, and cost less."""
+"""Classes with fields behave as those that attrs makes."""
 
 import copy
 import inspect
 import pickle
-import re
-import subprocess
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import attrs
 import pytest
 
-import kafka_async
 from kafka_async import values
 
 T = TypeVar("T")
-PACKAGE = Path(kafka_async.__file__).parent
 
 
 class Named(Protocol):
@@ -198,33 +190,6 @@ def test_values_are_equal_if_their_fields_are_and_hash_alike() -> None:
     assert (Open(1) == Open(1), Open(1) == Open(2)) == (True, False)
 
 
-@pytest.mark.parametrize("before", range(8))
-def test_the_first_instances_are_made_as_the_later_ones_are(before: int) -> None:
-    def even(instance: object, attribute: Any, value: int) -> None:
-        if value % 2:
-            raise ValueError(f"{attribute.name}={value}")
-
-    @values.frozen
-    class Checked:
-        _number: int = values.field(converter=int, validator=even)
-        text: str = ""
-        both: str = values.field(init=False)
-
-        @both.default
-        def _find_both(self) -> str:
-            return f"{self._number}{self.text}"
-
-    cls: Any = Checked
-    for _ in range(before):
-        cls(2)
-    assert (cls("4", "a").both, cls(number=4, text="a").both, cls("4", text="a").both) == ("4a", "4a", "4a")
-    with pytest.raises(ValueError, match="number=3"):
-        cls("3")
-    for arguments, given in (((), {}), ((2, "a", "b"), {}), ((2,), {"number": 2}), ((2,), {"both": ""})):
-        with pytest.raises(TypeError, match=r"Checked.__init__\(\)"):
-            cls(*arguments, **given)
-
-
 def test_what_changes_has_no_hash() -> None:
     with pytest.raises(TypeError, match="unhashable type"):
         hash(Open(1))
@@ -276,44 +241,3 @@ def test_an_abstract_class_is_not_made() -> None:
     cls: Any = Abstract
     with pytest.raises(TypeError, match="abstract"):
         cls(1)
-
-
-def test_a_class_whose_base_has_fields_is_refused() -> None:
-    with pytest.raises(TypeError, match="Wider: a base has fields; make both with attrs"):
-
-        @values.frozen
-        class Wider(Pair):
-            third: int = 0
-
-
-def _classes() -> Iterator[Any]:
-    """Yield every class of the package that is made here."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if re.search(r"^from \.+values import", path.read_text(), re.MULTILINE):
-            module = import_module(".".join(("kafka_async", *path.relative_to(PACKAGE).with_suffix("").parts)))
-            here = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
-            yield from (cls for cls in here if "__fields__" in vars(cls))
-
-
-def test_every_class_of_the_package_can_be_constructed_as_attrs_would() -> None:
-    classes = list(_classes())
-    assert len(classes) > 300
-    for cls in classes:
-        parameters = inspect.signature(cls).parameters
-        assert list(parameters) == [field.alias for field in attrs.fields(cls) if field.init], cls
-        assert [name for name, each in parameters.items() if each.default is inspect.Parameter.empty] == [
-            field.alias for field in attrs.fields(cls) if field.init and field.default is attrs.NOTHING
-        ], cls
-
-
-@pytest.mark.brokers
-def test_a_consumer_has_no_class_that_attrs_made() -> None:
-    code = """
-import sys
-from kafka_async import KafkaConsumer
-modules = [module for name, module in sys.modules.items() if name.startswith("kafka_async")]
-classes = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
-print(*(cls.__name__ for cls in classes if isinstance(vars(cls).get("__attrs_attrs__"), tuple)))
-"""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # ours
-    assert set(said.stdout.split()) == set()
