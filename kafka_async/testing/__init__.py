@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .clock import virtual_loop as virtual_loop
     from .clusters import Cluster as Cluster
     from .clusters import ClusterOptions as ClusterOptions
+    from .clusters import Member as Member
     from .clusters import Transaction as Transaction
     from .real import RealCluster as RealCluster
     from .server import NotSimulatedError as NotSimulatedError
@@ -39,7 +40,7 @@ else:
         {
             "..wire": "Api",
             ".clock": "VirtualLoop virtual_loop",
-            ".clusters": "Cluster ClusterOptions Transaction",
+            ".clusters": "Cluster ClusterOptions Member Transaction",
             ".real": "RealCluster",
             ".server": "NotSimulatedError",
             ".simulation": "HANG Drop LoggedRequest",

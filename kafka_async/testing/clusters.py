@@ -4,7 +4,7 @@ Decides: nothing that a broker decides; it offers what a test wants to do. Owns:
 consumer: it knows only what arrived.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from random import Random
 from types import TracebackType
@@ -19,6 +19,7 @@ from ..wire import Api
 from .batches import CODECS, BatchSpec, RecordSpec
 from .serving import Listener
 from .simulation import FakeCluster, FakeNetwork, LoggedRequest
+from .simulation.groups.fellows import Fellow
 from .simulation.settings import group_settings
 from .simulation.versions import RELEASES
 
@@ -227,6 +228,24 @@ class Cluster:
         """Return the ids of a group's members."""
         return self.simulated.groups.members(group)
 
+    def join(self, group: str, *topics: str, partitions: Iterable[tuple[str, int]] | None = None) -> "Member":
+        """Have another member join a group, whose part the test plays: no consumer, no task, no reads.
+
+        It gets its share of the ``topics`` as the group assigns it, or takes these ``partitions`` for itself: the other members
+        are asked to give them up, and it has them once they have. It speaks the protocol of the group, rejoins at once when the
+        group rebalances, and its session does not end. Raises ``ValueError`` for topics or partitions that do not exist, and for
+        a share group.
+        """
+        claimed = None if partitions is None else [self._tp(partition) for partition in partitions]
+        for name in topics:
+            self._known(name)
+        if not topics and not claimed:
+            raise ValueError("a member needs topics, or partitions to take")
+        if group in self.simulated.shares.groups:
+            raise ValueError(f"{group!r} is a share group: a test plays members of consumer groups only")
+        wanted = {*topics, *(partition.topic for partition in claimed or ())}
+        return Member(self, group, self.simulated.groups.seat(group, wanted, claimed))
+
     def requests(self, api: Api | None = None) -> list[LoggedRequest]:
         """Return the requests that arrived, oldest first: all, or those of one API."""
         return [entry for entry in self.simulated.requests if api is None or entry.api is api]
@@ -380,6 +399,51 @@ class Cluster:
     def _broker(self, broker: int) -> None:
         if broker not in self.simulated.brokers:
             raise ValueError(f"there is no broker {broker}; there are {sorted(self.simulated.brokers)}")
+
+
+@define(eq=False)
+class Member:
+    """A member of a group whose part the test plays; ``Cluster.join`` returns it."""
+
+    _cluster: Cluster
+    group: str
+    _fellow: Fellow
+
+    @property
+    def id(self) -> str:
+        """Its member id."""
+        return self._fellow.id
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that it has."""
+        return set(self._cluster.simulated.groups.held(self.group, self.id))
+
+    def take(self, *partitions: tuple[str, int]) -> None:
+        """Take these partitions, and only these: the others give them up and share the rest.
+
+        Raises ``ValueError`` if it has left, or for a partition that does not exist.
+        """
+        claimed = frozenset(self._cluster._tp(partition) for partition in partitions)
+        self._check()
+        self._cluster.simulated.groups.claim(self.group, self._fellow, claimed)
+
+    def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets for the group. Raises ``ValueError`` if it has left, or has not all of these partitions."""
+        self._check()
+        strange = {self._cluster._tp(partition) for partition in offsets} - self.assignment()
+        if strange:
+            raise ValueError(f"member {self.id!r} does not have {sorted(strange)}; it has {sorted(self.assignment())}")
+        for partition, offset in offsets.items():
+            self._cluster.simulated.groups.offsets.store(self.group, TopicPartition(*partition), OffsetAndMetadata(offset))
+
+    def leave(self) -> None:
+        """Leave the group, and let the others have what it had. Does nothing if it has left."""
+        if self.id in self._cluster.members(self.group):
+            self._cluster.kick(self.group, self.id)
+
+    def _check(self) -> None:
+        if self.id not in self._cluster.members(self.group):
+            raise ValueError(f"member {self.id!r} is not in group {self.group!r} any more")
 
 
 @define(eq=False)

@@ -58,7 +58,9 @@ class Runner:
     _kind: str = ""
     """Whether records were read one by one or in batches; a change may show call-backs a record again."""
     _due: dict[TopicPartition, int] | None = None
-    """What must be committed soon: auto-commit was due when a read began."""
+    """What must be committed soon after the next read: auto-commit is due."""
+    _expected: dict[TopicPartition, int] | None = None
+    """The same, for the step that is being taken."""
 
     def __attrs_post_init__(self) -> None:
         self.listener = (PlainListener if self.program.plain else Listener)(self.world)
@@ -94,7 +96,9 @@ class Runner:
         """Start a consumer."""
         world = self.world
         world.model.begun_anew()
-        world.ending, world.by_hand, self.by_others, self._due = False, False, False, None
+        world.ending, self.by_others, self._due = False, False, None
+        if world.by_hand:
+            world.assigns_itself(False)
         self.consumer = world.consumer = KafkaConsumer(**world.options())
         if self.program.manual:
             self._assign(world.partitions)
@@ -115,7 +119,7 @@ class Runner:
 
     async def step(self, step: Step) -> None:
         """Take one step, and check that all is well after it."""
-        due, self._due = self._due, None
+        self._expected, self._due = self._due, None
         self.journal.append(repr(step))
         try:
             await self._take(step)
@@ -126,7 +130,7 @@ class Runner:
         if self.alive:
             self._learn()
             if isinstance(step, Read):  # after any other step a call-back may have returned, after which the next read goes on
-                await self._check(due)
+                await self._check()
 
     async def _take(self, step: Step) -> None:
         match step:
@@ -185,9 +189,9 @@ class Runner:
         if moves:
             self.world.model.see_again()
 
-    async def _check(self, due: dict[TopicPartition, int] | None) -> None:
+    async def _check(self) -> None:
         """After a read: auto-commit, assignment and pauses are as they must be."""
-        world, model = self.world, self.world.model
+        world, model, due = self.world, self.world.model, self._expected
         if due:
             await anyio.sleep(self.program.commit_takes + 0.2)
             await world.refresh()
@@ -230,6 +234,7 @@ class Runner:
         except IllegalStateError:
             if not set(only) - self.consumer.assignment():
                 raise
+            self._expected = None  # a read that is refused commits nothing
 
     def _refused(self, error: DeserializationError, record: Any, cause: BaseException | None) -> None:
         partition = TopicPartition(record.topic, record.partition)
@@ -452,7 +457,7 @@ class Runner:
             self._assign(self.world.partitions)
         else:
             self.consumer.subscribe([self.world.topic], listener=self.listener)
-            self.world.by_hand = False
+            self.world.assigns_itself(False)
 
     def _unsubscribe(self) -> None:
         self.world.model.all_done()
@@ -473,7 +478,7 @@ class Runner:
     async def _call_reassign(self, partition: TopicPartition, offset: int) -> None:
         if not (self.program.manual or self.world.by_hand):
             self._unsubscribe()
-        self.world.by_hand = True
+        self.world.assigns_itself(True)
         self._assign([partition] if offset % 2 else self.world.partitions)
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
@@ -544,6 +549,8 @@ class Runner:
 
     async def _event_outage(self, partition: TopicPartition) -> None:
         self.world.troubled = True
+        for each in self.world.partitions:  # the commit of what was given up just now may not get through
+            self.world.model.commit_refused(each, self.world.start_of(each))
         await self.world.outage()
 
     async def _event_produce(self, partition: TopicPartition) -> None:

@@ -9,10 +9,11 @@ import pytest
 from attrs import Factory, define
 
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka_async.testing import Cluster
 from kafka_async.testing.simulation import FakeCluster
 from tests.virtual import run_virtual, run_virtual_asyncio
 
-from .group import BEAT_MS, Coordinator, install
+from .others import BEAT_MS, GROUP, Others
 
 P = ParamSpec("P")
 
@@ -47,11 +48,16 @@ def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
 @define(eq=False)
 class Place:
-    """A cluster, its coordinator, and a consumer's options."""
+    """A cluster, the other members of its group, and a consumer's options."""
 
     protocol: str = "consumer"
-    cluster: FakeCluster = Factory(FakeCluster)
-    coordinator: Coordinator = Factory(lambda self: install(self.cluster), takes_self=True)
+    kit: Cluster = Factory(Cluster)
+    others: Others = Factory(lambda self: Others(self.kit), takes_self=True)
+
+    @property
+    def cluster(self) -> FakeCluster:
+        """The simulated brokers."""
+        return self.kit.simulated
 
     def topic(self, name: str, partitions: int = 1, records: int = 20) -> list[TopicPartition]:
         """Create a topic whose records' values are their offsets."""
@@ -62,20 +68,19 @@ class Place:
 
     def consumer(self, *topics: str, **options: Any) -> Any:
         """Return a member of the group ``g``. It is untyped, since parts of what is tested may be new."""
-        return self.plain(*topics, **({"group_id": "g"} | GROUPS[self.protocol] | options))
+        return self.plain(*topics, **({"group_id": GROUP} | GROUPS[self.protocol] | options))
 
     def plain(self, *topics: str, **options: Any) -> Any:
         """Return a consumer without a group."""
         defaults: dict[str, Any] = {
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "transport_factory": self.cluster.network,
+            **self.kit.options(),
             "auto_offset_reset": "earliest",
         }
         consumer: Any = KafkaConsumer(*topics, **(defaults | options))
         return consumer
 
     def committed(self, partition: TopicPartition) -> int | None:
-        return self.cluster.committed.get(("g", partition))
+        return self.cluster.committed.get((GROUP, partition))
 
 
 @define(eq=False)

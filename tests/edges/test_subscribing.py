@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka_async.testing.simulation import FakeCluster
+from kafka_async.testing import Cluster
 
 from .support import Place, RecordingListener, every_protocol, offsets_of, virtual
 
@@ -22,9 +22,9 @@ async def test_an_assignment_proposed_before_unsubscribe_has_no_effect_after_it(
     consumer.subscribe(["old"], listener=before)
     async with consumer:
         await offsets_of(consumer, 40)
-        place.coordinator.take([old[0]])
+        place.others.take([old[0]])
         await anyio.sleep(4)
-        place.coordinator.take([])
+        place.others.take([])
         await anyio.sleep(4)  # nobody reads, so the proposed assignment waits
         consumer.unsubscribe()
         consumer.subscribe(["new"], listener=after)
@@ -136,7 +136,7 @@ async def test_pause_and_position_survive_a_rebalance_of_what_stays(protocol: st
         position = await consumer.position(stays)
         consumer.pause(stays)
         for taken in ([goes], []):
-            place.coordinator.take(taken)
+            place.others.take(taken)
             with anyio.move_on_after(20):
                 while True:
                     assert stays not in await consumer.getmany(timeout_ms=1000)
@@ -169,12 +169,12 @@ async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_retu
             for partition, records in (await consumer.getmany(timeout_ms=100)).items():
                 offsets.extend((partition, record.offset) for record in records)
 
-    place.coordinator.take([second])
+    place.others.take([second])
     async with consumer, anyio.create_task_group() as tasks:
         tasks.start_soon(read)
         tasks.start_soon(read)
         await anyio.sleep(10)
-        place.coordinator.take([])
+        place.others.take([])
         await anyio.sleep(30)
         tasks.cancel_scope.cancel()
     assert min(offset for partition, offset in offsets if partition == second) == 10
@@ -194,7 +194,7 @@ async def test_a_call_back_that_began_goes_on_however_short_the_reads_are(protoc
         listener.takes = 1.0
         listener.began.clear()
         listener.ended.clear()
-        place.coordinator.take([second])
+        place.others.take([second])
         with anyio.move_on_after(30):
             while not listener.ended or second in consumer.assignment():
                 with anyio.move_on_after(0.1):
@@ -207,17 +207,13 @@ async def test_a_call_back_that_began_goes_on_however_short_the_reads_are(protoc
 @virtual
 async def test_subscribing_after_the_start_lets_the_broker_create_the_topic() -> None:
     for allowed in (True, False):
-        place = Place(cluster=_creating())
+        place = Place(kit=Cluster(auto_create=1))
         async with place.consumer(allow_auto_create_topics=allowed, metadata_max_age_ms=1000) as consumer:
             consumer.subscribe(["made"])
             with anyio.move_on_after(10):
                 while True:
                     await consumer.getmany(timeout_ms=1000)
         assert ("made" in place.cluster.topics) is allowed
-
-
-def _creating() -> FakeCluster:
-    return FakeCluster(auto_create=1)
 
 
 @every_protocol
@@ -239,7 +235,7 @@ async def test_subscription_names_what_a_pattern_matches_and_not_what_is_assigne
     place.topic("logs-a")
     other = place.topic("logs-b")
     place.topic("unlike")
-    place.coordinator.take(other)
+    place.others.take(other)
     consumer = place.consumer()
     consumer.subscribe(pattern="logs-.*")
     async with consumer:

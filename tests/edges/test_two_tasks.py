@@ -60,7 +60,7 @@ async def test_a_revocation_that_one_task_carries_out_commits_nothing_that_anoth
                     holding.cancel_scope.cancel()
                     await anyio.sleep(0.1)
                 tasks.start_soon(read_the_other)
-                place.coordinator.take([one])
+                place.others.take([one])
                 while one in consumer.assignment():  # noqa: ASYNC110  # nobody announces it, and time is virtual
                     await anyio.sleep(0.1)
             assert (place.committed(one) or 0) == _expected(how)

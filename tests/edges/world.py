@@ -5,27 +5,25 @@ never touch the consumer: the runner does.
 """
 
 from collections.abc import Collection, Coroutine, Mapping
-from random import Random
 from typing import Any, Final
 
 import anyio
-from attrs import Factory, define, field
+from attrs import Factory, define, evolve, field
 
 from kafka_async import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka_async.testing.simulation import FakeBroker, FakeCluster
+from kafka_async.testing import Cluster
+from kafka_async.testing.simulation import FakeBroker
 from kafka_async.wire import Api
 from kafka_async.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 
-from .group import BEAT_MS, Coordinator, install
 from .model import ANOTHER_LIFE, Model
+from .others import BEAT_MS, GROUP, Others
 from .programs import PARTITIONS, Program
 
-GROUP: Final = "g"
 MAX_POLL: Final = 60.0
 UNKNOWN_TOPIC: Final = 3
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
@@ -128,6 +126,10 @@ class World:
         """The session is over: others had everything for a moment, and read a little of it."""
         raise NotImplementedError
 
+    def assigns_itself(self, by_hand: bool) -> None:
+        """The application assigns partitions, or subscribes again."""
+        self.by_hand = by_hand
+
     def unsettled(self) -> bool:
         """Whether a commit may be refused because the group rebalances, or somebody is away."""
         raise NotImplementedError
@@ -222,25 +224,22 @@ class World:
 
 @define(eq=False)
 class FakeWorld(World):
-    """One broker in memory, whose coordinator does as the program says."""
+    """The test kit's cluster of one broker, in whose group another member does as the program says."""
 
-    cluster: FakeCluster = field(init=False)
-    coordinator: Coordinator = field(init=False)
+    cluster: Cluster = field(init=False)
+    others: Others = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.cluster = FakeCluster()
-        if self.program.schedule is not None:
-            self.cluster.network.random = Random(self.program.schedule)  # noqa: S311  # repeatable on purpose
-        self.coordinator = install(self.cluster)
-        self.cluster.handlers[Api.OFFSET_COMMIT] = self._store
+        self.cluster = Cluster(seed=self.program.schedule)
+        self.others = Others(self.cluster)
+        self.cluster.simulated.handlers[Api.OFFSET_COMMIT] = self._store
         self.model = Model(eager=self.program.protocol == "classic")
-        self.partitions = self.cluster.create_topic(self.topic, PARTITIONS)
+        self.partitions = self.cluster.topic(self.topic, PARTITIONS)
         self.fill()
 
     def options(self) -> dict[str, Any]:
         return {
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "transport_factory": self.cluster.network,
+            **self.cluster.options(),
             "group_id": GROUP,
             "max_poll_interval_ms": int(MAX_POLL * 1000),
             "fetch_max_wait_ms": 5000,
@@ -249,19 +248,18 @@ class FakeWorld(World):
         }
 
     def end(self, partition: TopicPartition) -> int:
-        return self.cluster.log(partition).end
+        return self.cluster.end(partition)
 
     def append(self, partition: TopicPartition, values: list[bytes]) -> None:
-        self.cluster.produce(partition, *values)
+        self.cluster.simulated.produce(partition, *values)
 
     def corrupt(self, partition: TopicPartition, offset: int) -> None:
-        log = self.cluster.log(partition)
-        log.corrupt(offset)
-        batch = next(b for b in log.batches if b.base_offset <= offset <= b.last_offset)
+        self.cluster.corrupt(partition, offset)
+        batch = next(b for b in self.cluster.simulated.log(partition).batches if b.base_offset <= offset <= b.last_offset)
         self.model.corrupt.setdefault(partition, []).append((batch.base_offset, batch.last_offset))
 
     def connections_left(self) -> bool:
-        return bool(self.cluster.network.live())
+        return bool(self.cluster.simulated.network.live())
 
     async def outage(self) -> None:
         self.cluster.stop(0)
@@ -271,76 +269,88 @@ class FakeWorld(World):
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     def committed(self, partition: TopicPartition) -> int | None:
-        return self.cluster.committed.get((GROUP, partition))
+        return self.cluster.simulated.committed.get((GROUP, partition))
 
     async def _store(self, broker: FakeBroker, request: OffsetCommitRequest, version: int, error: int) -> OffsetCommitResponse:
         if self.program.commit_takes:
             await anyio.sleep(self.program.commit_takes)
-        code = error or self.coordinator.refuses(request.member_id, request.generation_id_or_member_epoch)
-        topics = []
-        for topic in request.topics:
-            parts = []
-            for part in topic.partitions:
-                tp = TopicPartition(topic.name or self.cluster.name_of(topic.topic_id) or "", part.partition_index)
-                problem = code or (UNKNOWN_TOPIC if tp in self.refused else 0)
-                if not problem:
-                    self.cluster.committed[GROUP, tp] = part.committed_offset
-                    self.arrived.append((tp, part.committed_offset))
-                    self.model.commit_arrived(tp, part.committed_offset)
-                else:
-                    self.model.commit_refused(tp, self.start_of(tp))
-                parts.append(OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=problem))
-            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(parts)))
-        return OffsetCommitResponse(topics=tuple(topics))
+        name = self.cluster.simulated.name_of
+        asked = {
+            TopicPartition(topic.name or name(topic.topic_id) or "", part.partition_index): part.committed_offset
+            for topic in request.topics
+            for part in topic.partitions
+        }
+        allowed = tuple(
+            evolve(topic, partitions=tuple(part for part in topic.partitions if part.partition_index not in self._refused()))
+            for topic in request.topics
+        )
+        answer = self.cluster.simulated.groups.commit(broker, evolve(request, topics=allowed), version, error)
+        codes = {part.partition_index: part.error_code for topic in answer.topics for part in topic.partitions}
+        for tp, offset in asked.items():
+            if codes.setdefault(tp.partition, UNKNOWN_TOPIC):
+                self.model.commit_refused(tp, self.start_of(tp))
+            else:
+                self.arrived.append((tp, offset))
+                self.model.commit_arrived(tp, offset)
+        parts = tuple(OffsetCommitResponsePartition(partition_index=index, error_code=codes[index]) for index in sorted(codes))
+        return OffsetCommitResponse(topics=tuple(evolve(topic, partitions=parts) for topic in answer.topics))
+
+    def _refused(self) -> set[int]:
+        return {tp.partition for tp in self.refused}
 
     # --- the group -------------------------------------------------------------------------------------------------------------
 
     async def rebalance(self) -> None:
-        self.coordinator.unsettle()
+        self.cluster.rebalance(GROUP)
 
     async def take(self, *partitions: TopicPartition) -> None:
         """Others have read a little of the partitions that they give back."""
         self._take(*partitions)
 
     def _take(self, *partitions: TopicPartition) -> None:
-        back = self.coordinator.others_own() - set(partitions)
+        back = self.others.own - set(partitions)
         self.model.taken(back)
         for partition in back:
-            self.cluster.committed[GROUP, partition] = offset = min(self.start_of(partition) + 2, self.end(partition))
+            offset = min(self.start_of(partition) + 2, self.end(partition))
+            self.cluster.simulated.committed[GROUP, partition] = offset
             self.model.others_committed(partition, offset)
-        self.coordinator.take(partitions)
+        self.others.take(partitions)
 
     def expel(self) -> None:
         self.outside = True
-        self.coordinator.expel()
-        self.coordinator.taken = set(self.partitions)
+        self.others.expel()
+        self.others.take(self.partitions)
         self._take()
 
+    def assigns_itself(self, by_hand: bool) -> None:
+        self.by_hand = by_hand
+        self.others.keep_away(by_hand)
+
     def unsettled(self) -> bool:
-        return self.troubled or (not self.program.manual and (self.coordinator.joining or self.coordinator.member is None))
+        return self.troubled or (not self.program.manual and self.others.joining)
 
     def is_settled_with(self, partitions: Collection[TopicPartition]) -> bool:
-        return not self.coordinator.joining and self.coordinator.owned == partitions
+        return not self.others.joining and self.others.owned == partitions
 
     @property
     def said(self) -> set[TopicPartition]:
-        return self.coordinator.said
+        return set(self.others.said)
 
     @property
     def others_own(self) -> set[TopicPartition]:
-        return self.coordinator.others_own()
+        return set(self.others.own)
 
     @property
     def has_taken(self) -> bool:
-        return bool(self.coordinator.taken)
+        return bool(self.others.taken)
 
     @property
     def is_to_give_up(self) -> bool:
-        return bool(self.coordinator.owned & self.coordinator.taken)
+        return bool(self.others.owned & self.others.taken)
 
     @property
     def generation(self) -> int:
-        return self.coordinator.settled
+        return self.others.settled
 
 
 @define(eq=False)

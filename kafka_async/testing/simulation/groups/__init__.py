@@ -3,6 +3,7 @@
     registry.py      all groups, and who coordinates them; the answers, one function per API
     classic.py       JoinGroup, SyncGroup, Heartbeat, LeaveGroup: one group's states
     consumer.py      ConsumerGroupHeartbeat (KIP-848): one group's epochs and reconciliation
+    fellows.py       members whose part a test plays
     assignor.py      which member should have which partition
     offsets.py       what was committed
 

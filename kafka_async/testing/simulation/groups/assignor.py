@@ -4,21 +4,22 @@ Decides: which member should have which partition. Owns: nothing. Must never giv
 """
 
 from collections.abc import Mapping, Set
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 Part: TypeAlias = tuple[UUID, int]
 """A partition, by the id of its topic."""
+P = TypeVar("P", bound=tuple[Any, int])
 
 
-def uniform(subscribed: Mapping[str, Set[Part]], before: Mapping[str, Set[Part]]) -> dict[str, frozenset[Part]]:
+def uniform(subscribed: Mapping[str, Set[P]], before: Mapping[str, Set[P]]) -> dict[str, frozenset[P]]:
     """Return the partitions that each member should have. ``subscribed``: those it may have; ``before``: those it had."""
-    shares: dict[str, set[Part]] = {member: set() for member in sorted(subscribed)}
+    shares: dict[str, set[P]] = {member: set() for member in sorted(subscribed)}
     free = set().union(*subscribed.values()) if subscribed else set()
     for member, share in shares.items():
         share |= before.get(member, frozenset()) & subscribed[member] & free
         free -= share
-    for part in sorted(free, key=lambda part: (part[0].int, part[1])):
+    for part in sorted(free):
         takers = [member for member in shares if part in subscribed[member]]
         shares[min(takers, key=lambda member: len(shares[member]))].add(part)
     while _moved(shares, subscribed):
@@ -26,7 +27,19 @@ def uniform(subscribed: Mapping[str, Set[Part]], before: Mapping[str, Set[Part]]
     return {member: frozenset(share) for member, share in shares.items()}
 
 
-def _moved(shares: dict[str, set[Part]], subscribed: Mapping[str, Set[Part]]) -> bool:
+def beside(
+    claims: Mapping[str, frozenset[P]], subscribed: Mapping[str, Set[P]], before: Mapping[str, Set[P]]
+) -> dict[str, frozenset[P]]:
+    """Return the same where some members take what they claim, and the others share the rest. The first of two claims counts."""
+    taken: set[P] = set()
+    found: dict[str, frozenset[P]] = {}
+    for member, claimed in claims.items():
+        found[member] = claimed - taken
+        taken |= claimed
+    return uniform({member: parts - taken for member, parts in subscribed.items() if member not in claims}, before) | found
+
+
+def _moved(shares: dict[str, set[P]], subscribed: Mapping[str, Set[P]]) -> bool:
     """Move one partition from a member with too many to one with too few; return whether there was one to move."""
     for poor in sorted(shares, key=lambda member: len(shares[member])):
         for rich in sorted(shares, key=lambda member: -len(shares[member])):
@@ -34,7 +47,7 @@ def _moved(shares: dict[str, set[Part]], subscribed: Mapping[str, Set[Part]]) ->
                 break
             common = shares[rich] & subscribed[poor]
             if common:
-                part = max(common, key=lambda part: (part[0].int, part[1]))
+                part = max(common)
                 shares[rich].remove(part)
                 shares[poor].add(part)
                 return True

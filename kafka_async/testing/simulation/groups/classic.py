@@ -4,13 +4,16 @@ Decides: when a generation begins, and the error codes of its requests. Owns: th
 argument. Source: the behaviour of ``ClassicGroup`` and ``GroupMetadataManager`` in Kafka 4.3; KIP-62, 345, 394, 814.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from math import inf
 from typing import Final
 
 from attrs import Factory, define, evolve, field
 
+from ....model import TopicPartition
 from ....wire.messages import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember, SyncGroupRequestAssignment
+from .fellows import COOPERATIVE, Fellow, plan
 
 ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, REBALANCING = 22, 23, 25, 27
 ID_REQUIRED, FENCED_INSTANCE = 79, 82
@@ -45,6 +48,13 @@ class ClassicMember:
     assignment: bytes = b""
     waits: int = 0
     """Requests of this member that are held back; while there is one, its session does not end."""
+    fellow: Fellow | None = None
+    """A test plays its part."""
+
+    @property
+    def claims(self) -> bool:
+        """Whether it takes certain partitions for itself."""
+        return self.fellow is not None and self.fellow.wanted is not None
 
 
 @define(eq=False)
@@ -55,6 +65,8 @@ class ClassicGroup:
     new_id: Callable[[], str]
     changed: Callable[[], None]
     """Called when something happened that a request may wait for."""
+    parts_of: Callable[[Iterable[str]], frozenset[TopicPartition]]
+    """Returns the partitions of topics."""
     members: dict[str, ClassicMember] = Factory(dict)
     pending: dict[str, float] = Factory(dict)
     """Ids that were given out, and until when they may be used."""
@@ -114,16 +126,27 @@ class ClassicGroup:
             self.prepare(now)
         self.changed()
 
+    def seat(self, fellow: Fellow) -> None:
+        """Take in a member whose part a test plays. It counts from the next generation on."""
+        self.members[fellow.id] = ClassicMember(fellow.id, None, inf, inf, 0.0, fellow=fellow)
+
+    def _programs(self) -> list[ClassicMember]:
+        """Return the members that speak for themselves."""
+        return [each for each in self.members.values() if each.fellow is None]
+
     # --- the generation --------------------------------------------------------------------------------------------------------
 
     def prepare(self, now: float) -> None:
         """Make the members join again."""
-        for member in self.members.values():
-            member.joined = False
+        self._ask_all()
         self.state = State.PREPARING
         self.deadline = now + max((member.rebalance for member in self.members.values()), default=0.0)
         self.changed()
         self.complete(now)
+
+    def _ask_all(self) -> None:
+        for member in self.members.values():
+            member.joined = member.fellow is not None
 
     def complete(self, now: float) -> None:
         """Begin the generation if all members are there, or the others are not waited for any longer."""
@@ -136,29 +159,43 @@ class ClassicGroup:
         self.generation += 1
         self.rounds += 1
         self.state = State.COMPLETING if self.members else State.EMPTY
-        if self.leader not in self.members:
-            self.leader = next((each.id for each in self.members.values() if each.joined), None)
         self.protocol = self._chosen() if self.members else None
         for member in self.members.values():
             member.assignment, member.seen = b"", now
+            if member.fellow is not None and self.protocol is not None:
+                member.protocols = {self.protocol: member.fellow.subscription(self.protocol, self.generation - 1)}
+        self._lead(now)
         self.changed()
 
+    def _lead(self, now: float) -> None:
+        """Choose the leader. One that claims partitions leads, so that no other member's assignor has a say in it."""
+        here = [each for each in self.members.values() if each.joined]
+        claiming, programs = [each for each in here if each.claims], [each for each in here if each.fellow is None]
+        led = self.members.get(self.leader or "")
+        if claiming or led is None or (led.fellow is not None and programs):
+            led = next(iter(claiming or programs or here), None)
+        self.leader = None if led is None else led.id
+        if led is not None and led.fellow is not None:
+            subscriptions = {each.id: each.protocols.get(self.protocol or "", b"") for each in self.members.values()}
+            claims = {each.id: each.fellow.wanted for each in here if each.fellow is not None and each.fellow.wanted is not None}
+            self._take(plan(subscriptions, claims, self.parts_of), now)
+
     def _common(self) -> list[str]:
-        protocols = [member.protocols for member in self.members.values()]
+        protocols = [member.protocols for member in self._programs()]
         return [name for name in protocols[0] if all(name in other for other in protocols)] if protocols else []
 
     def _chosen(self) -> str:
         """Every member votes for the first of its protocols that all members have."""
         common = self._common()
-        votes = [next(name for name in member.protocols if name in common) for member in self.members.values()]
-        return max(common, key=votes.count)
+        votes = [next(name for name in member.protocols if name in common) for member in self._programs()]
+        return max(common, key=votes.count, default="range")
 
     # --- requests --------------------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinGroupRequest, version: int, now: float) -> JoinGroupResponse | ClassicMember:
         """Take a member in. Return the answer, or the member if it has to wait for the others."""
         offered = {protocol.name: protocol.metadata for protocol in request.protocols}
-        others = [name for key, each in self.members.items() if key != request.member_id for name in (each.protocols,)]
+        others = [each.protocols for each in self._programs() if each.id != request.member_id]
         if not offered or (others and not any(all(name in other for other in others) for name in offered)):
             return self._refusal(INCONSISTENT, request)
         if not request.member_id:
@@ -227,8 +264,7 @@ class ClassicGroup:
     def _enter(self, member: ClassicMember, request: JoinGroupRequest, offered: dict[str, bytes], now: float) -> ClassicMember:
         self._update(member, request, offered, now)
         if self.state is not State.PREPARING:
-            for other in self.members.values():
-                other.joined = False
+            self._ask_all()
             self.state = State.PREPARING
             self.deadline = now + max(each.rebalance for each in self.members.values())
         member.joined = True
@@ -259,8 +295,15 @@ class ClassicGroup:
 
     def assign(self, assignments: tuple[SyncGroupRequestAssignment, ...], now: float) -> None:
         """Take the leader's assignment."""
-        given = {each.member_id: each.assignment for each in assignments}
+        self._take({each.member_id: each.assignment for each in assignments}, now)
+
+    def _take(self, given: Mapping[str, bytes], now: float) -> None:
+        gave_up = False
         for member in self.members.values():
             member.assignment, member.seen = given.get(member.id, b""), now
+            if member.fellow is not None:
+                gave_up |= member.fellow.assigned(member.assignment)
         self.state = State.STABLE
         self.changed()
+        if gave_up and self.protocol == COOPERATIVE:  # as each of its members does, so that others get what is free now
+            self.prepare(now)

@@ -6,12 +6,14 @@ member before its former owner has reported that it gave it up. ``now`` is an ar
 """
 
 from collections.abc import Iterator, Mapping, Set
+from math import inf
 from typing import Final
 
 from attrs import Factory, define
 
 from ....wire.messages import ConsumerGroupHeartbeatRequest
-from .assignor import Part, uniform
+from .assignor import Part, beside
+from .fellows import Fellow
 
 UNKNOWN_MEMBER, FENCED_INSTANCE, FENCED_EPOCH, UNRELEASED_INSTANCE, STALE_EPOCH = 25, 82, 110, 111, 113
 LEAVES: Final = -1
@@ -45,6 +47,8 @@ class ConsumerMember:
     revoking: frozenset[Part] = _NOTHING
     """Partitions that it has to give up, and may still have."""
     revoking_since: float = 0.0
+    fellow: Fellow | None = None
+    """A test plays its part."""
 
     @property
     def away(self) -> bool:
@@ -64,6 +68,8 @@ class ConsumerGroup:
     target: dict[str, frozenset[Part]] = Factory(dict)
     subscribed: dict[str, frozenset[Part]] = Factory(dict)
     """What each member could have when the target was made."""
+    claims: dict[str, frozenset[Part]] = Factory(dict)
+    """What some members take for themselves."""
 
     # --- members ---------------------------------------------------------------------------------------------------------------
 
@@ -134,12 +140,12 @@ class ConsumerGroup:
 
     # --- the target ------------------------------------------------------------------------------------------------------------
 
-    def aim(self, subscribed: Mapping[str, frozenset[Part]]) -> bool:
-        """Make a new target if the members or what they may have changed; return whether there is one."""
-        if self.subscribed == subscribed:
+    def aim(self, subscribed: Mapping[str, frozenset[Part]], claims: Mapping[str, frozenset[Part]]) -> bool:
+        """Make a new target if the members, or what they may have or claim, changed; return whether there is one."""
+        if self.subscribed == subscribed and self.claims == claims:
             return False
-        self.subscribed = dict(subscribed)
-        self.target = uniform(subscribed, self.target)
+        self.subscribed, self.claims = dict(subscribed), dict(claims)
+        self.target = beside(claims, subscribed, self.target)
         self.epoch += 1
         return True
 
@@ -147,8 +153,18 @@ class ConsumerGroup:
         """Make a new target in which the members swap partitions, as far as their subscriptions allow."""
         keys = sorted(self.members)
         turned = {key: self.target.get(keys[i - 1], _NOTHING) for i, key in enumerate(keys)}
-        self.target = uniform(self.subscribed, turned)
+        self.target = beside(self.claims, self.subscribed, turned)
         self.epoch += 1
+
+    def seat(self, fellow: Fellow) -> None:
+        """Take in a member whose part a test plays."""
+        self.members[fellow.id] = ConsumerMember(fellow.id, None, inf, topics=fellow.topics, fellow=fellow)
+
+    def play(self, now: float) -> None:
+        """Have the members whose part a test plays give up what they should, and take what is free."""
+        for member in self.members.values():
+            if member.fellow is not None:
+                self.reconcile(member, member.assigned & self.target.get(member.id, _NOTHING), now)
 
     def reconcile(self, member: ConsumerMember, owned: Set[Part] | None, now: float) -> None:
         """Bring a member closer to its target: first it gives up partitions, then it gets those that others have given up."""

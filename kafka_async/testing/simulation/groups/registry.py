@@ -12,6 +12,7 @@ from uuid import UUID
 from attrs import define, evolve, field
 
 from ....model import OffsetAndMetadata, TopicPartition
+from ....wire import Api
 from ....wire.messages import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -50,6 +51,7 @@ from ..waking import Answering, clock
 from .assignor import Part
 from .classic import ClassicGroup, ClassicMember, State
 from .consumer import LEAVES, ConsumerGroup, ConsumerMember, Refused, owned_by
+from .fellows import Fellow
 from .offsets import CommittedOffsets
 
 if TYPE_CHECKING:
@@ -146,7 +148,42 @@ class Groups:
             self.classic[group_id].prepare(clock())
         if group_id in self.consumer:
             self.consumer[group_id].rotate()
+            self.consumer[group_id].play(clock())
         self.cluster.changed()
+
+    def seat(self, group_id: str, topics: Iterable[str], wanted: Iterable[TopicPartition] | None) -> Fellow:
+        """Have a member join whose part a test plays: in the group's protocol, or that of the release if it is new."""
+        fellow = Fellow(self._new_id(), frozenset(topics), None if wanted is None else frozenset(wanted))
+        modern = Api.CONSUMER_GROUP_HEARTBEAT in self.cluster.max_versions and group_id not in self.classic
+        (self._consumer if modern else self._classic)(group_id).seat(fellow)
+        self.rejoin(group_id)
+        return fellow
+
+    def claim(self, group_id: str, fellow: Fellow, wanted: frozenset[TopicPartition]) -> None:
+        """Have such a member take certain partitions."""
+        fellow.wanted = wanted
+        fellow.topics |= {tp.topic for tp in wanted}
+        if group_id in self.consumer:
+            self.consumer[group_id].members[fellow.id].topics = fellow.topics
+        self.rejoin(group_id)
+
+    def rejoin(self, group_id: str) -> None:
+        """Make a group rebalance since what its members want has changed."""
+        if group_id in self.classic:
+            self.classic[group_id].prepare(clock())
+        if group_id in self.consumer:
+            self._aim(self.consumer[group_id])
+        self.cluster.changed()
+
+    def held(self, group_id: str, member_id: str) -> frozenset[TopicPartition]:
+        """Return what a member has whose part a test plays."""
+        classic, consumer = self.classic.get(group_id), self.consumer.get(group_id)
+        if classic is not None and member_id in classic.members:
+            fellow = classic.members[member_id].fellow
+            return frozenset() if fellow is None else fellow.owned
+        parts = consumer.members[member_id].assigned if consumer is not None and member_id in consumer.members else ()
+        named = ((self.cluster.name_of(topic_id), index) for topic_id, index in parts)
+        return frozenset(TopicPartition(name, index) for name, index in named if name is not None)
 
     def expire(self, group_id: str) -> None:
         """Remove the members whose session has ended."""
@@ -175,17 +212,37 @@ class Groups:
         return f"member-{self._ids}"
 
     def _classic(self, group_id: str) -> ClassicGroup:
-        return self.classic.setdefault(group_id, ClassicGroup(group_id, self._new_id, self.cluster.changed))
+        """Return a classic group; one of the other protocol becomes one, which only those do in whose members no program is."""
+        before = self.consumer.pop(group_id, None)
+        if group_id not in self.classic:
+            self.classic[group_id] = ClassicGroup(group_id, self._new_id, self.cluster.changed, self._parts_of)
+            self._seat_again(self.classic[group_id], before)
+        return self.classic[group_id]
+
+    def _consumer(self, group_id: str) -> ConsumerGroup:
+        before = self.classic.pop(group_id, None)
+        if group_id not in self.consumer:
+            self.consumer[group_id] = ConsumerGroup(group_id)
+            self._seat_again(self.consumer[group_id], before)
+        return self.consumer[group_id]
+
+    @staticmethod
+    def _seat_again(group: ClassicGroup | ConsumerGroup, before: ClassicGroup | ConsumerGroup | None) -> None:
+        for member in before.members.values() if before is not None else ():
+            if member.fellow is not None:
+                group.seat(member.fellow)
+
+    def _parts_of(self, topics: Iterable[str]) -> frozenset[TopicPartition]:
+        known = ((name, self.cluster.topics[name]) for name in topics if name in self.cluster.topics)
+        return frozenset(TopicPartition(name, part.index) for name, topic in known for part in topic.partitions)
 
     def join(self, broker: "FakeBroker", request: JoinGroupRequest, version: int, error: int) -> Answering[JoinGroupResponse]:
         """KIP-62, KIP-394: wait until all members have joined, or the rebalance timeout has passed."""
         self.expire(request.group_id)
-        other = self.consumer.get(request.group_id)
-        taken = (other is not None and bool(other.members)) or self._is_shared(request.group_id)
+        taken = _has_programs(self.consumer.get(request.group_id)) or self._is_shared(request.group_id)
         code = error or self.elsewhere(broker, request.group_id) or (INCONSISTENT if taken else 0)
         if code:
             return JoinGroupResponse(error_code=code, member_id=request.member_id)
-        self.consumer.pop(request.group_id, None)
         group = self._classic(request.group_id)
         outcome = group.join(request, version, clock())
         if isinstance(outcome, JoinGroupResponse):
@@ -254,7 +311,9 @@ class Groups:
         return LeaveGroupResponse(error_code=alone, members=results)
 
     def _left(self, group_id: str, who: MemberIdentity) -> MemberResponse:
-        group = self._classic(group_id)
+        group = self.classic.get(group_id)
+        if group is None:
+            return MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=UNKNOWN_MEMBER)
         holder = group.static(who.group_instance_id)
         key = holder.id if holder is not None and not who.member_id else who.member_id
         waiting = group.pending.pop(key, None) is not None
@@ -270,16 +329,14 @@ class Groups:
     ) -> ConsumerGroupHeartbeatResponse:
         """KIP-848."""
         self.expire(request.group_id)
-        other = self.classic.get(request.group_id)
-        code = error or self.elsewhere(broker, request.group_id) or (INCONSISTENT if other and other.members else 0)
+        taken = _has_programs(self.classic.get(request.group_id))
+        code = error or self.elsewhere(broker, request.group_id) or (INCONSISTENT if taken else 0)
         if code:
             return ConsumerGroupHeartbeatResponse(error_code=code)
         if self._is_shared(request.group_id):
             return ConsumerGroupHeartbeatResponse(error_code=GROUP_ID_NOT_FOUND)
-        session = float(self.settings_of(request.group_id)["consumer.session.timeout.ms"]) / 1000
-        self.classic.pop(request.group_id, None)
-        group = self.consumer.setdefault(request.group_id, ConsumerGroup(request.group_id))
-        group.session = session
+        group = self._consumer(request.group_id)
+        group.session = float(self.settings_of(request.group_id)["consumer.session.timeout.ms"]) / 1000
         try:
             return self._beat(group, request if request.member_id else evolve(request, member_id=self._new_id()))
         except Refused as refused:
@@ -296,6 +353,7 @@ class Groups:
         self._aim(group)
         before = member.assigned, member.revoking, member.epoch
         group.reconcile(member, owned_by(request), now)
+        group.play(now)
         if before != (member.assigned, member.revoking, member.epoch):
             self.cluster.changed()
         whole = request.member_epoch == 0 or request.subscribed_topic_names is not None or before[0] != member.assigned
@@ -320,8 +378,14 @@ class Groups:
             member.pattern = request.subscribed_topic_regex
 
     def _aim(self, group: ConsumerGroup) -> None:
-        if group.aim({key: frozenset(self._matching(member)) for key, member in group.members.items()}):
+        fellows = {key: member.fellow for key, member in group.members.items() if member.fellow is not None}
+        claims = {key: frozenset(self._ids_of(each.wanted)) for key, each in fellows.items() if each.wanted is not None}
+        if group.aim({key: frozenset(self._matching(member)) for key, member in group.members.items()}, claims):
             self.cluster.changed()
+        group.play(clock())
+
+    def _ids_of(self, partitions: Iterable[TopicPartition]) -> Iterator[Part]:
+        yield from ((self.cluster.topics[tp.topic].id, tp.partition) for tp in partitions if tp.topic in self.cluster.topics)
 
     def _matching(self, member: ConsumerMember) -> Iterator[Part]:
         for name, topic in self.cluster.topics.items():
@@ -428,6 +492,11 @@ class Groups:
             committed_leader_epoch=self.offsets.epochs.get(key, -1),
             metadata=self.offsets.metadata.get(key, ""),
         )
+
+
+def _has_programs(group: ClassicGroup | ConsumerGroup | None) -> bool:
+    """Return whether a group has members other than those whose part a test plays, which speak either protocol."""
+    return group is not None and any(member.fellow is None for member in group.members.values())
 
 
 def _assignment_of(parts: frozenset[Part]) -> Assignment:

@@ -1,18 +1,19 @@
 """A classic group in memory: a coordinator that answers members, and members whose applications act when they are told to."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
 from attrs import define, field
 
 from kafka_async.errors import KafkaConnectionError
 from kafka_async.model import TopicPartition
 from kafka_async.network import UnsentRequest
-from kafka_async.wire import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
-from kafka_async.wire.messages import JoinGroupResponseMember
+from kafka_async.testing.simulation import FakeCluster
+from kafka_async.testing.simulation.waking import Answering
+from kafka_async.wire import SUPPORTED, Response
 from tests.background.group.classic.world import Host, World
 
-UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCING, ID_REQUIRED = 25, 22, 27, 79
+GROUP: Final = "g"
 
 
 @define(eq=False)
@@ -32,112 +33,54 @@ class Application(Host):
 
 
 @define(eq=False)
-class Seat:
-    """A member as the coordinator keeps it. A request waits in it until the others have come."""
-
-    protocols: Mapping[str, bytes] = field(factory=dict)
-    join: UnsentRequest | None = None
-    sync: UnsentRequest | None = None
-
-
-@define(eq=False)
 class Group:
-    """The coordinator: GroupCoordinator of Kafka 2.3 and newer without the clock; ``forget`` is the end of a session."""
+    """The test kit's coordinator without a network: a request that has to wait for other members is answered once they act.
 
-    seats: dict[str, Seat] = field(factory=dict)
-    generation: int = 0
-    phase: str = "stable"
-    plan: dict[str, bytes] = field(factory=dict)
-    given: int = 0
+    No session ends here, since no time passes for the coordinator; ``forget`` is the end of one.
+    """
+
+    cluster: FakeCluster = field(factory=FakeCluster)
+    _waiting: list[tuple[UnsentRequest, Answering[Response]]] = field(factory=list)
+
+    def members(self) -> set[str]:
+        return set(self.cluster.groups.members(GROUP))
 
     def answer(self, request: UnsentRequest, now: float) -> None:
-        message: Any = request.message
-        match request.name:
-            case "JoinGroup":
-                self._join(request, message, now)
-            case "SyncGroup":
-                self._sync(request, message, now)
-            case "Heartbeat":
-                late = self.phase == "joining"
-                request.on_done(HeartbeatResponse(error_code=self._check(message) or (REBALANCING if late else 0)), now)
-            case "LeaveGroup":
-                self.forget(message.members[0].member_id, now)
-                request.on_done(LeaveGroupResponse(), now)
+        api = request.message.api
+        answer = self.cluster.handlers[api](self.cluster.brokers[0], request.message, SUPPORTED[api].highest, 0)
+        if isinstance(answer, Response):
+            request.on_done(answer, now)
+        else:
+            assert isinstance(answer, Generator)
+            self._waiting.append((request, answer))
+        self._go_on(now)
 
     def forget(self, member_id: str, now: float) -> None:
-        seat = self.seats.pop(member_id, None)
-        if seat is None:
-            return
-        if seat.join is not None:
-            seat.join.on_done(JoinGroupResponse(error_code=UNKNOWN_MEMBER), now)
-        if seat.sync is not None:
-            seat.sync.on_done(SyncGroupResponse(error_code=UNKNOWN_MEMBER), now)
-        self._rebalance(now)
+        if member_id in self.members():
+            self.cluster.groups.kick(GROUP, member_id)
+            self._go_on(now)
 
-    def _check(self, message: Any) -> int:
-        if message.member_id not in self.seats:
-            return UNKNOWN_MEMBER
-        return 0 if message.generation_id == self.generation else ILLEGAL_GENERATION
+    def cut(self, member_id: str) -> list[UnsentRequest]:
+        """Drop what waits for a member; return it."""
+        dropped = [each for each in self._waiting if getattr(each[0].message, "member_id", None) == member_id]
+        for each in dropped:
+            self._waiting.remove(each)
+            each[1].close()
+        return [request for request, _ in dropped]
 
-    def _join(self, request: UnsentRequest, message: Any, now: float) -> None:
-        if not message.member_id:
-            self.given += 1
-            member_id = f"member-{self.given}"
-            self.seats[member_id] = Seat()
-            request.on_done(JoinGroupResponse(error_code=ID_REQUIRED, member_id=member_id), now)
-        elif message.member_id not in self.seats:
-            request.on_done(JoinGroupResponse(error_code=UNKNOWN_MEMBER), now)
-        else:
-            seat = self.seats[message.member_id]
-            seat.protocols = {protocol.name: protocol.metadata for protocol in message.protocols}
-            seat.join = request
-            self._rebalance(now)
+    def _go_on(self, now: float) -> None:
+        """Answer what does not have to wait any longer, which may let other requests go on."""
+        while sum(self._is_done(*each, now) for each in list(self._waiting)):
+            pass
 
-    def _rebalance(self, now: float) -> None:
-        self.phase = "joining"
-        for seat in self.seats.values():
-            if seat.sync is not None:
-                waiting, seat.sync = seat.sync, None
-                waiting.on_done(SyncGroupResponse(error_code=REBALANCING), now)
-        if self.seats and all(seat.join is not None for seat in self.seats.values()):
-            self._begin(now)
-
-    def _begin(self, now: float) -> None:
-        self.generation += 1
-        self.phase = "syncing"
-        self.plan = {}
-        leader, first = next(iter(self.seats.items()))
-        protocol = next(iter(first.protocols))
-        members = tuple(
-            JoinGroupResponseMember(member_id=key, metadata=seat.protocols[protocol]) for key, seat in self.seats.items()
-        )
-        for key, seat in self.seats.items():
-            waiting, seat.join = seat.join, None
-            response = JoinGroupResponse(
-                generation_id=self.generation,
-                protocol_type="consumer",
-                protocol_name=protocol,
-                leader=leader,
-                member_id=key,
-                members=members if key == leader else (),
-            )
-            if waiting is not None:
-                waiting.on_done(response, now)
-
-    def _sync(self, request: UnsentRequest, message: Any, now: float) -> None:
-        code = self._check(message) or (REBALANCING if self.phase == "joining" else 0)
-        if code:
-            request.on_done(SyncGroupResponse(error_code=code), now)
-            return
-        self.seats[message.member_id].sync = request
-        if message.assignments:
-            self.phase = "stable"
-            self.plan = {assignment.member_id: assignment.assignment for assignment in message.assignments}
-        if self.phase == "stable":
-            for key, seat in self.seats.items():
-                if seat.sync is not None:
-                    waiting, seat.sync = seat.sync, None
-                    waiting.on_done(SyncGroupResponse(assignment=self.plan[key]), now)
+    def _is_done(self, request: UnsentRequest, answer: Answering[Response], now: float) -> bool:
+        try:
+            answer.send(None)
+        except StopIteration as end:
+            self._waiting.remove((request, answer))
+            request.on_done(end.value, now)
+            return True
+        return False
 
 
 @define(eq=False)
@@ -177,15 +120,12 @@ class Crowd:
 
     def cut(self, world: World, now: float) -> None:
         """The member's connection breaks; what waits at the coordinator is not answered any more."""
-        seat = self.group.seats.get(world.member.identity.member_id)
-        waiting = [request for request in (seat.join, seat.sync) if request is not None] if seat is not None else []
-        if seat is not None:
-            seat.join = seat.sync = None
-        for request in waiting:
+        for request in self.group.cut(world.member.identity.member_id):
             request.on_done(KafkaConnectionError("cut"), now)
         world.coordinator.found(world.coordinator.latest or world.metadata.nodes[1])
 
     def owners(self) -> list[TopicPartition]:
         """What the members own whom the coordinator knows; twice what two of them own."""
-        known = [world for world in self.worlds if world.member.identity.member_id in self.group.seats]
+        members = self.group.members()
+        known = [world for world in self.worlds if world.member.identity.member_id in members]
         return sorted(partition for world in known for partition in world.host.have)

@@ -59,7 +59,7 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(stra
     counts = {name: max(len(w.metadata.topics[name].partitions) for w in crowd.worlds) for name in "ab"}
     for world in crowd.worlds:
         world.metadata.update(*(topic(name, count) for name, count in counts.items()))
-    ghosts = crowd.group.seats.keys() - {world.member.identity.member_id for world in crowd.worlds}
+    ghosts = crowd.group.members() - {world.member.identity.member_id for world in crowd.worlds}
     for ghost in ghosts:
         crowd.group.forget(ghost, now)
     for _ in range(60):
