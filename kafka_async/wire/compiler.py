@@ -39,7 +39,7 @@ from typing import Any
 
 from ..values import defaults_of
 from . import primitives
-from .layout import WireField, WireStruct
+from .layout import WireField, WireStruct, memo
 from .messages.base import Struct
 from .primitives import Reader, Writer
 
@@ -69,8 +69,12 @@ def _twin(cls: type[Struct]) -> type:
     return type(cls.__name__, cls.__bases__, {"__slots__": cls.__slots__})
 
 
+@memo
 def reader(struct: WireStruct) -> Reader:
-    """Return the reader of a struct; fields that the layout lacks get the defaults of its class."""
+    """Return the reader of a struct; fields that the layout lacks get the defaults of its class.
+
+    Each is compiled once: the source of a field names the reader of its struct twice, and versions share many structs.
+    """
     scope: dict[str, Any] = {"new": object.__new__, "cls": struct.cls, "twin": _twin(struct.cls)}
     scope |= {"to_uuid": primitives.to_uuid, "read_tags": primitives.read_tags}
     lines = ["def generated(buffer, offset):", "    value = new(twin)"]
@@ -137,6 +141,7 @@ def _default_lines(struct: WireStruct, scope: dict[str, Any]) -> list[str]:
     return [f"    value.{name} = default_{name}" for name in absent]
 
 
+@memo
 def writer(struct: WireStruct) -> Writer:
     """Return the writer of a struct; fields that the layout lacks are left out."""
     scope: dict[str, Any] = {"write_tags": primitives.write_tags, "no_uuid": primitives.NO_UUID}
