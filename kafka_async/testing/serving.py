@@ -94,8 +94,10 @@ class Listener:
                 await writer.drain()
         except NotSimulatedError as error:
             _log.error("%s", error)
-        except (OSError, EOFError, ValueError, struct.error):  # the peer has gone, or does not speak Kafka: a broker hangs up
+        except (OSError, EOFError):  # the peer has gone
             pass
+        except (ValueError, struct.error) as error:  # it does not speak Kafka, or not in plain text: a broker hangs up
+            _log.error("broker %d: bytes that are no request: %s", broker.node_id, error)
         except asyncio.CancelledError:  # the listener or the loop ends: nobody awaits this task
             pass
         finally:

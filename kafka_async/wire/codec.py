@@ -37,8 +37,8 @@ _MAY_BE_LONGER = frozenset({Api.API_VERSIONS, Api.METADATA})
 
 Java tolerates such bytes everywhere; here they are an error elsewhere, since they mean that what was read is not what was sent.
 """
-_RESHAPED: Final = frozenset({Api.FIND_COORDINATOR, Api.OFFSET_FETCH, Api.LEAVE_GROUP})
-"""APIs of which ``shapes`` knows old shapes. All are about groups: that module waits until there is one."""
+_RESHAPED: Final = frozenset({Api.FIND_COORDINATOR, Api.OFFSET_FETCH, Api.LEAVE_GROUP, Api.DELETE_TOPICS})
+"""APIs of which ``shapes`` knows old shapes: that module waits until one of them is used."""
 
 
 def _old_shape(api: Api, cls: type[Struct], version: int) -> "OldShape | None":

@@ -3,12 +3,13 @@
 Decides: how the newest shape is folded into an old one and unfolded again. Owns: the old shapes. Must never read or write bytes.
 
 Three APIs were batched later: what used to be the message became an item of a list in it. FindCoordinator before v4 (KIP-699) and
-OffsetFetch before v8 (KIP-709) carry one key or group, LeaveGroup before v3 (KIP-345) one member. ``versions.py`` has refused by
+OffsetFetch before v8 (KIP-709) carry one key or group, LeaveGroup before v3 (KIP-345) one member. DeleteTopics, which
+consumers never send, is in ``admin_shapes``. ``versions.py`` has refused by
 then whatever does not fit. An old answer does not name what it is about, which is why unfolding takes the request.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..values import frozen
 from .messages import (
@@ -139,6 +140,7 @@ def _unfold_leave_group_request(old: _LeaveGroupRequest, _: Request[Any] | None)
     return LeaveGroupRequest(group_id=old.group_id, members=(MemberIdentity(member_id=old.member_id),))
 
 
+_TOOLS: Final = f"{__package__}.messages.admin"
 OLD_SHAPES: Mapping[type[Struct], OldShape] = {
     FindCoordinatorRequest: OldShape(
         until=3, cls=_FindCoordinatorRequest, fold=_fold_find_coordinator_request, unfold=_unfold_find_coordinator_request
@@ -161,4 +163,8 @@ OLD_SHAPES: Mapping[type[Struct], OldShape] = {
 def old_shape(cls: type[Struct], version: int) -> OldShape | None:
     """Return the old shape of a message in ``version``, or ``None`` if the newest shape is used."""
     shape = OLD_SHAPES.get(cls)
+    if cls.__module__ == _TOOLS:
+        from .admin_shapes import OLD_SHAPES as SHAPES_OF_TOOLS
+
+        shape = SHAPES_OF_TOOLS.get(cls)
     return shape if shape is not None and version <= shape.until else None

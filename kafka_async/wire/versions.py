@@ -27,7 +27,7 @@ from .messages import (
 from .step import FetchStep
 
 if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
-    from .messages.admin import CreateTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
+    from .messages.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeGroupsRequest, ListGroupsRequest
     from .messages.coordinator import FindCoordinatorRequest
     from .messages.describing import DescribeClusterRequest
     from .messages.group import (
@@ -72,7 +72,7 @@ SUPPORTED: Mapping[Api, VersionRange] = {
     Api.SASL_HANDSHAKE: VersionRange(1, 1),
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
-    Api.DELETE_TOPICS: VersionRange(6, 6),
+    Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.DELETE_RECORDS: VersionRange(0, 2),
     Api.INIT_PRODUCER_ID: VersionRange(0, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
@@ -236,6 +236,11 @@ def _create_topics(request: "CreateTopicsRequest") -> Iterator[Need]:
         yield Need(4, _ANY, "the broker's defaults")
 
 
+def _delete_topics(request: "DeleteTopicsRequest") -> Iterator[Need]:
+    if any(topic.name is None for topic in request.topics):
+        yield Need(6, _ANY, "topics without a name")
+
+
 def _describe_cluster(request: "DescribeClusterRequest") -> Iterator[Need]:
     if request.endpoint_type != 1:
         yield Need(1, _ANY, f"the endpoint type {request.endpoint_type}")
@@ -274,6 +279,7 @@ _NEEDS: Mapping[Api, Callable[[Any], Iterable[Need]]] = {
     Api.DESCRIBE_GROUPS: _describe_groups,
     Api.LIST_GROUPS: _list_groups,
     Api.CREATE_TOPICS: _create_topics,
+    Api.DELETE_TOPICS: _delete_topics,
     Api.DESCRIBE_CLUSTER: _describe_cluster,
     Api.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     Api.SHARE_FETCH: _share_fetch,

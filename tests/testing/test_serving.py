@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_async import KafkaConsumer, TopicPartition
-from kafka_async.testing import Cluster
+from kafka_async.errors import NotLeaderForPartitionError
+from kafka_async.testing import Api, Cluster
 from tests.virtual import VirtualLoop
 
 COUNT = 10
@@ -180,3 +181,137 @@ async def test_stopped_brokers_and_half_open_connections_work_over_tcp_too() -> 
             cluster.half_open()
             cluster.produce("faults", value="2")
             assert (await consumer.getone()).value == b"2", "it gave the connection up"
+
+
+async def test_tools_of_confluent_kafka_create_describe_list_and_delete_topics() -> None:
+    confluent = pytest.importorskip("confluent_kafka", reason="in the extra test")
+    admin = pytest.importorskip("confluent_kafka.admin", reason="in the extra test")
+
+    def work(servers: str) -> dict[str, Any]:
+        tool = admin.AdminClient({"bootstrap.servers": servers})
+
+        def done(futures: Any) -> list[Any]:
+            return [future.result(10) for future in futures.values()]
+
+        done(tool.create_topics([admin.NewTopic("made", 2, 1, config={"retention.ms": "60000"})]))
+        topics = tool.list_topics(timeout=10).topics
+        (settings,) = done(tool.describe_configs([admin.ConfigResource("topic", "made")]))
+        groups = [group.group_id for group in tool.list_consumer_groups().result(10).valid]
+        (group,) = done(tool.describe_consumer_groups(["g"]))
+        asked = [confluent.ConsumerGroupTopicPartitions("g")]
+        (offsets,) = done(tool.list_consumer_group_offsets(asked))
+        done(tool.delete_topics(["made"]))
+        return {
+            "topics": {name: len(topic.partitions) for name, topic in topics.items()},
+            "retention": (settings["retention.ms"].value, settings["retention.ms"].source, settings["cleanup.policy"].source),
+            "groups": groups,
+            "members": len(group.members),
+            "offsets": [(part.topic, part.partition, part.offset) for part in offsets.topic_partitions],
+        }
+
+    async with filled() as cluster:
+        options: Any = cluster.options()
+        async with KafkaConsumer("t", group_id="g", **options) as consumer:
+            await consumer.commit({TopicPartition("t", 0): 1})
+            found = await asyncio.to_thread(work, await cluster.serve())
+        assert found == {
+            "topics": {"t": 3, "made": 2},
+            "retention": ("60000", 1, 5),
+            "groups": ["g"],
+            "members": 1,
+            "offsets": [("t", 0, 1)],
+        }
+        assert sorted(cluster.simulated.topics) == ["t"]
+
+
+async def test_tools_of_kafka_python_create_describe_list_and_delete_topics() -> None:
+    kafka = pytest.importorskip("kafka", reason="in the extra bench")
+    admin = pytest.importorskip("kafka.admin", reason="in the extra bench")
+
+    def work(servers: str) -> tuple[list[str], list[str], int]:
+        tool = kafka.KafkaAdminClient(bootstrap_servers=servers)
+        tool.create_topics([admin.NewTopic("made", 2, 1)])
+        topics = [topic["name"] for topic in tool.describe_topics(["made"])]
+        settings = tool.describe_configs([admin.ConfigResource(admin.ConfigResourceType.TOPIC, "made")])
+        groups = [group["group_id"] for group in tool.list_groups()]
+        tool.delete_topics(["made"])
+        tool.close()
+        return topics, groups, len(settings)
+
+    async with filled() as cluster:
+        options: Any = cluster.options()
+        async with KafkaConsumer("t", group_id="g", **options):
+            assert await asyncio.to_thread(work, await cluster.serve()) == (["made"], ["g"], 1)
+        assert sorted(cluster.simulated.topics) == ["t"]
+
+
+async def test_tools_of_aiokafka_create_describe_list_and_delete_topics() -> None:
+    admin = pytest.importorskip("aiokafka.admin", reason="in the extra bench")
+    async with filled() as cluster:
+        options: Any = cluster.options()
+        async with KafkaConsumer("t", group_id="g", **options):
+            tool = admin.AIOKafkaAdminClient(bootstrap_servers=await cluster.serve())
+            await tool.start()
+            await tool.create_topics([admin.NewTopic("made", 2, 1)])
+            assert sorted(await tool.list_topics()) == ["made", "t"]
+            assert [group for group, _ in await tool.list_consumer_groups()] == ["g"]
+            await tool.delete_topics(["made"])
+            await tool.close()
+        assert sorted(cluster.simulated.topics) == ["t"]
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "confluent_kafka", "kafka"])
+async def test_idempotent_producers_write_once_whatever_fails(client: str) -> None:
+    """Refusals are tried again in order, and a batch whose answer was lost is not stored twice."""
+    library = pytest.importorskip(client, reason="in the extras bench and test")
+    async with Cluster() as cluster:
+        cluster.topic("t")
+        stored = cluster.simulated.handlers[Api.PRODUCE]
+        produced = 0
+
+        def lose_answers(*asked: Any) -> Any:
+            nonlocal produced
+            produced += 1
+            answer = stored(*asked)
+            if produced in (1, 3):
+                cluster.cut()
+            return answer
+
+        cluster.simulated.handlers[Api.PRODUCE] = lose_answers
+        servers = await cluster.serve()
+        with cluster.failing(Api.PRODUCE, NotLeaderForPartitionError, times=2):
+            if client == "aiokafka":
+                async with library.AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+                    for number in range(10):
+                        await producer.send_and_wait("t", str(number).encode())
+            else:
+                await asyncio.to_thread(_write_with, library, client, servers)
+        assert produced > 2
+        async with KafkaConsumer("t", auto_offset_reset="earliest", **cluster.options()) as reader:
+            assert [(await reader.getone()).value for _ in range(10)] == [str(number).encode() for number in range(10)]
+        assert cluster.end(("t", 0)) == 10
+
+
+def _write_with(library: Any, client: str, servers: str) -> None:
+    if client == "kafka":
+        producer = library.KafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+        for number in range(10):
+            producer.send("t", str(number).encode()).get(20)
+        producer.close()
+        return
+    producer = library.Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 0, "log_level": 0})
+    for number in range(10):
+        producer.produce("t", str(number).encode())
+        producer.flush(20)
+
+
+async def test_bytes_that_are_no_request_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async with Cluster() as cluster:
+        host, port = (await cluster.serve()).split(":")
+        with caplog.at_level(logging.ERROR, "kafka_async.testing"):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            body = struct.pack(">hhih", 3, 12, 1, -1)
+            writer.write(struct.pack(">i", len(body)) + body)
+            assert await reader.read() == b""
+            writer.close()
+        assert "bytes that are no request" in caplog.text

@@ -5,7 +5,7 @@ its version, and an error code that a control function wants the answer to carry
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...model import TopicPartition
 from ...wire import SUPPORTED, Api, Response
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, INVALID_REQUEST, UNKNOWN_TOPIC_ID, REBOOTSTRAP_REQUIRED = 3, 5, 17, 42, 100, 129
 _TOPIC, _GROUP = 2, 32
 """Kinds of resources."""
+_DEFAULT: Final = 5
+_OWN: Final = {_TOPIC: 1, _GROUP: 8}
+"""Where a setting comes from (``ConfigEntry.ConfigSource``): the resource's own settings, or the default."""
 
 Answer: TypeAlias = Response | Answering[Any] | Awaitable[Response]
 Handler: TypeAlias = Callable[[FakeBroker, Any, int, int], Answer]
@@ -231,8 +234,15 @@ def _settings(broker: FakeBroker, asked: DescribeConfigsResource, error: int) ->
         found = {key: known.default for key, known in TOPIC.items()} | dict(topic.settings.given)
     else:
         found, error = {}, error or (UNKNOWN_TOPIC if kind == _TOPIC else INVALID_REQUEST)
+    given = set() if topic is None or kind != _TOPIC else set(topic.settings.given)
+    given |= set(broker.cluster.groups.own.get(name, ())) if kind == _GROUP else set()
     wanted = found.keys() if asked.configuration_keys is None else found.keys() & set(asked.configuration_keys)
-    results = tuple(DescribeConfigsResourceResult(name=key, value=found[key]) for key in sorted(wanted) if not error)
+    own = _OWN.get(kind, _DEFAULT)
+    results = tuple(
+        DescribeConfigsResourceResult(name=key, value=found[key], config_source=own if key in given else _DEFAULT)
+        for key in sorted(wanted)
+        if not error
+    )
     return DescribeConfigsResult(error_code=error, resource_type=kind, resource_name=name, configs=results)
 
 

@@ -90,6 +90,7 @@ KAFKA_2_1: Mapping[Api, int] = {
     Api.DESCRIBE_GROUPS: 2,
     Api.LIST_GROUPS: 2,
     Api.CREATE_TOPICS: 3,
+    Api.DELETE_TOPICS: 3,
     Api.DELETE_RECORDS: 1,
     Api.INIT_PRODUCER_ID: 1,
     Api.ADD_PARTITIONS_TO_TXN: 1,

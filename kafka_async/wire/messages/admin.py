@@ -237,9 +237,9 @@ class DeletableTopicResult(Struct):
     """Whether one topic was deleted."""
 
     name: str | None = None
-    topic_id: UUID | None = None
+    topic_id: UUID | None = None  # v6+
     error_code: int = 0
-    error_message: str | None = None
+    error_message: str | None = None  # v5+
 
 
 @frozen(kw_only=True)
