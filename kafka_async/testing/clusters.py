@@ -19,6 +19,7 @@ from ..wire import Api
 from .batches import CODECS, BatchSpec, RecordSpec
 from .serving import Listener
 from .simulation import FakeCluster, FakeNetwork, LoggedRequest
+from .simulation.admin import is_topic_name
 from .simulation.groups.fellows import Fellow
 from .simulation.settings import group_settings
 from .simulation.versions import RELEASES
@@ -73,7 +74,7 @@ class Cluster:
     # --- topics and records ----------------------------------------------------------------------------------------------------
 
     def topic(self, name: str, partitions: int = 1, *, replicas: int | None = None, **config: object) -> list[TopicPartition]:
-        """Create a topic, and return its partitions. Raises ``ValueError`` if there is one of that name.
+        """Create a topic, and return its partitions. Raises ``ValueError`` if there is one, and for what Kafka refuses.
 
         ``replicas``: how many brokers have a copy of each partition; all by default. ``config``: Kafka's topic settings with ``_``
         for ``.``, such as ``cleanup_policy="compact"`` or ``retention_ms=60_000``. A setting that Kafka does not have, or a value
@@ -81,6 +82,13 @@ class Cluster:
         """
         if name in self.simulated.topics:
             raise ValueError(f"topic {name!r}: there is one already")
+        if not is_topic_name(name):
+            raise ValueError(f"topic {name!r}: expected 1 to 249 letters, digits, '.', '_' and '-'")
+        if partitions < 1:
+            raise ValueError(f"topic {name!r}: partitions={partitions}: expected at least 1")
+        brokers = len(self.simulated.brokers)
+        if replicas is not None and not 1 <= replicas <= brokers:
+            raise ValueError(f"topic {name!r}: replicas={replicas}: expected 1 to {brokers}, the number of brokers")
         return self.simulated.create_topic(name, partitions, replicas=replicas, config=config)
 
     def group(self, name: str, **config: object) -> None:
@@ -108,6 +116,8 @@ class Cluster:
         in turn. ``timestamp``: milliseconds; ``None`` for a second after the record before. Raises ``ValueError`` for a topic
         or partition that does not exist, and the broker's error for a record that the topic's settings do not allow.
         """
+        if compression not in CODECS:
+            raise ValueError(f"compression={compression!r}: expected one of {', '.join(CODECS)}")
         tp = self._partition(topic, as_bytes(key), partition)
         part = self.simulated.partition(tp)
         record = RecordSpec(
@@ -170,15 +180,19 @@ class Cluster:
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Grow a topic to ``count`` partitions."""
-        self._known(topic)
+        before = len(self._known(topic).partitions)
+        if count <= before:
+            raise ValueError(f"topic {topic!r} has {before} partitions; a topic only grows")
         self.simulated.add_partitions(topic, count)
 
     def truncate(self, partition: tuple[str, int], offset: int) -> None:
-        """Lose the end of a log from ``offset`` on, as an unclean election does; the leader's epoch goes up."""
-        self.simulated.truncate(self._tp(partition), offset)
+        """Lose the end of a log from the batch with ``offset`` on, as an unclean election does; the leader's epoch goes up."""
+        self.simulated.truncate(self._within(partition, offset), offset)
 
     def delete_before(self, partition: tuple[str, int], offset: int) -> None:
         """Lose the start of a log, as retention does."""
+        if offset != self.end(partition):
+            self._within(partition, offset)
         self.simulated.log(self._tp(partition)).delete_before(offset)
         self.simulated.changed()
 
@@ -189,7 +203,7 @@ class Cluster:
 
     def corrupt(self, partition: tuple[str, int], offset: int) -> None:
         """Flip a bit in the batch that holds ``offset``, so that its checksum is wrong."""
-        self.simulated.log(self._tp(partition)).corrupt(offset)
+        self.simulated.log(self._within(partition, offset)).corrupt(offset)
 
     def end(self, partition: tuple[str, int]) -> int:
         """Return the offset after the last record."""
@@ -388,6 +402,13 @@ class Cluster:
             raise ValueError(f"topic {topic!r} has no partition {index}; it has {count}")
         return TopicPartition(topic, index)
 
+    def _within(self, partition: tuple[str, int], offset: int) -> TopicPartition:
+        tp = self._tp(partition)
+        log = self.simulated.log(tp)
+        if not log.start <= offset < log.end:
+            raise ValueError(f"{tp.topic}-{tp.partition}: no offset {offset}; its log goes from {log.start} to {log.end}")
+        return tp
+
     def _partition(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
         parts = self._known(topic).partitions
         if partition is not None:
@@ -490,8 +511,10 @@ def made_record(key: bytes | str | None, value: bytes | str | None, headers: Hea
 
 
 def as_bytes(value: bytes | str | None) -> bytes | None:
-    """Return text in UTF-8."""
-    return value.encode() if isinstance(value, str) else value
+    """Return text in UTF-8. Raises ``TypeError`` for what is neither text nor bytes."""
+    if value is None or isinstance(value, bytes | str):
+        return value.encode() if isinstance(value, str) else value
+    raise TypeError(f"a key or value is bytes, text or None, not {type(value).__name__}")
 
 
 def _outcome(said: Any) -> Any:

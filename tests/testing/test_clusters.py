@@ -176,9 +176,35 @@ def test_arguments_that_are_wrong_are_named() -> None:
         (lambda: cluster.produce("t", value="v", partition=1), "has no partition 1; it has 1"),
         (lambda: cluster.stop(1), "there is no broker 1"),
         (lambda: cluster.kick("g", "m"), "has no member 'm'"),
+        (lambda: cluster.topic("a b"), "expected 1 to 249 letters"),
+        (lambda: cluster.topic("u", partitions=0), "expected at least 1"),
+        (lambda: cluster.topic("u", replicas=2), "expected 1 to 1, the number of brokers"),
+        (lambda: cluster.add_partitions("t", 1), "only grows"),
+        (lambda: cluster.produce("t", value="v", compression="brotli"), "expected one of none, gzip"),
+        (lambda: cluster.truncate(("t", 0), 0), "no offset 0; its log goes from 0 to 0"),
+        (lambda: cluster.delete_before(("t", 0), 1), "no offset 1"),
+        (lambda: cluster.corrupt(("t", 0), 0), "no offset 0"),
+        (lambda: cluster.join("g"), "needs topics, or partitions"),
+        (lambda: cluster.join("g", "missing"), "there is no topic 'missing'"),
+        (lambda: cluster.join("g", partitions=[("t", 1)]), "has no partition 1"),
     ):
         with pytest.raises(ValueError, match=text):
             wrong()
+    with pytest.raises(TypeError, match="not dict"):
+        cluster.produce("t", value={"order": 1})  # type: ignore[arg-type]  # what a user may try
+
+
+def test_members_that_have_left_say_so() -> None:
+    cluster = Cluster()
+    mine, other = cluster.topic("t", partitions=2)
+    member = cluster.join("g", partitions=[mine])
+    with pytest.raises(ValueError, match="does not have"):
+        member.commit({other: 1})
+    cluster.kick("g")
+    with pytest.raises(ValueError, match="not in group 'g' any more"):
+        member.take(other)
+    with pytest.raises(ValueError, match="not in group 'g' any more"):
+        member.commit({mine: 1})
 
 
 def test_a_seed_repeats_its_schedule() -> None:
