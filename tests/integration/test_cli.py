@@ -250,6 +250,16 @@ def test_an_older_broker_is_asked_in_the_classic_way(kafka39: KafkaCluster, grou
 
 
 @pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
+def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka43: KafkaCluster, command: tuple[str, str], group: str) -> None:
+    consume(kafka43, filled(kafka43), group, "-e")
+
+    result = run(kafka43, *command, f"{group}x")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"group '{group}x' does not exist; did you mean '{group}'?" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
 @pytest.mark.parametrize("version", ["kafka43", "kafka39"])
 def test_a_group_that_does_not_exist_is_one_line_and_exit_code_1(
     request: pytest.FixtureRequest, version: str, command: tuple[str, str], group: str

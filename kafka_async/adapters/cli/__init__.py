@@ -2,7 +2,8 @@
 
 ::
 
-    main.py       where the command starts; says what to install if an extra is missing
+    main.py       where the command starts: Ctrl-C from the first moment on
+    launch.py     says what to install if an extra is missing; standard output
     commands.py   the application: consume, options, demo, and the commands below
     topics.py     topics list, topics describe
     groups.py     groups list, groups describe, groups configure

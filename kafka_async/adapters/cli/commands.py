@@ -22,7 +22,7 @@ from ...records import IMPLEMENTATION
 from .copying import Copy, Membership, Partitions, Reading, Start
 from .formats import CODES
 from .groups import groups
-from .main import FAILED
+from .launch import FAILED
 from .offsets import offsets
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .share import share
@@ -56,44 +56,57 @@ def _about(
 
 @app.command(epilog=CODES)
 def consume(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")],
     brokers: Brokers = None,
     config: CommandConfig = None,
     group: Annotated[
-        str | None, typer.Option("-G", "--group", help="Read as a member of this group, and commit what was written.")
+        str | None,
+        typer.Option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit what was written."),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option("--group-protocol", help="Protocol of the group: auto (default), classic, consumer.")
+        str | None,
+        typer.Option("--group-protocol", metavar="PROTOCOL", help="Protocol of the group: auto (default), classic, consumer."),
     ] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("-p", "--partition", min=0, help="Partition to read; can be repeated. Default: all.")
+        list[int] | None,
+        typer.Option("-p", "--partition", metavar="N", min=0, help="Partition to read; can be repeated. Default: all."),
     ] = None,
     offset: Annotated[
         str | None,
         typer.Option(
             "-o",
             "--offset",
+            metavar="WHERE",
             help="Where to begin: beginning (default), end, an offset, -N (the last N), s@MILLISECONDS, s@DATE (ISO 8601, UTC if "
             "it does not say). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after this many records.")] = None,
+    count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
     exit_at_end: Annotated[
         bool, typer.Option("-e", "--exit-eof", help="Exit when everything that was there at the start has been read.")
     ] = False,
-    text: Annotated[str, typer.Option("-f", "--format", help="What to write for a record, with the codes below.")] = "",
+    text: Annotated[
+        str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")] = False,
-    key_delimiter: Annotated[str | None, typer.Option("-K", "--key-delimiter", help="Write keys too, followed by this.")] = None,
-    delimiter: Annotated[str, typer.Option("-D", "--delimiter", help="What to write after each record (not with -f).")] = r"\n",
+    key_delimiter: Annotated[
+        str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="Write keys too, followed by this.")
+    ] = None,
+    delimiter: Annotated[
+        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
+    ] = r"\n",
     null: Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")] = False,
     isolation: Annotated[
-        str | None, typer.Option("--isolation-level", help="read_uncommitted (default) or read_committed.")
+        str | None, typer.Option("--isolation-level", metavar="LEVEL", help="read_uncommitted (default) or read_committed.")
     ] = None,
     settings: Settings = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write nothing but records and errors.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Read topics and write their records, as kcat does; with --group as a member of a group."""
+    """Read topics and write their records.
+
+    Options and formats are kcat's. With --group it reads as a member of a group.
+    """
     chosen = {"bootstrap_servers": brokers, "isolation_level": isolation, **_group_options(group, protocol, offset)}
     write, end = layout(text, as_json, key_delimiter, delimiter, b"NULL" if null else b"")
     defaults = {"bootstrap_servers": BROKERS, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
@@ -136,9 +149,12 @@ def _group_options(group: str | None, protocol: str | None, offset: str | None) 
 
 @app.command()
 def options(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Option to describe in full.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Option to describe in full.")] = None,
 ) -> None:
-    """List the options of a consumer, for -X and -F, or explain one of them."""
+    """List the options of a consumer, or explain one.
+
+    These are the options for -X and -F.
+    """
     try:
         text = listed() if name is None else described(name)
     except KeyError as error:
@@ -192,7 +208,10 @@ def demo(
     size: Annotated[int, typer.Option(min=1, max=900_000, help="Smallest size of a value, in bytes.")] = 150,
     debug: Debug = False,
 ) -> None:
-    """Start a simulated cluster of three brokers, produce orders into it, consume them live, and check that all arrived."""
+    """See it work on a cluster within the process.
+
+    Three simulated brokers take orders, which are consumed live; at the end the command says whether all arrived.
+    """
     from .demo import MockCluster, Plan, demonstrate
 
     if seconds is None and records is None:

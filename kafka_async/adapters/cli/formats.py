@@ -17,18 +17,18 @@ from ...model import ConsumerRecord
 Record: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
 Writer: TypeAlias = Callable[[Record], bytes]
 
-CODES: Final = r"""Codes of --format:
-
-\b
+CODES: Final = (
+    "\b\n"
+    + r"""Codes of --format:
   %t  topic                 %s  value
   %p  partition             %S  length of the value (-1: null)
   %o  offset                %R  the same in four bytes
   %k  key                   %T  timestamp in milliseconds
   %K  length of the key     %h  headers, as name=value,...
   %%  a percent sign        \n \r \t \0 \\ \xNN  as in C
-
-For example: -f '%t [%p] at %o: key %k, value %s\n'
+  For example: -f '%t [%p] at %o: key %k, value %s\n'
 """
+)
 """The help on format strings."""
 
 TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}

@@ -12,10 +12,11 @@ from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
+from ...errors import GroupIdNotFound
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group, GroupListing, Member, ShareOffset
 from .formats import dump
-from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
+from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options, nearest
 from .shell import Debug, Output, run, show_log
 from .tables import printable, table
 
@@ -109,7 +110,8 @@ def list_groups(
     brokers: Brokers = None,
     config: CommandConfig = None,
     states: Annotated[
-        list[str] | None, typer.Option("--state", help="Only groups in this state, such as Stable or Empty; can be repeated.")
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only groups in this state, such as Stable or Empty; can be repeated."),
     ] = None,
     as_json: AsJson = False,
     settings: Settings = None,
@@ -138,12 +140,21 @@ def _listing_table(shown: list[GroupListing]) -> str:
     )
 
 
+async def existing(admin: Admin, name: str) -> Group:
+    """Describe a group. Raises ``GroupIdNotFound``, with a name that is like it, for one that does not exist."""
+    try:
+        return await admin.describe(name)
+    except GroupIdNotFound as error:
+        near = nearest(name, [listing.group_id for listing in await admin.list_groups()])
+        raise GroupIdNotFound(f"group {name!r} does not exist{near}") from error
+
+
 # --- describe ------------------------------------------------------------------------------------------------------------------
 
 
 @groups.command()
 def describe(
-    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups to describe.")],
+    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Groups to describe.")],
     brokers: Brokers = None,
     config: CommandConfig = None,
     as_json: AsJson = False,
@@ -157,7 +168,7 @@ def describe(
         found: list[tuple[Group, list[Progress]]] = []
         async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
             for name in dict.fromkeys(names):
-                group = await Admin(client).describe(name)
+                group = await existing(Admin(client), name)
                 if group.kind == "share":
                     found.append((group, share_progress(await Admin(client).share_offsets(name))))
                     continue
@@ -252,7 +263,7 @@ def configure(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="Group to configure; it need not exist yet.")],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SETTING=VALUE...]", help="Settings to change; SETTING= goes back to the brokers' default."),
+        typer.Argument(metavar="SETTING=VALUE", help="Settings to change; SETTING= goes back to the brokers' default."),
     ] = None,
     brokers: Brokers = None,
     config: CommandConfig = None,
@@ -260,7 +271,9 @@ def configure(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Change a group's own settings, such as share.auto.offset.reset=earliest, and show them.
+    """Change and show a group's own settings.
+
+    For example: kafka-async groups configure workers share.auto.offset.reset=earliest
 
     For share groups: share.auto.offset.reset, share.isolation.level, share.record.lock.duration.ms, share.delivery.count.limit,
     share.session.timeout.ms, share.heartbeat.interval.ms; for groups of consumers: consumer.session.timeout.ms,

@@ -18,8 +18,8 @@ from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionEr
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group
 from .copying import find_partitions, moment
-from .groups import AsJson, Progress, admin_options, ends_of, json_line, names_of, progress, share_progress, start
-from .settings import Brokers, CommandConfig, Settings, nearest
+from .groups import AsJson, Progress, admin_options, ends_of, existing, json_line, names_of, progress, share_progress, start
+from .settings import Brokers, CommandConfig, Settings
 from .shell import Debug, Output, natural, run, show_log
 from .tables import table
 
@@ -36,17 +36,19 @@ def show(
     group: GroupName,
     brokers: Brokers = None,
     config: CommandConfig = None,
-    topics: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Only this topic; can be repeated.")] = None,
+    topics: Annotated[
+        list[str] | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Only this topic; can be repeated.")
+    ] = None,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Show the offsets that a group has committed, and its lag."""
+    """Show what a group has committed, and its lag."""
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
         async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
-            found = await Admin(client).describe(group)  # a group that does not exist is an error, not a group without offsets
+            found = await existing(Admin(client), group)  # a group that does not exist is an error, not a group without offsets
             if found.kind == "share":
                 shared = share_progress(await Admin(client).share_offsets(group))
                 return _share_offsets(group, [row for row in shared if not topics or row.partition.topic in topics], as_json)
@@ -212,12 +214,11 @@ class Reset:
     async def _check_group(self, admin: Admin) -> str:
         """Return the group's kind."""
         try:
-            group = await admin.describe(self.group)
+            group = await existing(admin, self.group)
         except GroupIdNotFound as error:
             if self.create:
                 return ""
-            near = nearest(self.group, [listing.group_id for listing in await admin.list_groups()])
-            raise GroupIdNotFound(f"group {self.group!r} does not exist{near}; --create makes it") from error
+            raise GroupIdNotFound(f"{error.args[0]}; --create makes it") from error
         if group.protocol not in ("", "consumer", "share"):
             raise IllegalStateError(f"group {self.group!r} is a group of {group.protocol!r}, not of consumers")
         if group.members:
@@ -262,13 +263,14 @@ def reset(
     config: CommandConfig = None,
     earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset.")] = False,
     latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    offset: Annotated[int | None, typer.Option("--to-offset", metavar="OFFSET", min=0, help="To this offset.")] = None,
     moment: Annotated[
         str | None,
         typer.Option("--to-datetime", metavar="ISO", help="To the first record at or after a time; UTC if it has no offset."),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift-by", help="By this many offsets from the current one; backwards if negative.")
+        int | None,
+        typer.Option("--shift-by", metavar="N", help="By this many offsets from the current one; backwards if negative."),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit. Without it, only show what would be committed.")] = False,
     create: Annotated[bool, typer.Option("--create", help="Make the group if it does not exist.")] = False,
@@ -276,7 +278,10 @@ def reset(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Move a group without members to other offsets. Shows what would be done; does it with --execute."""
+    """Move a group without members to other offsets.
+
+    It shows what would be done, and does it with --execute.
+    """
     target = Target.parse(earliest=earliest, latest=latest, offset=offset, moment=moment, shift=shift)
     choices = tuple(topic_choice(text) for text in topics)
     options = admin_options(brokers, config, settings)
@@ -295,18 +300,21 @@ def reset(
 @offsets.command()
 def forget(
     group: GroupName,
-    topics: Annotated[list[str], typer.Option("-t", "--topic", help="Topic to forget; can be repeated.")],
+    topics: Annotated[list[str], typer.Option("-t", "--topic", metavar="TOPIC", help="Topic to forget; can be repeated.")],
     brokers: Brokers = None,
     config: CommandConfig = None,
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Have a share group without members forget topics: it begins them anew, where its share.auto.offset.reset says."""
+    """Have a share group without members forget topics.
+
+    It begins them anew, where its share.auto.offset.reset says.
+    """
     options = admin_options(brokers, config, settings)
 
     async def work() -> str:
         async with Client.connect(ConsumerConfig.from_options(options)) as client:
-            found = await Admin(client).describe(group)
+            found = await existing(Admin(client), group)
             if found.kind != "share":
                 raise IllegalStateError(f"group {group!r} is not a share group; 'offsets reset' moves a group of consumers")
             if found.members:

@@ -30,27 +30,36 @@ def _about() -> None:
 
 @share.command(epilog=CODES)
 def consume(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
-    group: Annotated[str, typer.Option("-G", "--group", help="The share group.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")],
+    group: Annotated[str, typer.Option("-G", "--group", metavar="GROUP", help="The share group.")],
     brokers: Brokers = None,
     config: CommandConfig = None,
     accept: Annotated[bool, typer.Option("--accept", help="Accept each record once it is written (the default).")] = False,
     release: Annotated[bool, typer.Option("--release", help="Release each record: it is delivered again.")] = False,
     reject: Annotated[bool, typer.Option("--reject", help="Reject each record: it is not delivered again.")] = False,
-    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after this many records.")] = None,
+    count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="Exit when no record has come for this many seconds.")
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Exit when no record has come for this many seconds."),
     ] = None,
-    text: Annotated[str, typer.Option("-f", "--format", help="What to write for a record, with the codes below.")] = "",
+    text: Annotated[
+        str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")] = False,
-    key_delimiter: Annotated[str | None, typer.Option("-K", "--key-delimiter", help="Write keys too, followed by this.")] = None,
-    delimiter: Annotated[str, typer.Option("-D", "--delimiter", help="What to write after each record (not with -f).")] = r"\n",
+    key_delimiter: Annotated[
+        str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="Write keys too, followed by this.")
+    ] = None,
+    delimiter: Annotated[
+        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
+    ] = r"\n",
     null: Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")] = False,
     settings: Settings = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write nothing but records and errors.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Read topics as a member of a share group, write their records, and accept, release or reject them.
+    """Read topics as a member of a share group.
+
+    Each record is accepted once it is written, or released or rejected.
 
     Where a group starts is its own setting: kafka-async groups configure GROUP share.auto.offset.reset=earliest
     """

@@ -20,7 +20,8 @@ from attrs import define, field
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .formats import Writer, formatter, json_line, unescape
-from .main import FAILED, INTERRUPTED, drop_unwritten, let_interrupts_raise
+from .launch import FAILED, drop_unwritten
+from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
 
 PATIENCE: Final = 0.5

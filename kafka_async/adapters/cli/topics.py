@@ -33,7 +33,7 @@ def list_topics(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """List the topics of the cluster, with the number of their partitions."""
+    """List the topics of the cluster."""
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
@@ -90,14 +90,17 @@ def _ids(brokers: Iterable[int]) -> str:
 
 @topics.command()
 def describe(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to describe.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to describe.")],
     brokers: Brokers = None,
     config: CommandConfig = None,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Show the partitions of topics: leader, replicas, first offset and end."""
+    """Show the partitions of topics.
+
+    For each its leader, its replicas, its first offset and its end.
+    """
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:

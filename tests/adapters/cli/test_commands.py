@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 import kafka_async
 from kafka_async.adapters.cli.commands import Progress, app
 from kafka_async.adapters.cli.demo import MockCluster, Outcome
+from kafka_async.adapters.cli.formats import CODES
 from kafka_async.testing import Cluster
 from kafka_async.testing.threaded import ThreadedCluster
 
@@ -207,9 +208,20 @@ def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(arguments: list[s
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("command", [("consume",), ("share", "consume")], ids=" ".join)
 @pytest.mark.parametrize("code", ["%t", "%p", "%o", "%k", "%K", "%s", "%S", "%R", "%T", "%h", "%%", r"\xNN"])
-def test_the_codes_of_a_format_are_in_the_help(code: str) -> None:
-    assert code in run("consume", "--help").stdout
+def test_the_codes_of_a_format_are_in_the_help_line_by_line(command: tuple[str, ...], code: str) -> None:
+    (line,) = (line.strip() for line in CODES.splitlines() if code in line and "For example" not in line)
+
+    assert line in map(str.strip, run(*command, "--help").stdout.splitlines())
+
+
+@pytest.mark.parametrize("command", [(), ("topics",), ("groups",), ("offsets",), ("share",)], ids=" ".join)
+def test_a_list_of_commands_says_in_whole_sentences_what_each_is_for(command: tuple[str, ...]) -> None:
+    listed = run(*command, "--help").stdout.partition("Commands:")[2]
+
+    assert listed.strip()
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed.split("\n") if line.strip())
 
 
 def test_a_file_with_options_is_read_and_its_group_is_left_alone(brokers: str, tmp_path: Path) -> None:
@@ -358,7 +370,10 @@ def test_interrupting_stops_cleanly_with_exit_code_130(brokers: str) -> None:
 
 
 @pytest.mark.parametrize("swallowed", [False, True], ids=["raised", "swallowed"])
-@pytest.mark.parametrize("module", ["kafka_async.adapters.cli.commands", "typer", "kafka_async.config", "kafka_async.wire"])
+@pytest.mark.parametrize(
+    "module",
+    ["kafka_async.adapters.cli.launch", "kafka_async.adapters.cli.commands", "typer", "kafka_async.config", "kafka_async.wire"],
+)
 def test_interrupting_an_import_ends_the_program_without_a_traceback(module: str, swallowed: bool) -> None:
     # Python itself swallows an interrupt that comes while the lock of an import is given up.
     code = f"""
@@ -378,6 +393,17 @@ main()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env=os.environ)  # noqa: S603  # our own program
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_hardly_anything_is_imported_before_ctrl_c_is_looked_after() -> None:
+    """What a console script does before our first line is Python's own (``re`` and ``sys``); what comes from us is little."""
+    code = "import re, sys; known = set(sys.modules); import kafka_async.adapters.cli.main; print(*(set(sys.modules) - known))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)  # noqa: S603  # our own program
+
+    ours = {"kafka_async", "kafka_async.lazy", "kafka_async.adapters", "kafka_async.adapters.cli", "kafka_async.adapters.cli.main"}
+    python = {"_typing", "typing", "typing.io", "typing.re", "collections.abc", "contextlib", "signal"}
+    assert set(done.stdout.split()) <= ours | python
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""What must be right before a command runs: the extra is installed, and standard output is open and takes every character.
+
+Decides: which line and exit code the program ends with if not. Must never import the extra at the top: the message must come before
+the import fails. The commands are in ``commands.py``.
+"""
+
+import importlib.util
+import io
+import os
+import sys
+from typing import Final, NoReturn
+
+FAILED: Final = 1
+"""Exit code for an error."""
+USAGE_ERROR: Final = 2
+"""Exit code for a command that cannot be run as it was typed, or with what is installed."""
+
+
+def launch() -> None:
+    """Run the command of the arguments. Raises ``SystemExit``."""
+    try:
+        prepare_streams()
+        require("cli", "typer", "rich")
+        from .commands import app
+
+        app(prog_name="kafka-async")
+    except OSError as error:  # of the help or the version: commands report their own
+        drop_unwritten()
+        refuse(str(error), FAILED)
+
+
+def prepare_streams() -> None:
+    """Make sure that there is a standard output, and that it takes every character.
+
+    Without one the program ends: its file descriptor would go to the first connection. A name that the locale's encoding cannot
+    write appears with escapes.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # stays open until the program ends
+    if sys.stdout is None:
+        refuse("standard output is closed", FAILED)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def require(extra: str, *modules: str) -> None:
+    """End the program with one line and exit code 2 if a module of the extra is not installed."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        refuse(f"needs {' and '.join(missing)}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone")
+
+
+def drop_unwritten() -> None:
+    """Discard output that cannot be written: Python would try again at exit, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def refuse(text: str, code: int = USAGE_ERROR) -> NoReturn:
+    """End the program with one line and an exit code."""
+    sys.stderr.write(f"kafka-async: {text}\n")
+    raise SystemExit(code)
