@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 
 from examples.mock import source
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
@@ -58,4 +58,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

@@ -3,6 +3,8 @@
 ``kafka_async.sync`` has the same consumer with the same methods; they block where the others are awaited.
 """
 
+from contextlib import suppress
+
 from examples.mock import source
 from kafka_async.sync import KafkaConsumer
 
@@ -26,4 +28,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        main()

@@ -6,6 +6,7 @@ Without a ``group_id`` a consumer reads every partition, here from the beginning
 import asyncio
 import json
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from examples.mock import source
@@ -32,4 +33,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

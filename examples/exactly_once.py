@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 from examples.mock import source
@@ -92,4 +92,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from examples.mock import source
 from kafka_async import KafkaConsumer
@@ -62,4 +63,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

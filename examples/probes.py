@@ -8,7 +8,7 @@ A probe of liveness that fails when Kafka is down restarts every service at the 
 
 import asyncio
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from examples.mock import source
 from kafka_async import KafkaConsumer
@@ -76,4 +76,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

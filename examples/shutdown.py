@@ -9,6 +9,7 @@ enough.
 import asyncio
 import os
 import signal
+from contextlib import suppress
 
 from examples.mock import source
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
@@ -57,4 +58,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

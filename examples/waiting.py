@@ -5,6 +5,7 @@ started again. How long to go on is the service's decision. Once it has started,
 """
 
 import asyncio
+from contextlib import suppress
 
 from examples.mock import door, source
 from kafka_async import KafkaConsumer
@@ -46,4 +47,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from examples.mock import source
@@ -97,4 +98,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        asyncio.run(main())
