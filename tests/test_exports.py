@@ -116,4 +116,6 @@ def test_the_versions_of_kafka_in_the_documents_are_those_that_are_tested() -> N
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     command = next(line for line in README.splitlines() if line.startswith("python3 -m venv") and "pytest" in line)
-    assert command in (ROOT / ".ci" / "run").read_text()
+    run = (ROOT / ".ci" / "run").read_text().splitlines()
+
+    assert [line for line in run if line in command.split(" && ")] == command.split(" && ")
