@@ -15,7 +15,7 @@ from kafka_async.testing.simulation import HANG
 from kafka_async.wire import Api
 from tests.application.support import virtual
 
-from .test_processing import GROUP, World, processed, until, world
+from .world import GROUP, World, processed, until, world
 
 Record = ConsumerRecord[Any, Any]
 OF_MEMBERS = (Api.HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.OFFSET_COMMIT)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.application.support import virtual
 
-from .test_processing import processed, until, world
+from .world import processed, until, world
 
 
 @pytest.mark.parametrize("stuck", [1, 2, 3])

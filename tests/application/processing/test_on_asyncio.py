@@ -14,7 +14,7 @@ from kafka_async.application.processing.settings import ProcessingContext
 from kafka_async.errors import ProcessingError
 from tests.application.support import Consumer
 
-from .test_processing import Record, World, world
+from .world import Record, World, world
 
 
 async def until(condition: Any, seconds: float = 10.0) -> None:

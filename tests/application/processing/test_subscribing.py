@@ -11,7 +11,7 @@ from kafka_async.errors import CoordinatorLoadInProgressError
 from kafka_async.wire import Api
 from tests.application.support import virtual
 
-from .test_processing import GROUP, Record, until, world
+from .world import GROUP, Record, until, world
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -1,0 +1,181 @@
+"""What is committed while many handlers run, and what comes again after a restart."""
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import (
+    ConsumerRebalanceListener,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from kafka_async.application.processing.settings import ProcessingContext
+from kafka_async.errors import (
+    OffsetMetadataTooLargeError,
+)
+from kafka_async.testing.simulation import FakeBroker
+from kafka_async.wire import Api
+from kafka_async.wire.messages import OffsetCommitRequest
+from tests.application.support import virtual
+
+from .world import GROUP, Record, processed, until, world
+
+
+@virtual
+async def test_commits_go_by_the_interval_and_only_if_something_changed() -> None:
+    some = world(2)
+    some.produce(10)
+    async with processed(some, consumer={"auto_commit_interval_ms": 1_000}):
+        await until(lambda: some.committed() == 10)
+        before = len(some.cluster.asked(Api.OFFSET_COMMIT))
+        await anyio.sleep(10)
+        assert len(some.cluster.asked(Api.OFFSET_COMMIT)) == before
+
+
+@virtual
+async def test_with_auto_commit_on_nobody_else_commits() -> None:
+    some = world()
+    some.produce(10)
+    some.seconds = lambda record: 1_000 if record.offset == 3 else 0.01
+    async with processed(some, consumer={"enable_auto_commit": True, "auto_commit_interval_ms": 100}, drain_timeout_ms=0):
+        await anyio.sleep(5)
+        assert some.committed() == 3
+    assert some.committed() == 3
+    assert some.metadata() != "", "stopping must not overwrite the map of what is done"
+
+
+@virtual
+async def test_only_what_never_ended_comes_again() -> None:
+    some = world()
+    some.produce(100)
+    some.seconds = lambda record: 1_000 if record.offset == 5 else 0.01
+    async with processed(some, drain_timeout_ms=1_000):
+        await until(lambda: len(some.done) == 99)
+    assert some.committed() == 5
+    some.started.clear()
+    some.done.clear()
+    some.seconds = lambda record: 0.01
+    async with processed(some):
+        await until(lambda: bool(some.done))
+        await anyio.sleep(1)
+    assert some.offsets(some.started) == [5]
+    assert some.committed() == 100
+    assert some.metadata() == ""
+
+
+@virtual
+async def test_without_keep_done_what_is_after_it_comes_again() -> None:
+    some = world()
+    some.produce(10)
+    some.seconds = lambda record: 1_000 if record.offset == 5 else 0.01
+    async with processed(some, drain_timeout_ms=1_000, keep_done=False):
+        await until(lambda: len(some.done) == 9)
+    assert (some.committed(), some.metadata()) == (5, "")
+
+
+@virtual
+async def test_control_records_at_the_end_are_covered() -> None:
+    some = world()
+    log = some.cluster.log(some.partitions[0])
+    log.append([b"a", b"b"], producer_id=7)
+    log.end_transaction(7, commit=True)
+    log.append([b"c"], producer_id=7)
+    log.end_transaction(7, commit=False)
+    some.cluster.changed()
+    async with processed(some, consumer={"isolation_level": "read_committed", "auto_commit_interval_ms": 500}):
+        await until(lambda: some.committed() == 5)
+    assert sorted(some.offsets()) == [0, 1]
+
+
+@virtual
+async def test_a_topic_that_was_made_anew_is_handled_from_its_start() -> None:
+    some = world()
+    some.produce(10)
+    some.seconds = lambda record: 1_000 if record.offset == 0 else 0.01
+    async with processed(some, drain_timeout_ms=0):
+        await until(lambda: len(some.done) == 9)
+    some.cluster.recreate("t")
+    some.produce(10)
+    some.seconds = lambda record: 0.01
+    some.done.clear()
+    async with processed(some):
+        await until(lambda: len(some.done) == 10)
+
+
+@virtual
+async def test_metadata_of_others_is_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    some = world(3)
+    for index, tp in enumerate(some.partitions):
+        some.produce(3, partition=index)
+        some.cluster.committed[GROUP, tp] = 1
+        some.cluster.metadata[GROUP, tp] = "somebody else's"
+    with caplog.at_level(logging.INFO, "kafka_async"):
+        async with processed(some):
+            await until(lambda: len(some.done) == 6)
+    assert sum("metadata of another program" in entry.message for entry in caplog.records) == 1
+    assert [some.metadata(index) for index in range(3)] == [""] * 3
+
+
+@virtual
+async def test_metadata_that_is_refused_as_too_large_is_left_out() -> None:
+    some = world()
+    some.produce(10)
+    some.seconds = lambda record: 1_000 if record.offset == 0 else 0.01
+
+    def refuse(broker: FakeBroker, request: OffsetCommitRequest) -> Any:
+        parts = [part for topic in request.topics for part in topic.partitions]
+        return OffsetMetadataTooLargeError.errno if any(part.committed_metadata for part in parts) else None
+
+    some.cluster.control(Api.OFFSET_COMMIT, refuse, keep=True)
+    async with processed(some, consumer={"auto_commit_interval_ms": 500}, drain_timeout_ms=0):
+        await until(lambda: some.committed() == 0)
+    assert some.metadata() == ""
+
+
+@virtual
+async def test_a_handler_can_ask_what_would_be_committed_if_it_had_returned() -> None:
+    some = world()
+    some.produce(10)
+    kept = []
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        kept.append(context.completed(TopicPartition(record.topic, record.partition)))
+
+    async with processed(some, handle, order="partition"):
+        await until(lambda: len(kept) == 10)
+    assert [point.offset for point in kept if point is not None] == list(range(1, 11))
+
+
+@virtual
+async def test_what_was_kept_elsewhere_goes_on_there_with_what_was_done_beyond_it() -> None:
+    some = world()
+    some.produce(60)
+    kept: dict[TopicPartition, OffsetAndMetadata] = {}
+    handled: list[int] = []
+
+    class GoOn(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            return
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            for partition in kept.keys() & assigned:
+                consumer.seek(partition, kept[partition])
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        await anyio.sleep(1_000 if record.offset == 5 and len(handled) < 30 else record.offset % 7 / 100)
+        where = TopicPartition(record.topic, record.partition)
+        reached = context.completed(where)
+        assert reached is not None
+        kept[where] = reached
+        handled.append(record.offset)
+
+    for count in (30, 60):
+        consumer = some.consumer()
+        consumer.subscribe(["t"], listener=GoOn())
+        async with consumer, consumer.processing(handle, drain_timeout_ms=0):
+            await until(lambda: len(handled) >= count)  # noqa: B023 - called within the loop
+        some.cluster.committed.clear()  # nobody looks there
+    assert sorted(handled) == list(range(60))
+    assert next(iter(kept.values())).offset == 60

@@ -1,0 +1,363 @@
+"""Handlers that fail, take too long or decide for themselves; records that cannot be deserialized."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from attrs import Factory, define
+
+from kafka_async import (
+    ConsumerInterceptor,
+)
+from kafka_async.application.processing.retry import Reject, Retry, RetryLater, Skip, exponential
+from kafka_async.application.processing.settings import ProcessingContext
+from kafka_async.application.processing.statistics import PROCESSING
+from kafka_async.errors import (
+    DeserializationError,
+    ProcessingError,
+)
+from tests.application.support import virtual
+
+from .world import Record, processed, until, world
+
+
+@define(eq=False)
+class Failing:
+    """A handler that fails for some offsets, the first few times."""
+
+    times: dict[int, int]
+    error: Callable[[], BaseException] = lambda: OSError("down")
+    calls: list[tuple[int, float, int]] = Factory(list)
+    done: list[int] = Factory(list)
+
+    async def __call__(self, record: Record, context: ProcessingContext) -> None:
+        self.calls.append((record.offset, anyio.current_time(), context.attempt))
+        if context.attempt <= self.times.get(record.offset, 0):
+            raise self.error()
+        self.done.append(record.offset)
+
+    def attempts(self, offset: int) -> list[int]:
+        return [attempt for known, _, attempt in self.calls if known == offset]
+
+
+ALWAYS = 10**6
+
+
+@virtual
+async def test_a_record_is_tried_again_and_only_its_lane_waits() -> None:
+    some = world()
+    some.produce(10, keys=2)
+    failing = Failing({0: 2})
+    async with processed(some, failing, retry=Retry(attempts=3, delay=1.0)) as run:
+        await until(lambda: failing.done == [1, 3, 5, 7, 9])
+        assert run.statistics().retrying == 1
+        await until(lambda: len(failing.done) == 10)
+        assert (run.statistics().failures, run.statistics().attempts) == (2, 12)
+    assert failing.done[5:] == [0, 2, 4, 6, 8]
+    times = [time for offset, time, _ in failing.calls if offset == 0]
+    assert times[1] - times[0] == pytest.approx(1.0, abs=0.01)
+    assert some.committed() == 10
+
+
+@virtual
+async def test_half_of_the_records_fail_over_and_over_and_memory_is_bounded() -> None:
+    some = world()
+    some.produce(2_000, keys=1_000)
+    failing = Failing(dict.fromkeys(range(0, 2000, 2), 3))
+    async with processed(some, failing, retry=Retry(attempts=9, delay=exponential(0.1, 1)), concurrency=10) as run:
+        held = 0
+        while len(failing.done) < 2_000:
+            await anyio.sleep(0.05)
+            found = run.statistics()
+            held = max(held, found.running + found.waiting + found.retrying)
+        assert held <= 100
+    assert some.committed() == 2_000
+
+
+@virtual
+async def test_the_last_failure_stops_everything_and_nothing_is_skipped() -> None:
+    some = world()
+    some.produce(10, keys=10)
+    failing = Failing({4: ALWAYS})
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        await anyio.sleep(0.1)
+        await failing(record, context)
+
+    async with some.consumer() as consumer:
+        with pytest.raises(ProcessingError, match=r"t-0 at offset 4 failed after attempt 2: OSError\('down'\)") as caught:
+            async with consumer.processing(handle, retry=Retry(attempts=2, delay=0.5)):
+                await anyio.sleep_forever()
+        assert (caught.value.record.offset, caught.value.attempts) == (4, 2)
+        assert isinstance(caught.value.__cause__, OSError)
+        assert some.committed() == 4
+        assert await consumer.position(some.partitions[0]) == 4
+        failing.times.clear()
+        failing.calls.clear()
+        async with consumer.processing(handle) as again:
+            await until(lambda: bool(failing.calls))
+            await again.drain()
+        assert {offset for offset, _, _ in failing.calls} == {4}, "the rest was done and is remembered"
+    assert some.committed() == 10
+
+
+@virtual
+async def test_skipped_records_are_logged_each(caplog: pytest.LogCaptureFixture) -> None:
+    some = world()
+    some.produce(10)
+    failing = Failing(dict.fromkeys(range(5), ALWAYS))
+    async with processed(some, failing, on_failure="skip") as run:
+        await until(lambda: len(failing.done) == 5)
+        await run.drain()
+        assert run.statistics().skipped == 5
+    said = [entry.message.partition("] ")[2] for entry in caplog.records if "skipped" in entry.message]
+    assert [f"t-0 at offset {offset}: skipped after attempt 1 (OSError('down'))" for offset in range(5)] == said
+    assert some.committed() == 10
+
+
+@virtual
+async def test_a_dead_letter_is_written_before_the_record_counts_as_done() -> None:
+    some = world()
+    some.produce(3)
+    letters: list[tuple[int, str, int]] = []
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        await anyio.sleep(60)  # a producer that is down for a minute
+        letters.append((record.offset, repr(error), attempts))
+
+    failing = Failing({1: ALWAYS})
+    async with processed(
+        some, failing, retry=Retry(attempts=2), on_failure=write, consumer={"auto_commit_interval_ms": 500}
+    ) as run:
+        await anyio.sleep(30)
+        assert some.committed() == 1
+        await until(lambda: bool(letters))
+        await run.drain()
+        assert run.statistics().dead_letters == 1
+    assert letters == [(1, "OSError('down')", 2)]
+    assert some.committed() == 3
+
+
+@virtual
+async def test_a_dead_letter_that_cannot_be_written_stops_everything() -> None:
+    some = world()
+    some.produce(3)
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        raise ConnectionError("the producer is down too")
+
+    with pytest.raises(ProcessingError, match="the producer is down too") as caught:
+        async with processed(some, Failing({1: ALWAYS}), on_failure=write):
+            await anyio.sleep_forever()
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert isinstance(caught.value.__cause__.__context__, OSError)
+    assert some.committed() == 1
+
+
+@virtual
+async def test_what_is_no_exception_of_a_dead_letter_ends_it_as_it_is() -> None:
+    some = world()
+    some.produce(5)
+
+    async def refuse(record: Record) -> None:
+        if record.offset == 3:
+            raise ValueError("no")
+
+    async def leave(record: Record, error: BaseException, attempts: int) -> None:
+        raise SystemExit(3)
+
+    async with some.consumer() as consumer:
+        with pytest.raises(SystemExit):
+            await consumer.process(refuse, on_failure=leave)
+        assert some.committed() == 3
+
+
+@virtual
+async def test_the_handler_may_decide_for_itself() -> None:
+    some = world()
+    some.produce(4)
+    letters = []
+    calls: list[tuple[int, float]] = []
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        calls.append((record.offset, anyio.current_time()))
+        if record.offset == 1 and context.attempt == 1:
+            raise RetryLater(30)
+        if record.offset == 2:
+            raise Skip("a duplicate")
+        if record.offset == 3:
+            raise Reject("not for us")
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((record.offset, attempts))
+
+    async with processed(some, handle, retry=Retry(attempts=5), on_failure=write) as run:
+        await anyio.sleep(40)
+        await run.drain()
+        found = run.statistics()
+    times = [time for offset, time in calls if offset == 1]
+    assert times[1] - times[0] == pytest.approx(30, abs=0.1)
+    assert letters == [(3, 1)]
+    assert (found.skipped, found.dead_letters) == (1, 1)
+    assert some.committed() == 4
+
+
+@virtual
+async def test_a_record_that_cannot_be_deserialized_goes_to_on_failure_with_its_bytes() -> None:
+    some = world()
+    some.produce(5)
+
+    def integer(data: bytes) -> int:
+        if data == b"2":
+            raise ValueError("not a number that we like")
+        return int(data)
+
+    letters = []
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((record.offset, record.value, type(error)))
+
+    seen = []
+
+    async def handle(record: Record) -> None:
+        seen.append(record.value)
+
+    async with processed(some, handle, retry=Retry(attempts=5), on_failure=write, consumer={"value_deserializer": integer}) as run:
+        await until(lambda: len(seen) == 4)
+        await run.drain()
+    assert seen == [0, 1, 3, 4]
+    assert letters == [(2, b"2", DeserializationError)]
+    assert some.committed() == 5
+
+
+class Named:
+    """What a deserializer may make of a key: equal to nothing but itself."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+@virtual
+@pytest.mark.parametrize("made", [Named, lambda data: {"key": data}], ids=["no equality", "no hash"])
+async def test_the_lane_of_a_key_is_its_bytes_whatever_a_deserializer_makes_of_them(made: Any) -> None:
+    some = world()
+    some.produce(40, keys=4)
+    seen: list[tuple[Any, int]] = []
+
+    async def handle(record: Record) -> None:
+        key = record.key.data if isinstance(record.key, Named) else record.key["key"]
+        await anyio.sleep(0.2 if record.offset < 8 else 0.01)
+        seen.append((key, record.offset))
+
+    async with processed(some, handle, concurrency=20, consumer={"key_deserializer": made}):
+        await until(lambda: len(seen) == 40)
+    for key in {key for key, _ in seen}:
+        offsets = [offset for other, offset in seen if other == key]
+        assert offsets == sorted(offsets)
+        assert len(offsets) == 10
+
+
+@virtual
+@pytest.mark.parametrize("raw", [True, False])
+async def test_on_failure_may_ask_for_the_bytes_of_a_record(raw: bool) -> None:
+    some = world()
+    some.produce(30)
+    letters: list[tuple[int, Any]] = []
+
+    class Letters:
+        raw_records = raw
+
+        async def __call__(self, record: Record, error: BaseException, attempts: int) -> None:
+            letters.append((record.offset, record.value))
+
+    class Leaving(ConsumerInterceptor):
+        def on_consume(self, records: Any) -> Any:
+            return {tp: [record for record in some if record.offset % 3] for tp, some in records.items()}
+
+        def on_commit(self, offsets: Any) -> None:
+            return
+
+    async def handle(record: Record) -> None:
+        if record.offset % 2:
+            raise Reject
+
+    how = {"value_deserializer": int, "interceptors": [Leaving()]}
+    async with processed(some, handle, on_failure=Letters(), consumer=how):
+        await until(lambda: len(letters) == 10)
+    assert sorted(letters) == [(n, b"%d" % n if raw else n) for n in range(30) if n % 2 and n % 3]
+    assert some.committed() == 30
+
+
+@virtual
+async def test_metrics_show_what_statistics_show_while_it_runs() -> None:
+    some = world()
+    some.produce(20)
+    async with some.consumer() as consumer:
+        assert PROCESSING not in consumer.metrics()
+        async with consumer.processing(some.handle, on_failure="skip") as run:
+            await until(lambda: len(some.done) == 20)
+            found = consumer.metrics()[PROCESSING]
+            assert found == run.statistics().metrics()
+            assert found["records-handled-total"] == found["attempt-total"] == 20
+            assert found["handler-time-total"] == pytest.approx(200, abs=1)
+        assert PROCESSING not in consumer.metrics()
+
+
+@virtual
+async def test_an_attempt_that_takes_too_long_is_a_failure() -> None:
+    some = world()
+    some.produce(3)
+    letters = []
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((record.offset, type(error)))
+
+    some.seconds = lambda record: 1_000 if record.offset == 1 else 0.01
+    async with processed(some, timeout_ms=500, on_failure=write) as run:
+        await until(lambda: bool(letters))
+        await run.drain()
+    assert letters == [(1, TimeoutError)]
+    assert some.committed() == 3
+
+
+@virtual
+async def test_an_exception_group_is_a_failure_like_any_other() -> None:
+    some = world()
+    some.produce(3)
+    failing = Failing({1: 1}, error=lambda: ExceptionGroup("two", [OSError(), OSError()]))
+    async with processed(some, failing, retry=Retry(attempts=2, on=OSError)):
+        await until(lambda: len(failing.done) == 3)
+
+
+@virtual
+async def test_what_is_no_exception_ends_it_as_it_is() -> None:
+    some = world()
+    some.produce(3, keys=3)
+
+    async def handle(record: Record) -> None:
+        if record.offset == 1:
+            raise KeyboardInterrupt
+        await some.handle(record)
+
+    with pytest.raises(KeyboardInterrupt):
+        async with processed(some, handle, on_failure="skip"):
+            await anyio.sleep_forever()
+    assert some.committed() == 1
+    assert 0 in some.offsets()
+
+
+@virtual
+async def test_a_record_that_takes_too_long_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    some = world()
+    some.produce(3)
+    some.seconds = lambda record: 300 if record.offset == 1 else 0.01
+    async with processed(some, stalled_after_ms=10_000, drain_timeout_ms=0) as run:
+        await anyio.sleep(9)
+        assert not run.statistics().stalled
+        await anyio.sleep(100)
+        found = run.statistics()
+        assert found.stalled
+        assert found.oldest == ("t", 0, 1)
+        assert found.oldest_age > 100
+    assert sum("t-0 at offset 1 has been unfinished" in entry.message for entry in caplog.records) == 1

@@ -1,0 +1,213 @@
+"""Partitions that come, drain and go while handlers run."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import (
+    ConsumerRebalanceListener,
+)
+from kafka_async.errors import (
+    CoordinatorLoadInProgressError,
+)
+from kafka_async.wire import Api
+from tests.application.support import consumer_on, virtual
+
+from .world import GROUP, Record, processed, until, world
+
+
+@virtual
+async def test_no_record_is_handled_by_two_members_when_a_second_one_comes() -> None:
+    some = world(4)
+    for partition in range(4):
+        some.produce(300, keys=10, partition=partition)
+    some.seconds = lambda record: 0.2
+    async with processed(some, concurrency=20):
+        await until(lambda: len(some.done) > 50)
+        async with processed(some, concurrency=20):
+            await until(lambda: len(some.done) == 1_200)
+    assert len({(record.partition, record.offset) for record in some.done}) == 1_200
+    assert len(some.started) == 1_200, "no handler was begun twice"
+    by_lane = defaultdict(list)
+    for record in some.done:
+        by_lane[record.partition, record.key].append(record.offset)
+    assert all(offsets == sorted(offsets) for offsets in by_lane.values())
+    assert [some.committed(partition) for partition in range(4)] == [300] * 4
+
+
+@virtual
+@pytest.mark.parametrize("commits", [True, False])
+async def test_what_waits_when_an_eager_rebalance_begins_is_handled_by_the_member_that_gets_it(commits: bool) -> None:
+    some = world(4)
+    for partition in range(4):
+        some.produce(200, keys=20, partition=partition)
+    some.seconds = lambda record: 0.1  # 20 s in all: the rebalance comes in the middle
+    how = {"group_protocol": "classic", "auto_commit_interval_ms": 500}
+    if not commits:
+        some.cluster.control(Api.OFFSET_COMMIT, lambda broker, request: CoordinatorLoadInProgressError.errno, keep=True)
+    async with processed(some, concurrency=4, consumer=how):
+        await until(lambda: len(some.done) > 50)
+        async with processed(some, concurrency=4, consumer=how) as second:
+            await until(lambda: second.statistics().running > 0)
+            assert len(some.done) < 600
+            await until(lambda: len({(record.partition, record.offset) for record in some.done}) == 800, 300)
+
+
+@virtual
+async def test_while_a_partition_drains_the_others_go_on() -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(2_000, keys=40, partition=partition)
+    some.seconds = lambda record: 20.0 if record.key == b"k0" else 0.1
+    async with processed(some, concurrency=20, drain_timeout_ms=30_000):
+        await until(lambda: sum(record.key == b"k0" for record in some.started) >= 2)
+        async with some.consumer() as other, anyio.create_task_group() as tasks:
+
+            async def join() -> None:
+                while True:
+                    await other.getmany(timeout_ms=1_000, max_records=1)
+
+            tasks.start_soon(join)
+            await anyio.sleep(5)
+            before = Counter(record.partition for record in some.done)
+            await anyio.sleep(5)
+            after = Counter(record.partition for record in some.done)
+            assert other.assignment() == set(), "the slow one still runs"
+            assert sorted((after - before).values())[-1] > 100, "more than was received before"
+            assert len(after - before) == 1
+            tasks.cancel_scope.cancel()
+
+
+@virtual
+async def test_what_does_not_end_in_time_is_cancelled_and_comes_again_elsewhere() -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(5, keys=5, partition=partition)
+    first: list[Record] = []
+    cancelled: list[Record] = []
+
+    async def stuck(record: Record) -> None:
+        first.append(record)
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            cancelled.append(record)
+            raise
+
+    async with processed(some, stuck, drain_timeout_ms=3_000):
+        await until(lambda: len(first) == 10)
+        async with processed(some, drain_timeout_ms=0):
+            began = anyio.current_time()
+            await until(lambda: len(some.done) == 5)
+            assert anyio.current_time() - began < 10
+            assert len(cancelled) == 5
+            assert len({record.partition for record in some.done}) == 1
+        assert some.committed(some.done[0].partition) == 5
+    assert len(cancelled) == 10
+
+
+@virtual
+async def test_what_runs_of_lost_partitions_is_cancelled_and_not_committed() -> None:
+    some = world()
+    some.produce(10, keys=10)
+    some.seconds = lambda record: 3.0
+    async with processed(some, consumer={"auto_commit_interval_ms": 100_000}):
+        await until(lambda: len(some.started) == 10)
+        some.coordinator.kick(GROUP)
+        await until(lambda: len(some.started) == 20)
+        await until(lambda: len(some.done) >= 10)
+        assert some.committed() is None
+    assert len(some.done) == 10
+    assert some.committed() == 10
+
+
+@virtual
+async def test_the_users_listener_is_called_after_the_drain() -> None:
+    some = world()
+    some.produce(3)
+    told: list[tuple[str, int, int | None]] = []
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(("revoked", some.running.total(), some.committed()))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append(("assigned", 0, None))
+
+    consumer = consumer_on(some.cluster, group_id=GROUP, group_protocol="consumer", enable_auto_commit=False)
+    consumer.subscribe(["t"], listener=Listener())
+    some.seconds = lambda record: 1.0
+    async with consumer, consumer.processing(some.handle):
+        await until(lambda: some.running.total() == 3)
+        await consumer.stop()
+    assert told == [("assigned", 0, None), ("revoked", 0, 3)]
+
+
+@virtual
+async def test_a_partition_that_comes_back_takes_nothing_from_what_still_runs() -> None:
+    """A handler that ignores its cancellation ends when its record has been handled by somebody else."""
+    some = world()
+    some.produce(3, keys=3)
+    late = []
+
+    async def stubborn(record: Record) -> None:
+        some.started.append(record)
+        if len(some.started) > 3:
+            some.done.append(record)
+            return
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(20)
+        late.append(record)
+
+    async with processed(some, stubborn) as run:
+        await until(lambda: len(some.started) == 3)
+        some.coordinator.kick(GROUP)
+        await until(lambda: len(some.done) == 3)
+        assert not late
+        await until(lambda: len(late) == 3)
+        assert run.statistics().late_results == 3
+        assert run.statistics().running == 0
+    assert some.committed() == 3
+
+
+@virtual
+async def test_seeking_back_while_handlers_run_handles_the_records_again() -> None:
+    some = world()
+    some.produce(10)
+    async with some.consumer() as consumer, consumer.processing(some.handle) as run:
+        await until(lambda: len(some.done) == 10)
+        await run.drain()
+        assert some.committed() == 10
+        consumer.seek(some.partitions[0], 4)
+        run.resume()
+        await until(lambda: len(some.done) == 16)
+        await run.drain()
+    assert sorted(some.offsets()[10:]) == [4, 5, 6, 7, 8, 9]
+    assert some.committed() == 10
+
+
+@virtual
+async def test_partitions_that_the_user_assigned_are_processed() -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(10, partition=partition)
+    consumer = consumer_on(some.cluster, group_id=GROUP, enable_auto_commit=False)
+    consumer.assign(some.partitions[:1])
+    async with consumer, consumer.processing(some.handle) as run:
+        await until(lambda: len(some.done) == 10)
+        consumer.assign(some.partitions)
+        await until(lambda: len(some.done) == 20)
+        await run.drain()
+    assert [some.committed(index) for index in range(2)] == [10, 10]
+
+
+@virtual
+async def test_without_a_group_nothing_is_committed() -> None:
+    some = world()
+    some.produce(10)
+    consumer = consumer_on(some.cluster, "t")
+    async with consumer, consumer.processing(some.handle, drain_timeout_ms=0):
+        await until(lambda: len(some.done) == 10)
+    assert some.cluster.asked(Api.OFFSET_COMMIT) == []
