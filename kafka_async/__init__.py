@@ -3,6 +3,21 @@
 async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
     async for record in consumer:
         ...
+
+What programs import is given out here, and by ``errors``, ``sync``, ``spark``, ``testing`` and ``adapters``. The rest, from top to
+bottom, each importing only what is below it and the plain modules::
+
+    adapters/      programs and libraries on top of a consumer: blocking facade, command line, Spark, OpenTelemetry
+    application/   what the caller holds: reading, committing, rebalances, processing
+    background/    what the one loop owns: membership, offsets, fetches
+    config/        the options
+    network/       brokers, connections, SASL, TLS
+    records/       what is in the record data of a Fetch response
+    testing/       a Kafka cluster in the process, for tests
+    wire/          Kafka's messages and their versions
+    errors.py, events.py, model.py, trace.py    plain data and names
+    lazy.py        names that are imported when they are first used
+    spark.py, sync.py    short names for what is in ``adapters``
 """
 
 from typing import TYPE_CHECKING

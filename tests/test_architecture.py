@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -107,6 +108,32 @@ def test_kio_is_wanted_by_tests_alone() -> None:
 def test_a_file_says_what_it_is_for(path: Path) -> None:
     if path.stem != "__init__":
         assert ast.get_docstring(_tree(path)), "opens with what it decides, what it owns and what it must never do"
+
+
+def _parts(package: Path) -> Iterator[str]:
+    """Yield the files and the packages in a package, as its map names them."""
+    for path in package.iterdir():
+        if path.suffix in (".py", ".pyx") and path.stem not in ("__init__", "__main__"):
+            yield path.name
+        elif (path / "__init__.py").exists():
+            yield f"{path.name}/"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem == "__init__" and any(_parts(path.parent))], ids=_name)
+def test_a_package_opens_with_its_map(path: Path) -> None:
+    text = ast.get_docstring(_tree(path)) or ""
+    files, packages = set(re.findall(r"(?<![\w/])\w+\.pyx?\b", text)), set(re.findall(r"(?<![\w/])\w+/(?=[\s,:])", text))
+
+    assert set(_parts(path.parent)) <= files | packages
+    assert all((path.parent / name).exists() or (path.parent.parent / name).exists() for name in files | packages)
+
+
+TESTS = sorted(Path(__file__).parent.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(Path(__file__).parent)))
+def test_a_file_of_tests_has_one_subject(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 1000, "split it by subject"
 
 
 # --- shape ----------------------------------------------------------------------------------------------------------------------

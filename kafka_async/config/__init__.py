@@ -1,13 +1,15 @@
 """The options of a consumer.
 
-- ``options``: what each option means: its type and its docstring, which editors and the reference show
-- ``consumer_config``: the defaults, and which options contradict each other
-- ``checks``, ``words``, ``security``: which values are valid, which words; which options of TLS and SASL fit together
-- ``sources``: options from the environment and from properties files; with ``texts`` (what a text means), ``properties`` (Java's
-  files), ``java`` and ``jaas`` (what only Java has, in our words)
-- ``reference``, ``OPTIONS.md``: what people read, printed from the docstrings
+    options.py            what each option means: its type and its docstring, which editors and the reference show
+    consumer_config.py    the defaults, and which options contradict each other
+    checks.py, words.py   which values are valid, and which words
+    security.py           which options of TLS and SASL fit together
+    sources.py            options from the environment and from properties files
+    texts.py              what a text means; properties.py: Java's files
+    java.py, jaas.py      what only Java has, in our words; stores.py: its keystores
+    reference.py          OPTIONS.md, printed from the docstrings
 
-A new option: its field in ``consumer_config``, its type and docstring in ``options``; then
+A new option: its field in ``consumer_config.py``, its type and docstring in ``options.py``; then
 ``python -m kafka_async.config.reference > kafka_async/config/OPTIONS.md``.
 """
 

@@ -1,5 +1,15 @@
 """Kafka on Spark through PySpark, batch and streaming, without a jar (extra ``spark``).
 
+    source.py         what Spark makes and asks
+    batch.py          a batch read; stream.py, lag.py: a streaming read, and how far it is behind
+    task.py           ranges of offsets to Arrow record batches, in a Python worker
+    connections.py    consumers that stay connected between the tasks of a worker
+    worker.py         a process of PySpark's; daemon.py: one that has imported what tasks need
+    options/          what a job says
+    plan/             which offsets are read by which task
+    values/           what the bytes of keys and values are decoded to
+    discovery/        what Spark finds by itself
+
 Decides: how Spark comes to know the format ``kafka_async``. Owns nothing. Must never import PySpark before it is asked for:
 programs without it may look at this package.
 """

@@ -1,0 +1,10 @@
+"""What only a share consumer has (KIP-932).
+
+assembly.py      puts it together, and carries out what the application asks
+exchange.py      what its two sides share beside their queues of events
+membership.py    a member: ShareGroupHeartbeat and nothing else
+fetch.py         reading and acknowledging; session.py: sessions with brokers; unpacking.py: from bytes to records
+acknowledgements.py    what goes into the next request, and what an answer means
+locks.py         the locks on records, and when they are renewed
+settings.py      the options that only share consumers have
+"""

@@ -4,6 +4,8 @@
     broker.py       one broker: frames in, frames out
     handlers.py     the answers, one function per API, in a table that tests can add to
     sessions.py     Fetch with sessions (KIP-227), long poll, preferred replicas (KIP-392), leader hints (KIP-951)
+    producing.py    Produce, and the transactions of producers
+    admin.py        requests of tools
     sharing.py      share groups: heartbeats, sessions, fetches, acknowledgements
     share_partition.py  one group's view of one partition: who holds which record
     share_admin.py  requests of tools about share groups

@@ -1,1 +1,7 @@
-"""What a job says: the options of the source, where secrets are, and what Java's security options mean here."""
+"""What a job says: the options of the source, where secrets are, and what Java's security options mean here.
+
+source_options.py    names, meanings, and what is refused before anything runs
+patterns.py          ``subscribePattern``: expressions that mean the same in Java and in Python
+secrets.py           secrets by reference
+java_security.py     options that only Java's client has
+"""

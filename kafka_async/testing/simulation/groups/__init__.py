@@ -4,6 +4,7 @@
     classic.py       JoinGroup, SyncGroup, Heartbeat, LeaveGroup: one group's states
     consumer.py      ConsumerGroupHeartbeat (KIP-848): one group's epochs and reconciliation
     fellows.py       members whose part a test plays
+    share.py         ShareGroupHeartbeat: one share group's members
     assignor.py      which member should have which partition
     offsets.py       what was committed
 
