@@ -29,6 +29,11 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def at_offset(topic: str, partition: int, offset: int) -> str:
+    """Return where a record is, as messages say it: ``orders-3 at offset 5``."""
+    return f"{TopicPartition(topic, partition)} at offset {offset}"
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: the next offset to read, a free string, and the leader epoch of the last record read (KIP-320).
 

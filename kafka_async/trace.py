@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from .errors import one_line
-from .model import TopicPartition
+from .model import TopicPartition, at_offset
 from .values import define, field, frozen
 
 LONGEST: Final = 2000
@@ -271,7 +271,7 @@ class LoggingListener:
         """Say what becomes of a record; each time, if it counts as done without a handler having returned."""
         level = logging.WARNING if event.final else logging.INFO
         if self.logger.isEnabledFor(level):  # a service that retries fails often, and the error's text may be long
-            where = f"{event.topic}-{event.partition} at offset {event.offset}"
+            where = at_offset(event.topic, event.partition, event.offset)
             self._write(level, "", f"{where}: {event.outcome} after attempt {event.attempt} ({event.error!r})", error=event.error)
 
     def _fault(self, event: Fault) -> None:

@@ -128,6 +128,20 @@ def test_a_package_opens_with_its_map(path: Path) -> None:
     assert all((path.parent / name).exists() or (path.parent.parent / name).exists() for name in files | packages)
 
 
+def _is_a_partition(found: ast.JoinedStr) -> bool:
+    """Return whether a text is made as ``{topic}-{partition}``."""
+    names = [
+        getattr(part.value, "attr", getattr(part.value, "id", "")) for part in found.values if isinstance(part, ast.FormattedValue)
+    ]
+    return names[:2] == ["topic", "partition"] and any(getattr(part, "value", None) == "-" for part in found.values)
+
+
+def test_one_place_writes_a_partition_as_text() -> None:
+    found = {_name(path) for path in FILES for node in _nodes(path) if isinstance(node, ast.JoinedStr) and _is_a_partition(node)}
+
+    assert found == {"model.py"}
+
+
 TESTS = sorted(Path(__file__).parent.rglob("*.py"))
 
 

@@ -20,7 +20,7 @@ from ..background.boundary import FetchBuffer, FetchedData, PartitionFailed, Rep
 from ..config import ConsumerConfig
 from ..errors import CorruptRecordException, KafkaError, UnsupportedCodecError
 from ..events import HaltPartition, PausePartitions, ResumePartitions, Seek
-from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition
+from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition, at_offset
 from ..records import ColumnBuilder, RecordReader
 from ..values import define, field
 from .cursor import OTHER_PIECES, Cursor, Custody, Failure, Halted, Piece, Raw, Refusal, Standing, standing_in
@@ -32,7 +32,7 @@ Batch = dict[TopicPartition, list[Record]]
 
 
 def _without_a_batch(partition: TopicPartition, offset: int) -> CorruptRecordException:
-    text = f"{partition.topic}-{partition.partition} at offset {offset}: no complete batch in the data reaches the offset"
+    text = f"{at_offset(*partition, offset)}: no complete batch in the data reaches the offset"
     return CorruptRecordException(text, topic=partition.topic, partition=partition.partition, offset=offset)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..errors import CorruptRecordException, UnsupportedCodecError, detached
-from ..model import ConsumerRecord
+from ..model import ConsumerRecord, at_offset
 from .columns import ColumnBuilder
 from .decode import Decoder
 from .implementation import Decoder as ChosenDecoder
@@ -84,7 +84,7 @@ class RecordReader:
 
     def _located(self, error: CorruptRecordException | UnsupportedCodecError) -> CorruptRecordException | UnsupportedCodecError:
         topic, partition, offset = self._decoder.topic, self._decoder.partition, self._decoder.next_offset
-        text = f"{topic}-{partition} at offset {offset}: {error.args[0]}"
+        text = f"{at_offset(topic, partition, offset)}: {error.args[0]}"
         located: CorruptRecordException | UnsupportedCodecError
         if isinstance(error, UnsupportedCodecError):
             located = UnsupportedCodecError(text)

@@ -133,7 +133,7 @@ class Cluster:
         )
         code, offset = self.simulated.producers.take(tp, spec.encode())
         if code:
-            raise for_code(code, f"{topic}-{tp.partition}")
+            raise for_code(code, str(tp))
         self.simulated.changed()
         return tp, offset
 
@@ -155,7 +155,7 @@ class Cluster:
         spec = BatchSpec(records=records, base_offset=part.log.end, leader_epoch=part.epoch, base_timestamp=part.log.next_timestamp)
         code, _ = self.simulated.producers.take(tp, spec.encode())
         if code:
-            raise for_code(code, f"{tp.topic}-{tp.partition}")
+            raise for_code(code, str(tp))
 
     @contextmanager
     def transaction(self, producer_id: int = 1) -> Generator["Transaction", None, None]:

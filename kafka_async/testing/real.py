@@ -355,7 +355,7 @@ class RealCluster:
             part = response.partition_responses[0]
             if part.error_code in _RETRY:
                 return False
-            _check(part.error_code, f"{topic}-{partition}")
+            _check(part.error_code, str(TopicPartition(topic, partition)))
             found.append(part.base_offset)
             return True
 

@@ -23,7 +23,7 @@ from anyio import CancelScope, CapacityLimiter, fail_after, from_thread, get_can
 from anyio.lowlevel import checkpoint
 
 from ...errors import ProcessingError
-from ...model import OffsetAndMetadata, TopicPartition
+from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...trace import Listener, RecordFailed
 from ...values import define, field
 from .attempts import Unit
@@ -438,7 +438,7 @@ class Handling:
         self.work.interrupted(unit, self.clock())
         if gone:
             return  # another member has the record now, and will report what is wrong with it
-        where = f"{record.topic}-{record.partition} at offset {record.offset}"
+        where = at_offset(record.topic, record.partition, record.offset)
         failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {error!r}", record, unit.attempt)
         failure.__cause__ = error
         self.owner.failed(failure)

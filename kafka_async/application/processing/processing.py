@@ -26,7 +26,7 @@ from ...errors import (
     KafkaError,
     OffsetMetadataTooLargeError,
 )
-from ...model import OffsetAndMetadata, TopicPartition
+from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import LoopSignal
 from ...trace import Fault, Notice
 from ...values import define, field
@@ -456,7 +456,7 @@ class Processing:
             return since + limit
         if self._stalled != (partition, offset):
             self._stalled = (partition, offset)
-            text = f"{partition.topic}-{partition.partition} at offset {offset} has been unfinished for {now - since:.0f} s"
+            text = f"{at_offset(*partition, offset)} has been unfinished for {now - since:.0f} s"
             self.source.trace(Fault(now=now, text=f"{text}: {self.source.consequence}"))
         return now + limit
 

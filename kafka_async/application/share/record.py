@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from ...background.share.exchange import AcknowledgeType
 from ...errors import IllegalStateError
-from ...model import ConsumerRecord, TopicPartition
+from ...model import ConsumerRecord, TopicPartition, at_offset
 
 if TYPE_CHECKING:
     from .custody import Custody, Parcel
@@ -148,7 +148,7 @@ class ShareRecord(Generic[K, V]):
 
     def _check(self) -> None:
         if self._said is not None:
-            where = f"{self.topic}-{self.partition} at offset {self.offset}"
+            where = at_offset(self.topic, self.partition, self.offset)
             raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record is acknowledged once")
 
     def _say(self, kind: AcknowledgeType) -> None:
@@ -177,5 +177,5 @@ class ShareRecord(Generic[K, V]):
         self._custody.held.remove(self)
 
     def __repr__(self) -> str:
-        where = f"{self.topic}-{self.partition} at offset {self.offset}"
+        where = at_offset(self.topic, self.partition, self.offset)
         return f"<ShareRecord {where} key={self.key!r:.60} value={self.value!r:.60} delivery_count={self.delivery_count}>"

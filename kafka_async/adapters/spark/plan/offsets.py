@@ -124,7 +124,7 @@ def _at(spec: OffsetSpec) -> int | None:
 
 def name_of(partition: TopicPartition) -> str:
     """Return ``topic-partition``."""
-    return f"{partition.topic}-{partition.partition}"
+    return str(partition)
 
 
 def names_of(partitions: Iterable[TopicPartition]) -> str:

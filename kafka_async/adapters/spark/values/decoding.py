@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 
 from ....application.arrow import array_of
 from ....errors import DeserializationError, KafkaConfigurationError
+from ....model import TopicPartition
 from .ddl import Fields, ddl
 from .schema import VALUE
 
@@ -94,7 +95,7 @@ class Decoder(ABC):
         piece = self.piece(values, ids, topic)
         if piece.bad and not self.permissive:
             first = min(piece.bad)
-            where = f"{topic}-{partition}, offset {offsets[first].as_py()}"
+            where = f"{TopicPartition(topic, partition)}, offset {offsets[first].as_py()}"
             raise DeserializationError(f"{where}: the {self.part} cannot be decoded: {piece.bad[first]}")
         return [*piece.arrays, *_about_bad(values, piece.bad)] if self.permissive else list(piece.arrays)
 
