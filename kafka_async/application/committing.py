@@ -316,11 +316,15 @@ class AutoCommit:
         except KafkaError as error:
             retry, interval = self.config.retry_backoff, self.config.auto_commit_interval_ms / 1000
             self._due_at = now + (retry if error.retriable else max(retry, interval))
-            text = "auto-commit failed; trying again" if error.retriable else "auto-commit was refused; the next one asks again"
+            text = (
+                "auto-commit failed; trying again"
+                if error.retriable
+                else "auto-commit was refused; trying again at the next interval"
+            )
             self.ledger.report(text, error)
             return None
         if refused:
-            self.ledger.report("auto-commit was refused for some partitions; the next one asks again", refusal(refused))
+            self.ledger.report("auto-commit was refused for some partitions; trying again at the next interval", refusal(refused))
         return self.ledger.book(offsets, refused) or None
 
     def withdraw(self) -> None:

@@ -8,7 +8,7 @@ dispatch.py           carries out what the application asks; deadlines.py: the c
 agenda.py             when the managers are polled
 request_manager.py    what a manager is, and the backoff that all share
 metadata.py           asking the cluster about itself; metadata_schedule.py: when; interests.py: about which topics
-cluster.py            what is known of the cluster; news.py: what the application is told of it
+cluster.py            what is known of the cluster; news.py: what the application learns of it
 subscription.py       what is assigned and where each partition is read next
 follow.py             topics that are followed without a group
 positions.py          how a partition gets a position; list_offsets.py: offsets by time, beginning and end

@@ -11,11 +11,12 @@ from kafka_async.errors import DeserializationError
 from tests.brokers import KafkaCluster
 
 from .groups import Journal, both, new_group, reading
-from .tools import PATIENCE, all_of, new_topic, until
+from .tools import PATIENCE, all_of, at_once, new_topic, until
 
 pytestmark = pytest.mark.brokers
 
 both_backgrounds = pytest.mark.parametrize("background", ["task", "thread"])
+both_backgrounds_at_once = at_once("background", ["task", "thread"])
 EVERY = 5
 """Each record whose number this divides is poison."""
 
@@ -120,7 +121,7 @@ async def test_a_commit_after_each_record_deserializes_each_record_once(
 
 
 @both
-@both_backgrounds
+@both_backgrounds_at_once
 async def test_a_handler_that_turns_slow_is_handed_nothing_that_another_member_owns(
     kafka43: KafkaCluster, protocol: str, background: str
 ) -> None:

@@ -12,7 +12,7 @@ from kafka_async.trace import RequestSent, TraceEvent
 from tests.brokers import KafkaCluster, free_ports
 
 from .groups import Journal, both, new_group, reading
-from .test_caller_iteration import both_backgrounds
+from .test_caller_iteration import both_backgrounds, both_backgrounds_at_once
 from .tools import PATIENCE, all_of, flat, make, new_topic, read, topic_name, until
 
 pytestmark = pytest.mark.brokers
@@ -44,7 +44,7 @@ class Seeking(ConsumerRebalanceListener):
 
 
 @both
-@both_backgrounds
+@both_backgrounds_at_once
 async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_returned(
     kafka43: KafkaCluster, protocol: str, background: str
 ) -> None:
@@ -71,7 +71,7 @@ async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_retu
 
 
 @both
-@both_backgrounds
+@both_backgrounds_at_once
 async def test_an_assignment_that_waits_has_no_effect_after_unsubscribe(
     kafka43: KafkaCluster, protocol: str, background: str
 ) -> None:

@@ -193,7 +193,7 @@ async def test_metrics_are_served_to_prometheus(kafka43: KafkaCluster, orders: s
 
 async def test_exactly_once_counts_each_order_once_whatever_kills_it(kafka43: KafkaCluster, tmp_path: Path) -> None:
     topic = write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
-    short = {"consumer.session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": "1000"}
+    short = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "500"}
     kafka43.alter_config("group", "revenue", short)  # what was killed is a member for so long
     command = [sys.executable, "-m", "examples.exactly_once", kafka43.bootstrap_servers, topic]
     environment = os.environ | {"DATABASE": str(tmp_path / "revenue.sqlite")}

@@ -5,12 +5,14 @@ not at all.
 """
 
 import asyncio
+import functools
+import inspect
 import os
 import signal
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +30,35 @@ INTERVAL = 0.05
 """Seconds between two looks at a condition that nothing announces."""
 QUIET = 400
 """Milliseconds of waiting to show that nothing comes: several empty long polls of ``make``'s consumers."""
+
+
+def at_once(name: str, values: Iterable[Any]) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Any]:
+    """Run a test for each of some values of a parameter, all at the same time: for one that mostly waits.
+
+    What fails has a note that names the value.
+    """
+
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
+        async def one(value: Any, fixtures: Mapping[str, Any]) -> None:
+            try:
+                await test(**fixtures, **{name: value})
+            except BaseException as error:
+                error.add_note(f"{name}={value!r}")
+                raise
+
+        @functools.wraps(test)
+        async def every(**fixtures: Any) -> None:
+            async with asyncio.TaskGroup() as tasks:
+                for value in values:
+                    tasks.create_task(one(value, fixtures))
+
+        signature = inspect.signature(test)
+        every.__signature__ = signature.replace(  # type: ignore[attr-defined]  # what pytest looks for fixtures in
+            parameters=[each for each in signature.parameters.values() if each.name != name]
+        )
+        return every
+
+    return decorate
 
 
 def make(cluster: KafkaCluster, *topics: str, **options: Any) -> Consumer:

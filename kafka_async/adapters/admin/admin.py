@@ -144,7 +144,7 @@ class Admin:
         return await self.client.persist(lambda: self._share_offsets(group_id))
 
     async def move_share_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Have a share group without members go on at these offsets; what was locked or settled past them counts for nothing.
+        """Have a share group without members go on at these offsets; what was locked or settled past them does not count any more.
 
         Raises ``NonEmptyGroup`` for one with members, and the error of the first partition that was refused.
         """
@@ -164,7 +164,7 @@ class Admin:
         await self.client.persist(attempt)
 
     async def forget_share_offsets(self, group_id: str, topics: Collection[str]) -> None:
-        """Have a share group without members forget topics: it begins them anew, where ``share.auto.offset.reset`` says."""
+        """Have a share group without members forget topics: it reads them again from where ``share.auto.offset.reset`` says."""
         message = DeleteShareGroupOffsetsRequest(
             group_id=group_id, topics=tuple(TopicToForget(topic_name=name) for name in sorted(topics))
         )

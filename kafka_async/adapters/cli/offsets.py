@@ -1,6 +1,6 @@
 """The commands ``kafka-async offsets``: what a group has committed, and moving it.
 
-Decides: where a group that is moved shall read on, and which groups are left alone: those with members. Owns nothing. Must never
+Decides: where a group that is moved reads on, and which groups are left alone: those with members. Owns nothing. Must never
 commit without ``--execute``, nor below the first or above the last offset of a partition.
 
 Options are those of Java's ``kafka-consumer-groups.sh --reset-offsets`` where it has them.
@@ -79,7 +79,7 @@ def _share_offsets(group: str, rows: Collection[Progress], as_json: bool) -> str
 
 @frozen(kw_only=True)
 class Target:
-    """Where a group shall read on."""
+    """Where a group is to read on."""
 
     kind: str
     """``earliest``, ``latest``, ``offset``, ``shift`` (by ``number`` from what is committed) or ``time`` (milliseconds)."""
@@ -151,7 +151,7 @@ def topic_choice(text: str) -> tuple[str, tuple[int, ...]]:
 
 @frozen(kw_only=True)
 class Move:
-    """One partition's way from where the group is to where it shall be."""
+    """One partition's way from where the group is to where it is to be."""
 
     partition: TopicPartition
     current: int | None
@@ -246,7 +246,7 @@ def refusal(group: Group) -> str:
 
 
 async def _commit(consumer: KafkaConsumer[Any, Any], moves: Iterable[Move]) -> None:
-    """Commit for a group that we are not a member of; its coordinator refuses should a member have joined meanwhile."""
+    """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile."""
     targets = {move.partition: OffsetAndMetadata(move.new) for move in moves}
     consumer.assign(targets)
     consumer.pause(*targets)  # nothing is to be fetched
@@ -308,7 +308,7 @@ def forget(
 ) -> None:
     """Have a share group without members forget topics.
 
-    It begins them anew, where its share.auto.offset.reset says.
+    It reads them again from where its share.auto.offset.reset says.
     """
     options = admin_options(brokers, config, settings)
 

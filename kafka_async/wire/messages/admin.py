@@ -155,7 +155,7 @@ class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
 
 @frozen(kw_only=True)
 class CreatableReplicaAssignment(Struct):
-    """Where the copies of one new partition shall be."""
+    """Where the replicas of one new partition are to be."""
 
     partition_index: int
     broker_ids: tuple[int, ...] = ()
@@ -403,7 +403,7 @@ class AlterShareGroupOffsetsResponse(Response):
 
 @frozen(kw_only=True)
 class PartitionToAlter(Struct):
-    """Where a share group shall stand in a partition."""
+    """Where a share group is to be in a partition."""
 
     partition_index: int
     start_offset: int
@@ -411,7 +411,7 @@ class PartitionToAlter(Struct):
 
 @frozen(kw_only=True)
 class TopicToAlter(Struct):
-    """Where a share group shall stand in a topic."""
+    """Where a share group is to be in a topic."""
 
     topic_name: str
     partitions: tuple[PartitionToAlter, ...] = ()
@@ -449,7 +449,7 @@ class DeleteShareGroupOffsetsResponse(Response):
 
 @frozen(kw_only=True)
 class TopicToForget(Struct):
-    """A topic that a share group shall begin anew."""
+    """A topic that a share group is to forget."""
 
     topic_name: str
 
