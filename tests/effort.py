@@ -1,7 +1,10 @@
-"""How much of what is endless the tests try: a little in each run, and as much as there is time for with the profile ``long``.
+"""How much the tests try of what is endless: a little in each run, with the profile ``long`` as much as there is time for.
 
 ``pytest -m fast --hypothesis-profile=long`` multiplies it: see the README beside this file.
 """
+
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from hypothesis import settings
 
@@ -9,3 +12,24 @@ from hypothesis import settings
 def examples(times: float) -> settings:
     """Return settings for so many times the examples that the profile gives a test: 100 in each run."""
     return settings(max_examples=round(settings().max_examples * times), deadline=None)
+
+
+def for_each(values: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+    """Check each of many values in one test: a test costs several milliseconds, and a look at a file hardly any.
+
+    The failure has a note that names the value.
+    """
+
+    def decorate(check: Callable[[Any], None]) -> Callable[[], None]:
+        def every() -> None:
+            for value in values:
+                try:
+                    check(value)
+                except AssertionError as error:
+                    error.add_note(f"for {value}")
+                    raise
+
+        every.__name__, every.__doc__ = check.__name__, check.__doc__
+        return every
+
+    return decorate

@@ -12,6 +12,8 @@ import pytest
 
 from kafka_async.background.boundary import WRITER, Account, EventHandler, FetchBuffer
 
+from .effort import for_each
+
 PACKAGE = Path(__file__).parent.parent / "kafka_async"
 LADDER = ("adapters", "application", "background", "network", "records", "testing", "wire")
 LEAVES = ("config", "errors", "events", "model", "trace")
@@ -83,7 +85,7 @@ def _imports(path: Path) -> Iterator[str]:
                 yield "ours:" + parts[1] if parts[0] == "kafka_async" and len(parts) > 1 else parts[0]
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
+@for_each(FILES)
 def test_a_package_imports_only_what_sorts_after_it(path: Path) -> None:
     parts = path.relative_to(PACKAGE).parts
     ours = {name.removeprefix("ours:") for name in _imports(path) if name.startswith("ours:")}
@@ -94,7 +96,7 @@ def test_a_package_imports_only_what_sorts_after_it(path: Path) -> None:
         assert ours <= {*LEAVES, "lazy", "values"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
+@for_each(FILES)
 def test_what_decides_touches_no_clock_socket_thread_or_randomness(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] in ("wire", "records", "background", "network") and _name(path) not in SHELLS:
         assert not set(_imports(path)) & IMPURE
@@ -104,7 +106,7 @@ def test_kio_is_wanted_by_tests_alone() -> None:
     assert not [_name(path) for path in FILES if "kio" in set(_imports(path))]
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
+@for_each(FILES)
 def test_a_file_says_what_it_is_for(path: Path) -> None:
     if path.stem != "__init__":
         assert ast.get_docstring(_tree(path)), "opens with what it decides, what it owns and what it must never do"
@@ -119,7 +121,7 @@ def _parts(package: Path) -> Iterator[str]:
             yield f"{path.name}/"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem == "__init__" and any(_parts(path.parent))], ids=_name)
+@for_each([path for path in FILES if path.stem == "__init__"])
 def test_a_package_opens_with_its_map(path: Path) -> None:
     text = ast.get_docstring(_tree(path)) or ""
     files, packages = set(re.findall(r"(?<![\w/])\w+\.pyx?\b", text)), set(re.findall(r"(?<![\w/])\w+/(?=[\s,:])", text))
