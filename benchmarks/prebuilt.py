@@ -16,7 +16,10 @@ _BATCH: Final = 1_500_000
 
 
 class PrebuiltSource(DataSource):
-    """``partitions`` partitions with together ``records`` values of ``size`` bytes."""
+    """``partitions`` partitions of ``topic`` with together ``records`` values of ``size`` bytes.
+
+    Each row holds the topic's name, which may be as long as a third of its value.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -27,17 +30,18 @@ class PrebuiltSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         records, partitions, size = (int(self.options[name]) for name in ("records", "partitions", "size"))
-        return PrebuiltReader(schema.names, records, partitions, size)
+        return PrebuiltReader(schema.names, records, partitions, size, self.options["topic"])
 
 
 class PrebuiltReader(DataSourceReader):
     """Reads them."""
 
-    def __init__(self, names: list[str], records: int, parts: int, size: int) -> None:
+    def __init__(self, names: list[str], records: int, parts: int, size: int, topic: str) -> None:
         self.names = names
         self.records = records
         self.parts = parts
         self.size = size
+        self.topic = topic
 
     def partitions(self) -> list[InputPartition]:
         shares = [self.records // self.parts + (number < self.records % self.parts) for number in range(self.parts)]
@@ -45,17 +49,17 @@ class PrebuiltReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         rows = max(1, _BATCH // (self.size + 40))
-        batch = _batch(rows, self.size).select(self.names)
+        batch = _batch(rows, self.size, self.topic).select(self.names)
         for begin in range(0, partition.value, rows):
             yield batch.slice(0, min(rows, partition.value - begin))
 
 
-def _batch(rows: int, size: int) -> pa.RecordBatch:
+def _batch(rows: int, size: int, topic: str) -> pa.RecordBatch:
     times = pa.array(range(1_700_000_000_000_000, 1_700_000_000_000_000 + rows), pa.int64())
     columns = {
         "key": pa.repeat(pa.scalar(bytes(8), pa.binary()), rows),
         "value": pa.repeat(pa.scalar(bytes(size), pa.binary()), rows),
-        "topic": pa.repeat(pa.scalar("topic", pa.string()), rows),
+        "topic": pa.repeat(pa.scalar(topic, pa.string()), rows),
         "partition": pa.repeat(pa.scalar(0, pa.int32()), rows),
         "offset": pa.array(range(rows), pa.int64()),
         "timestamp": times.view(pa.timestamp("us", tz="UTC")),

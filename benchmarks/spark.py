@@ -8,6 +8,7 @@ JVM, of the Python workers that it starts, and of this process, from ``/proc``; 
 fetches and hands 10,000 records at once to Spark; that number alone makes most of the difference.
 """
 
+import compileall
 import contextlib
 import os
 import statistics
@@ -109,10 +110,13 @@ class Bench:
         from pyspark import cloudpickle
         from pyspark.sql import SparkSession
 
+        import kafka_async
         from benchmarks import prebuilt
         from kafka_async.spark import register
         from tests.spark_jars import jvm_connector
 
+        # A query that stops early imports this package anew. What pip installs is compiled; an editable install may not be.
+        compileall.compile_dir(Path(kafka_async.__file__).parent, quiet=1)
         os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         settings: dict[str, bool | float | int | str | None] = {
             "spark.ui.enabled": "false",
@@ -153,7 +157,7 @@ class Bench:
 
     def batch(self, variant: str, topic: str, shape: Shape) -> None:
         """Count the records and add the lengths of their values."""
-        made = {"records": str(shape.records), "partitions": str(shape.partitions), "size": str(shape.size)}
+        made = {"records": str(shape.records), "partitions": str(shape.partitions), "size": str(shape.size), "topic": topic}
         options = made if variant.startswith("prebuilt.") else {}
         (row,) = self._read(variant, topic, options).selectExpr("count(*)", "sum(length(value))").collect()
         _check(row, (shape.records, shape.records * shape.size))

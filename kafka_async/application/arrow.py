@@ -20,7 +20,6 @@ from ..records import ALL_COLUMNS, BinaryColumn, Columns, HeadersColumn, ViewCol
 
 try:
     import pyarrow as pa
-    import pyarrow.compute as pc
 except ImportError as missing:
     raise ImportError(
         "Arrow record batches need pyarrow, which the extra 'arrow' brings: pip install '.[arrow]' from a clone"
@@ -110,6 +109,8 @@ def _partitions(columns: Columns) -> Any:
 
 
 def _timestamps(length: int, data: Any) -> Any:
+    import pyarrow.compute as pc  # makes a Python function of each of Arrow's, 30 ms: not every reader has use for one
+
     numbers = plain_array(pa.int64(), length, data)
     if length and pc.min(numbers).as_py() < 0:
         numbers = pc.if_else(pc.less(numbers, scalar_of(pa.int64(), 0)), pa.nulls(1, pa.int64())[0], numbers)

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 if TYPE_CHECKING:
     from .options.source_options import SourceOptions
     from .task import TaskReader
-    from .values.formats import ValueDecoder
+    from .values.decoding import Decoder
 
 NAME = "kafka_async"
 _log = logging.getLogger("kafka_async.spark")
@@ -32,7 +32,7 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._parsed: SourceOptions | None = None
-        self._planned: tuple[dict[str, ValueDecoder], dict[str, str]] | None = None
+        self._planned: tuple[dict[str, Decoder], dict[str, str]] | None = None
         _ = self._options  # what is wrong with them is said now
 
     @property
@@ -71,7 +71,7 @@ class KafkaDataSource(DataSource):
             _log.warning("%s is a secret that plans and Spark's web page show; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
-    def _plan(self) -> "tuple[dict[str, ValueDecoder], dict[str, str]]":
+    def _plan(self) -> "tuple[dict[str, Decoder], dict[str, str]]":
         """Return the decoder of values and the columns. A registry is asked once; what it said travels with this object."""
         from .values.schema import layout
 
@@ -82,7 +82,7 @@ class KafkaDataSource(DataSource):
             self._planned = decoders, layout(headers=headers, decoded=fields, kept=kept, only=self._options.columns)
         return self._planned
 
-    def _decoders(self) -> "tuple[dict[str, ValueDecoder], set[str]]":
+    def _decoders(self) -> "tuple[dict[str, Decoder], set[str]]":
         """Return what decodes values, and keys, and which of them are kept all the same."""
         options = self._options.value
         if not options:

@@ -46,8 +46,6 @@ INITIAL: Final = "__initial__/"
 That is where the first batch begins, where one goes on with a partition that was missing for a while, and a topic made anew.
 No topic can have a slash in its name, and the shape is that of offsets, so whatever reads offsets can read these, too.
 """
-_FIRST_INITIAL: Final = "__initial__"
-"""Key of all of these offsets together in earlier checkpoints."""
 _FROM: Final = OffsetSpec("latest", "startingOffsets")
 _COMMIT_PAUSE: Final = 5.0
 _LONGEST_COMMIT_PAUSE: Final = 120.0
@@ -71,12 +69,9 @@ class Mark:
         """Return what a checkpoint, or ``initialOffset``, says. Raises ``KafkaConfigurationError`` for anything else."""
         if PENDING in offset:
             return cls(None)
-        ends = {name: parts for name, parts in offset.items() if not name.startswith(_FIRST_INITIAL) or "/" not in name}
+        ends = {name: parts for name, parts in offset.items() if not name.startswith(INITIAL)}
         initial = {name.removeprefix(INITIAL): parts for name, parts in offset.items() if name not in ends}
         said = bool(initial)
-        if isinstance(first := ends.get(_FIRST_INITIAL), dict) and all(isinstance(parts, dict) for parts in first.values()):
-            del ends[_FIRST_INITIAL]
-            initial, said = {**initial, **first}, True
         initial.pop("", None)
         return cls(from_json(ends, "checkpoint"), from_json(initial, "checkpoint") if said else None)
 

@@ -23,7 +23,7 @@ from .plan.planner import Task
 if TYPE_CHECKING:  # a process that only plans needs none of them
     from ...records import Columns
     from ..sync import KafkaConsumer
-    from .values.formats import ValueDecoder
+    from .values.decoding import Decoder
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record after which it is looked whether the topics are still there."""
@@ -37,7 +37,7 @@ class TaskReader:
     """Reads tasks. ``names``: the columns in the order of ``schema``, a ``pyarrow.Schema``."""
 
     kafka: Mapping[str, str] = field(repr=False)
-    decoders: "Mapping[str, ValueDecoder]"
+    decoders: "Mapping[str, Decoder]"
     """What decodes values, and keys."""
     names: tuple[str, ...]
     schema: Any

@@ -74,7 +74,7 @@ def test_the_first_batch_begins_where_it_did_before_a_restart() -> None:
     there = cluster()
     query = Query(there)
     query.reader.initialOffset()
-    end = {"a": {"0": 12, "1": 20}, "__initial__": {"a": {"0": 10, "1": 20}}}
+    end = {"a": {"0": 12, "1": 20}, "__initial__/a": {"0": 10, "1": 20}}
     assert query.ranges(query.reader.initialOffset(), end) == {A0: (10, 12)}
 
 

@@ -35,6 +35,24 @@ def test_no_path_of_a_task_imports_pandas() -> None:
 
 
 @pytest.mark.brokers
+def test_a_task_makes_no_python_functions_of_arrows() -> None:
+    code = (
+        "import sys; from tests.adapters.spark.values.test_columns import TYPES, records, spark_schema;"
+        "from kafka_async.adapters.spark.values.columns import BatchBuilder;"
+        "names = tuple(name for name in TYPES if name != 'headers');"
+        "BatchBuilder(names, spark_schema(*names)).build(records().finish());"
+        "print('pyarrow.compute' in sys.modules)"
+    )
+    assert said_by(code) == "False"
+
+
+@pytest.mark.brokers
+def test_arrows_functions_are_called_as_its_public_module_has_them_called() -> None:
+    code = "from pyarrow import _compute, compute; print(_compute.call_function is compute.call_function)"
+    assert said_by(code) == "True"
+
+
+@pytest.mark.brokers
 def test_what_a_task_unpickles_does_not_bring_what_only_the_driver_needs() -> None:
     source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     schema = StructType([StructField("value", BinaryType())])

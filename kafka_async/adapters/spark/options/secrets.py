@@ -103,7 +103,8 @@ def resolve_one(name: str, text: str) -> Any:
             return _object(text)
         return _file(rest) if scheme == "file" else _environment(rest)
     except _NotThereError as error:
-        raise KafkaConfigurationError(f"{name}={text!r}: {error}") from None
+        shown = name if "." in name else f"kafka.{name.replace('_', '.')}"
+        raise KafkaConfigurationError(f"{shown}={text!r}: {error}") from None
 
 
 class _NotThereError(Exception):

@@ -10,7 +10,8 @@ record. The columns are then those of ``value.schema`` if that is given too,
 else those of the registry's newest schema of the subject at the time the read is planned; each record is resolved from its
 writer's schema to that one. A value is bad if it is cut off, if bytes are left over, if it cannot be resolved, and if
 the registry says that there is no such id. A registry that does not answer is an error, never a bad value; so is a topic of which
-the first values that a process reads, ``FEW`` or more, have no id at all: it was written without a registry, or by another one.
+the first values that a process reads, ``FEW`` or more, have no id that the registry knows: it was written without a registry, or by
+another one. The number in front may be the first bytes of a bare record, since those can begin with a zero byte, too.
 
 Numbers stand for dates and times until Arrow has them: no object is made for one. Sources: the Avro 1.12 specification;
 "Wire Format" of Confluent's schema registry.
@@ -82,8 +83,6 @@ class AvroDecoder(Decoder):
         """
         read = _Reader(self)
         listed = values.to_pylist()
-        if self.registry is not None:
-            _check_ids(self, topic, listed, ids)
         of_headers = [None] * len(listed) if ids is None else ids.to_pylist()
         records: list[Mapping[str, Any]] = []
         bad = {}
@@ -93,6 +92,8 @@ class AvroDecoder(Decoder):
             except BadValueError as error:
                 records.append({})
                 bad[place] = str(error)
+        if self.registry is not None:
+            _check_ids(self, topic, len(listed) - values.null_count, read)
         types = dict(self.built)
         try:
             return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
@@ -124,7 +125,9 @@ class _Reader:
         self._decoder = decoder
         self._schema = _parsed(decoder.schema)
         self._known = dict(decoder.known)
-        self._unknown: set[str | int] = set()
+        self.found = False
+        """Whether a value had an id that the registry knows."""
+        self.unknown: set[str | int] = set()
 
     def __call__(self, value: bytes, header: bytes | None) -> Mapping[str, Any]:
         """Return the record in a value. Raises ``BadValueError``."""
@@ -146,14 +149,18 @@ class _Reader:
     def _writer(self, registry: Registry, name: str | int) -> Any:
         """Return the schema with an id. Raises ``BadValueError`` if the registry has none."""
         if (text := self._known.get(name)) is not None:
+            self.found = True
             return _parsed(text)
         if _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
             try:
-                return _writer(registry, name)
+                writer = _writer(registry, name)
             except UnknownSchemaError:
                 _note_missing(registry, name)
-        self._unknown.add(name)
-        if len(self._unknown) > MAX_UNKNOWN:
+            else:
+                self.found = True
+                return writer
+        self.unknown.add(name)
+        if len(self.unknown) > MAX_UNKNOWN:
             raise KafkaConfigurationError(
                 f"the registry knows none of {MAX_UNKNOWN} ids in one batch; are the values in Confluent's wire format?"
             )
@@ -178,7 +185,7 @@ def _in_header(header: bytes) -> str | int:
 
 
 _without_ids: dict[tuple[AvroDecoder, str], int | None] = {}
-"""How many values of a topic this process has seen before the first with an id; ``None``: it has seen one with an id."""
+"""How many values of a topic this process has seen before the first with a known id; ``None``: it has seen such a one."""
 _missing: dict[tuple[Registry, str | int], float] = {}
 """Ids that a registry did not know, and when."""
 _MOST: Final = 1000
@@ -190,25 +197,25 @@ def _note_missing(registry: Registry, name: str | int) -> None:
     _missing[registry, name] = time.monotonic()
 
 
-def _check_ids(decoder: AvroDecoder, topic: str, values: Sequence[bytes | None], ids: Any) -> None:
-    """Raise ``KafkaConfigurationError`` if no value of a topic had an id so far, whichever partitions and batches they came in."""
+def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> None:
+    """Raise ``KafkaConfigurationError`` if no value of a topic had an id that the registry knows so far, in whichever batches."""
     if (before := _without_ids.get((decoder, topic), 0)) is None:
         return
-    there = [value for value in values if value is not None]
-    some = ids is not None or any(len(value) >= FRAME.size and value[0] == NUMBER for value in there)
     if len(_without_ids) >= _MOST:
         _without_ids.clear()
-    count = before + len(there)
-    _without_ids[decoder, topic] = None if some else count
-    if not some and count >= FEW:
+    count += before
+    _without_ids[decoder, topic] = None if read.found else count
+    if not read.found and count >= FEW:
+        unknown = f" (it has no schema {min(map(str, read.unknown))})" if read.unknown else ""
         raise KafkaConfigurationError(
-            f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema, in the header {decoder.id_header} "
-            f"or in front; if they were written without a schema registry, give {decoder.part}.schema alone"
+            f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema that the registry knows{unknown}, in the "
+            f"header {decoder.id_header} or in front; if they were written without one, give {decoder.part}.schema alone"
         )
 
 
 @functools.lru_cache(maxsize=1000)
 def _writer(registry: Registry, name: str | int) -> Any:
+    """An id means the same schema for ever, so what was found once is kept; that none was found is not."""
     schema, _ = plain(registry.schema(name), f"schema {name}")
     return _parse(schema, f"schema {name}")
 

@@ -5,6 +5,9 @@ none. Owns arrays of repeated topics and partition numbers, which every batch ta
 
 Spark checks only the first batch of a task against its schema, and what does not fit in a later one breaks in the JVM: every batch
 is built from the same schema here, by the same steps.
+
+``pyarrow.compute`` makes a Python function of each of Arrow's when it is imported, which takes 30 ms, and the tasks of queries that
+stop early are in new processes. So Arrow's functions are called by name, through what that module has ``call_function`` from.
 """
 
 from bisect import bisect_right
@@ -12,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import define, field
+from pyarrow._compute import CastOptions, call_function
 
 from ....application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
 from ....errors import KafkaConfigurationError
@@ -21,7 +24,7 @@ from ....records import BinaryColumn, Columns, HeadersColumn
 from .schema import HEADERS, KEY, kafka_columns
 
 if TYPE_CHECKING:
-    from .formats import ValueDecoder
+    from .decoding import Decoder
 
 _ROWS: Final = 16_384
 
@@ -33,7 +36,7 @@ class BatchBuilder:
     names: tuple[str, ...]
     schema: Any
     """The ``pyarrow.Schema`` that Spark expects."""
-    decoders: "Mapping[str, ValueDecoder]" = field(factory=dict)
+    decoders: "Mapping[str, Decoder]" = field(factory=dict)
     """What decodes values, and keys."""
     _topics: dict[str, Any] = field(factory=dict, init=False)
     _partitions: dict[int, Any] = field(factory=dict, init=False)
@@ -46,7 +49,7 @@ class BatchBuilder:
         return kafka_columns(self.names, owners) | ({HEADERS} if ids else frozenset())
 
     @property
-    def _used(self) -> "dict[str, ValueDecoder]":
+    def _used(self) -> "dict[str, Decoder]":
         """The decoders of which a column is wanted."""
         return {part: each for part, each in self.decoders.items() if {name for name, _ in each.fields} & set(self.names)}
 
@@ -57,7 +60,7 @@ class BatchBuilder:
             "partition": lambda: _joined([self._repeat(self._partitions, number, rows) for _, number, rows in columns.runs]),
             "offset": lambda: plain_array(pa.int64(), columns.rows, columns.offsets),
             "timestamp": lambda: _timestamps(columns),
-            "timestampType": lambda: plain_array(pa.int8(), columns.rows, columns.timestamp_types).cast(pa.int32()),
+            "timestampType": lambda: _widened(plain_array(pa.int8(), columns.rows, columns.timestamp_types)),
             "key": lambda: binary_array(_there(columns.keys)),
             "value": lambda: binary_array(_there(columns.values)),
             "headers": lambda: _headers(columns.rows, _there(columns.headers), self.schema.field(self.names.index("headers")).type),
@@ -76,7 +79,7 @@ class BatchBuilder:
         return array.slice(0, rows)
 
 
-def _decoded(decoder: "ValueDecoder", column: BinaryColumn, columns: Columns) -> dict[str, Any]:
+def _decoded(decoder: "Decoder", column: BinaryColumn, columns: Columns) -> dict[str, Any]:
     """Return the columns that a decoder makes of keys or values, run by run: its errors name topic, partition and offset."""
     ids = None if decoder.id_header is None else _last_headers(columns.rows, _there(columns.headers), decoder.id_header)
     values = binary_array(column)
@@ -104,13 +107,17 @@ def _joined(arrays: Sequence[Any]) -> Any:
 
 def _timestamps(columns: Columns) -> Any:
     milliseconds = plain_array(pa.int64(), columns.rows, columns.timestamps)
-    return pc.multiply(milliseconds, scalar_of(pa.int64(), 1000)).view(pa.timestamp("us", tz="UTC"))
+    return call_function("multiply", [milliseconds, scalar_of(pa.int64(), 1000)]).view(pa.timestamp("us", tz="UTC"))
+
+
+def _widened(numbers: Any) -> Any:
+    return call_function("cast", [numbers], CastOptions.safe(pa.int32()))
 
 
 def _last_headers(rows: int, column: HeadersColumn, name: str) -> Any:
     """Return the value of the last header of a name in each record, as a binary array; ``None`` if no record has one."""
     keys = binary_array(column.keys)
-    found = pc.indices_nonzero(pc.equal(keys, scalar_of(pa.binary(), name.encode()))).to_pylist()
+    found = call_function("indices_nonzero", [call_function("equal", [keys, scalar_of(pa.binary(), name.encode())])]).to_pylist()
     if not found:
         return None
     ends = plain_array(pa.int32(), rows + 1, column.offsets).to_pylist()
@@ -125,6 +132,6 @@ def _headers(rows: int, column: HeadersColumn, kind: Any) -> Any:
     arrays = [text_array(binary_array(column.keys)), binary_array(column.values)]
     entries = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
     ends = plain_array(pa.int32(), rows + 1, column.offsets)
-    some = pc.not_equal(ends.slice(0, rows), ends.slice(1))
+    some = call_function("not_equal", [ends.slice(0, rows), ends.slice(1)])
     validity = some.buffers()[1]
     return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(column.offsets)], children=[entries])

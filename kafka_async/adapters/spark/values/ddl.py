@@ -3,6 +3,9 @@
 Decides: which Spark types a value can be decoded to. Owns nothing. Must never import Spark: an executor has it, a plan needs no
 JVM. Types that have no JSON and no Avro form here (intervals, VARIANT, TIME, collations) are refused by name.
 
+Spark parses only the columns that a query reads, and hands them over as types. That is not enough: what counts as a bad value must
+not depend on which of its fields are read, so with ``_corrupt`` all fields of ``value.schema`` are decoded.
+
 Sources: the "Data types" page of Spark's SQL reference; ``pyspark.sql.pandas.types.to_arrow_type`` for the Arrow side.
 """
 

@@ -20,7 +20,7 @@ names of fields of their values; bad ones are in ``_corrupt_key``. Their registr
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -45,31 +45,6 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"{REGISTRY}{name}" for name in REGISTRY_OPTIONS),
     ),
 }
-
-
-class ValueDecoder(Protocol):
-    """Turns the values of one partition's stretch of records into columns."""
-
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """Name and DDL type of the columns that stand in place of ``value``."""
-        ...
-
-    def select(self, types: Mapping[str, Any]) -> "ValueDecoder":
-        """Return a decoder of at least those columns, by name and Arrow type; of all of them if ``_corrupt`` is one."""
-        ...
-
-    @property
-    def id_header(self) -> str | None:
-        """The header that ``decode`` wants of each record; ``None``: no header."""
-        ...
-
-    def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> Sequence[Any]:
-        """Return one array per field for a binary array of values; ``offsets`` is an int64 array of the same length.
-
-        ``ids``: the header ``id_header`` of each record, as a binary array.
-        """
-        ...
 
 
 class StringDecoder(Decoder):
@@ -98,7 +73,7 @@ def _no_texts(values: Any) -> dict[int, str]:
     return bad
 
 
-def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> ValueDecoder | None:
+def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> Decoder | None:
     """Return the decoder that the ``value.*`` options ask for, or the ``key.*`` options; ``None``: they stay bytes.
 
     Names of options are in small letters. ``topics``: what is read, where that is known; it names the subject in a schema registry.
@@ -129,7 +104,7 @@ def _of_keys(options: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in options.items() if name.startswith(REGISTRY) and name not in of_one_subject} | own
 
 
-def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> ValueDecoder | None:
+def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> Decoder | None:
     kind = one_of(options, "value.format", FORMATS)
     _check(options, kind)
     if kind == "binary":

@@ -1,7 +1,7 @@
 """A Confluent-compatible schema registry, as far as reading Avro needs it.
 
-Decides: what is asked, how often, and what an answer means; httpx, the HTTP client of this package, asks. Owns a bounded cache of
-schemas per process. Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and
+Decides: what is asked, how often, and what an answer means; httpx, the HTTP client of this package, asks. Owns the providers of
+tokens of a process. Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and
 looks at no variable of the environment. Must never send credentials without TLS, except to this machine, nor show them, nor take an
 answer of any size.
 
@@ -54,8 +54,6 @@ PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 2.0
 MAX_ANSWER: Final = 4 << 20
 MAX_REFERENCES: Final = 100
-CACHED: Final = 1000
-"""Schemas that a process keeps."""
 PLANNED: Final = 20
 """Versions of a subject, the newest ones, whose schemas the driver sends to the tasks."""
 
@@ -127,7 +125,9 @@ class Registry:
         Raises ``UnknownSchemaError`` if there is none, and ``RegistryError`` or ``KafkaConfigurationError`` if it cannot be
         asked within ``PATIENCE``.
         """
-        return _schema(self, name)
+        kind = "ids" if isinstance(name, int) else "guids"
+        with self._questions() as ask:
+            return ask.found(ask.get(f"/schemas/{kind}/{name}"), f"id {name}")
 
     def newest(self, subject: str, version: str = "latest") -> Found:
         """Return the Avro schema of a subject. Raises as ``schema``."""
@@ -255,14 +255,6 @@ class _Questions:
 
 def _version(subject: str, version: int | str) -> str:
     return f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}"
-
-
-@functools.lru_cache(maxsize=CACHED)
-def _schema(registry: Registry, name: int | str) -> Found:
-    """An id means the same schema for ever, so what was found once is kept; that none was found is not."""
-    kind = "ids" if isinstance(name, int) else "guids"
-    with registry._questions() as ask:
-        return ask.found(ask.get(f"/schemas/{kind}/{name}"), f"id {name}")
 
 
 # --- what is given ---------------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ fastavro = pytest.importorskip("fastavro")
 
 from kafka_async.adapters.spark.values import registry as module  # noqa: E402  # needs no more than the others
 from kafka_async.adapters.spark.values.avro import FEW, FRAME, MAX_UNKNOWN  # noqa: E402  # needs fastavro
-from kafka_async.adapters.spark.values.decoding import REASON  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.spark.values.formats import ValueDecoder, decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.spark.values.decoding import REASON, Decoder  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.spark.values.formats import decoder_for  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.registry import RegistryError  # noqa: E402  # beside the others
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
 
@@ -55,7 +55,7 @@ def framed(number: int, data: bytes) -> bytes:
     return FRAME.pack(0, number) + data
 
 
-def decoder(schema: Any = None, **options: str) -> ValueDecoder:
+def decoder(schema: Any = None, **options: str) -> Decoder:
     given = {"value.format": "avro", **{f"value.{name.replace('_', '.')}": text for name, text in options.items()}}
     if schema is not None:
         given["value.schema"] = json.dumps(schema)
@@ -64,9 +64,7 @@ def decoder(schema: Any = None, **options: str) -> ValueDecoder:
     return found
 
 
-def rows(
-    decoder: ValueDecoder, values: Sequence[bytes | None], headers: Sequence[bytes | None] | None = None
-) -> list[tuple[Any, ...]]:
+def rows(decoder: Decoder, values: Sequence[bytes | None], headers: Sequence[bytes | None] | None = None) -> list[tuple[Any, ...]]:
     """Return rows without the reason why a value is bad."""
     where: dict[str, Any] = {"topic": "orders", "partition": 0, "offsets": pa.array(range(10, 10 + len(values)), pa.int64())}
     ids = None if headers is None else pa.array(headers, pa.binary())
@@ -132,13 +130,14 @@ def test_the_registry_names_the_columns_and_the_writers_schema(server: RegistryS
     server.put("/subjects/orders-value/versions/latest", RENAMED)
     server.put("/schemas/ids/1", ID)
     server.put("/schemas/ids/2", RENAMED)
-    found = pickle.loads(pickle.dumps(decoder(schema_registry_url=server.url)))  # noqa: S301  # our own
+    found, again = (pickle.loads(pickle.dumps(decoder(schema_registry_url=server.url))) for _ in range(2))  # noqa: S301  # our own
 
     values = [framed(1, written({"id": 7}, ID)), framed(2, written({"number": 8, "note": "x"}, RENAMED))]
 
     assert found.fields == (("number", "BIGINT"), ("note", "STRING"), *BAD)
     assert rows(found, values * 2) == [(7, "none", None), (8, "x", None)] * 2
-    assert server.asked_for == ["/subjects/orders-value/versions/latest", "/schemas/ids/1", "/schemas/ids/2"]
+    assert rows(again, values) == [(7, "none", None), (8, "x", None)]
+    assert server.asked_for == ["/subjects/orders-value/versions/latest"] * 2 + ["/schemas/ids/1", "/schemas/ids/2"]
 
 
 def test_a_schema_of_the_users_is_the_readers(server: RegistryServer) -> None:
@@ -220,9 +219,29 @@ def test_a_topic_of_which_nothing_has_an_id_is_an_error_in_any_mode(server: Regi
     found = decoder(ID, schema_registry_url=server.url, mode=mode)
 
     with pytest.raises(
-        KafkaConfigurationError, match=rf"topic 'orders': none of {FEW} values has the id of a schema, in the header"
+        KafkaConfigurationError,
+        match=rf"topic 'orders': none of {FEW} values has the id of a schema that the registry knows, in the header",
     ):
         rows(found, [b"\2", None] * FEW)
+
+
+LONGS = {"type": "record", "name": "Longs", "fields": [{"name": name, "type": "long"} for name in "abcdef"]}
+
+
+@pytest.mark.parametrize("mode", ["permissive", "failfast"])
+def test_bare_records_that_begin_with_a_zero_byte_are_an_error_in_any_mode(server: RegistryServer, mode: str) -> None:
+    values = [written({**dict.fromkeys("abcdef", 0), "e": number}, LONGS) for number in range(FEW)]
+    assert {value[0] for value in values} == {0}
+
+    with pytest.raises(KafkaConfigurationError, match=rf"none of {FEW} values has the id of a schema .* \(it has no schema 0\)"):
+        rows(decoder(LONGS, schema_registry_url=server.url, mode=mode), values)
+
+
+def test_a_schema_in_a_header_that_the_registry_does_not_know_is_no_id(server: RegistryServer) -> None:
+    found = decoder(ID, schema_registry_url=server.url)
+
+    with pytest.raises(KafkaConfigurationError, match=rf"\(it has no schema {GUID}\), in the header __value_schema_id"):
+        rows(found, [b"\2"] * FEW, [b"\1" + GUID.bytes] * FEW)
 
 
 def test_values_without_an_id_are_counted_over_partitions_and_batches(server: RegistryServer) -> None:
@@ -252,10 +271,12 @@ def test_keys_have_a_header_and_a_subject_of_their_own_in_the_registry_of_the_va
 
 
 def test_an_id_that_the_registry_does_not_know_is_not_asked_for_in_every_batch(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", ID)
     found = decoder(ID, schema_registry_url=server.url)
+    assert rows(found, [framed(1, b"\2")]) == [(1, None)]
 
     assert [rows(found, [framed(3, b"\2")]) for _ in range(5)] == [[(None, framed(3, b"\2"))]] * 5
-    assert server.asked_for == ["/schemas/ids/3"]
+    assert server.asked_for == ["/schemas/ids/1", "/schemas/ids/3"]
 
 
 def test_the_reason_says_what_is_wrong_without_the_value(server: RegistryServer) -> None:

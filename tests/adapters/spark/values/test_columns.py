@@ -1,6 +1,5 @@
 """Records as Spark's Arrow batches."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 import pyarrow as pa
+from attrs import frozen
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -21,6 +21,8 @@ from pyspark.sql.types import (
 )
 
 from kafka_async.adapters.spark.values.columns import BatchBuilder
+from kafka_async.adapters.spark.values.ddl import Fields
+from kafka_async.adapters.spark.values.decoding import Decoder, Piece
 from kafka_async.adapters.spark.values.formats import decoder_for
 from kafka_async.records import ColumnBuilder
 
@@ -87,20 +89,19 @@ def test_a_long_run_after_a_short_one_repeats_its_topic() -> None:
         assert builder.build(into.finish()).column("topic").to_pylist() == ["t"] * rows
 
 
-class Lengths:
+@frozen(kw_only=True)
+class Lengths(Decoder):
     """A decoder whose columns are the length of a value and where it stood."""
 
-    fields: tuple[tuple[str, str], ...] = (("length", "BIGINT"), ("place", "STRING"))
+    columns: Fields = (("length", pa.int64()), ("place", pa.string()))
+    permissive: bool = False
 
-    def select(self, types: Mapping[str, Any]) -> "Lengths":
-        assert types.keys() == {"length", "place"}
-        return self
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        return Piece(arrays=[pa.array([None if v is None else len(v) for v in values.to_pylist()], pa.int64())])
 
-    id_header: str | None = None
-
-    def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> Sequence[Any]:
+    def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> list[Any]:
         places = [f"{topic}-{partition}@{offset}" for offset in offsets.to_pylist()]
-        return [pa.array([None if v is None else len(v) for v in values.to_pylist()], pa.int64()), pa.array(places)]
+        return [*self.piece(values).arrays, pa.array(places)]
 
 
 def test_a_decoder_sees_values_partition_by_partition() -> None:
@@ -152,14 +153,22 @@ def test_keys_and_values_are_decoded_side_by_side() -> None:
     ]
 
 
+@frozen(kw_only=True)
+class Ids(Decoder):
+    """A decoder whose column is the header that it asks for."""
+
+    columns: Fields = (("id", pa.binary()),)
+    permissive: bool = False
+
+    @property
+    def id_header(self) -> str:
+        return "__value_schema_id"
+
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        return Piece(arrays=[ids])
+
+
 def test_the_last_header_of_a_name_is_the_id_of_a_schema() -> None:
-    class Ids(Lengths):
-        fields = (("id", "BINARY"),)
-        id_header = "__value_schema_id"
-
-        def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> Sequence[Any]:
-            return [ids]
-
     builder = BatchBuilder(("id",), pa.schema([("id", pa.binary())]), {"value": Ids()})
     assert builder.wanted == {"value", "headers"}
     into = ColumnBuilder({*builder.wanted, "offset"})

@@ -35,11 +35,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
         yield found
 
 
-def test_a_schema_is_asked_for_once(server: RegistryServer) -> None:
+def test_a_schema_is_found_by_its_id_or_its_guid(server: RegistryServer) -> None:
     server.put("/schemas/ids/7", "int")
+    server.put("/schemas/guids/a-b", "long")
 
-    assert Registry(url=server.url).schema(7) == Registry(url=server.url).schema(7) == Found("int")
-    assert server.asked == ["/schemas/ids/7"]
+    assert (Registry(url=server.url).schema(7), Registry(url=server.url).schema("a-b")) == (Found("int"), Found("long"))
 
 
 def test_the_newest_schema_of_a_subject_or_a_version(server: RegistryServer) -> None:
