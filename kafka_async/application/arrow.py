@@ -162,7 +162,7 @@ def array_of(kind: Any, values: Sequence[Any]) -> Any:
     Dates and times are given as numbers in the unit of the type, maps as mappings or lists of pairs, structs as mappings.
     Characters that UTF-8 cannot encode become question marks. Raises ``OverflowError`` for a number that the type cannot hold.
     """
-    validity = None if None not in values else _bits([value is not None for value in values])
+    validity = None if None not in values else _validity(values)
     if pa.types.is_nested(kind):
         return _nested(kind, values, validity)
     if pa.types.is_string(kind) and (buffers := _ascii(values, validity)):
@@ -204,6 +204,15 @@ def _nested(kind: Any, values: Sequence[Any], validity: Any) -> Any:
     else:
         child = array_of(kind.value_type, entries)
     return pa.Array.from_buffers(kind, len(values), [validity, _ends(map(len, lists))], children=[child])
+
+
+def _validity(values: Sequence[Any]) -> Any:
+    """Return a bitmap of what is not ``None``. As a rule, few values are ``None``."""
+    bits = bytearray(b"\xff" * -(-len(values) // 8))
+    for place, value in enumerate(values):
+        if value is None:
+            bits[place >> 3] &= ~(1 << (place & 7))
+    return pa.py_buffer(bits)
 
 
 def _bits(flags: Sequence[bool]) -> Any:

@@ -5,6 +5,7 @@ decoded, or its bytes are in ``_corrupt``, or the read ends with an error that s
 """
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -117,5 +118,12 @@ def _about_bad(values: Any, bad: Mapping[int, str]) -> list[Any]:
     count = len(values)
     if not bad:
         return [pa.nulls(count, pa.binary()), pa.nulls(count, pa.string())]
-    places = array_of(pa.int32(), [place if place in bad else None for place in range(count)])
-    return [values.take(places), array_of(pa.string(), [bad.get(place) for place in range(count)])]
+    rows = array("i", bytes(4 * count))
+    reasons = array("i", bytes(4 * count))
+    there = bytearray(-(-count // 8))
+    for number, place in enumerate(bad):
+        rows[place], reasons[place] = place, number
+        there[place >> 3] |= 1 << (place & 7)
+    validity = pa.py_buffer(there)
+    by_row, by_number = (pa.Array.from_buffers(pa.int32(), count, [validity, pa.py_buffer(each)]) for each in (rows, reasons))
+    return [values.take(by_row), array_of(pa.string(), list(bad.values())).take(by_number)]

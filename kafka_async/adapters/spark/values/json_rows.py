@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from decimal import Decimal
+from math import isfinite
 from operator import attrgetter
 from types import NoneType
 from typing import Any, Final
@@ -129,6 +130,13 @@ _Form = tuple[str, Any, Any]
 _DATES: Final[_Form] = (f"{_DAY}$", pa.date32(), pa.int32())
 _LOCAL: Final[_Form] = (f"{_DAY}{_TIME}$", TIMESTAMP_NTZ, pa.int64())
 _ZONED: Final[_Form] = (f"{_DAY}{_TIME}{_ZONE}$", TIMESTAMP, pa.int64())
+_TAKEN: Final[tuple[tuple[Callable[[Any], bool], set[type]], ...]] = (
+    (pa.types.is_string, {str}),
+    (pa.types.is_boolean, {bool}),
+    (pa.types.is_integer, {int}),
+    (pa.types.is_floating, {int, float}),
+)
+"""What Arrow takes as it was parsed within other types."""
 _PLAIN: Final = ((pa.types.is_boolean, bool), (pa.types.is_integer, int), (pa.types.is_floating, float))
 
 
@@ -141,21 +149,41 @@ def _bulk(kind: Any, zone: tzinfo) -> Bulk:
         return functools.partial(_times, [_ZONED, _LOCAL] if zone is UTC else [_ZONED])
     if kind == TIMESTAMP_NTZ:
         return functools.partial(_times, [_LOCAL])
+    if pa.types.is_nested(kind):
+        return functools.partial(_nested, kind)
     return functools.partial(_numbers, next((plain for belongs, plain in _PLAIN if belongs(kind)), NoneType))
 
 
 def _numbers(plain: type, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
     if kinds <= {plain}:
-        return found.copy(), ()
+        return found, ()
     return found.copy(), [place for place, value in enumerate(found) if type(value) is not plain]
+
+
+def _nested(kind: Any, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
+    return found.copy(), () if _is_plain(kind, found, kinds) else range(len(found))
+
+
+def _is_plain(kind: Any, found: Sequence[Any], kinds: set[type]) -> bool:
+    """Return whether Arrow takes all that is within arrays, maps and structs as it was parsed."""
+    there = [each for each in found if each is not None] if pa.types.is_nested(kind) else found
+    if pa.types.is_struct(kind):
+        parts = [(part.type, [each.get(part.name) for each in there]) for part in kind] if kinds <= {dict} else []
+    elif pa.types.is_map(kind):
+        parts = [(kind.item_type, [item for each in there for item in each.values()])] if kinds <= {dict} else []
+    elif pa.types.is_list(kind):
+        parts = [(kind.value_type, [item for each in there for item in each])] if kinds <= {list} else []
+    else:
+        return any(belongs(kind) and kinds <= types for belongs, types in _TAKEN)
+    return bool(parts) and all(_is_plain(part, items, set(map(type, items)) - {NoneType}) for part, items in parts)
 
 
 def _texts(found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
     """A field of type STRING takes any JSON."""
     if kinds <= {str}:
         return found, ()
-    if kinds <= {int}:
-        return [None if value is None else str(value) for value in found], ()
+    if kinds <= {int} or (kinds <= {float} and all(map(isfinite, filter(None, found)))):
+        return [None if value is None else repr(value) for value in found], ()
     return [value if value is None or type(value) is str else text_of(value) for value in found], ()
 
 
