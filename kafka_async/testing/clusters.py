@@ -406,7 +406,7 @@ class Cluster:
         tp = self._tp(partition)
         log = self.simulated.log(tp)
         if not log.start <= offset < log.end:
-            raise ValueError(f"{tp.topic}-{tp.partition}: no offset {offset}; its log goes from {log.start} to {log.end}")
+            raise ValueError(f"{TopicPartition(*tp)}: no offset {offset}; its log goes from {log.start} to {log.end}")
         return tp
 
     def _partition(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
