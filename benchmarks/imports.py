@@ -25,6 +25,7 @@ IMPORTS: Final[Mapping[str, str]] = {
     "python": "pass",
     "aiokafka": "from aiokafka import AIOKafkaConsumer",
     "kafka_async": "from kafka_async import KafkaConsumer",
+    "kafka_async.made": "from kafka_async import KafkaConsumer; KafkaConsumer('t')",  # which imports the rest
     "confluent": "from confluent_kafka import Consumer",
 }
 _ASYNCIO: Final = """
@@ -82,7 +83,7 @@ def lines(title: str, found: Mapping[str, list[float]]) -> list[str]:
     rows = [f"{title}: CPU seconds of the process (from-to), times {PEER}'s"]
     for name, seconds in found.items():
         ratio = statistics.median(own / other for own, other in zip(seconds, found[PEER], strict=True))
-        rows.append(f"  {name:12} {statistics.median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})  {ratio:.2f}")
+        rows.append(f"  {name:17} {statistics.median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})  {ratio:.2f}")
     return rows
 
 
