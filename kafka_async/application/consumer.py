@@ -54,7 +54,7 @@ from ..model import (
     TopicPartition,
 )
 from ..records import ALL_COLUMNS, ColumnBuilder, Columns
-from . import arguments, otlp
+from . import arguments
 from .arguments import (
     as_partition,
     commit_offsets,
@@ -159,8 +159,6 @@ class KafkaConsumer(Generic[K, V]):
         from .runtime import TaskRuntime, ThreadRuntime
         from .starting import Starting
 
-        if config.enable_metrics_push:
-            otlp.messages()  # a large import where they are installed, and ``start`` runs on the event loop
         self._config = config
         self._processing: Processing | None = None
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
