@@ -17,7 +17,7 @@ bottom, each importing only what is below it and the plain modules::
     wire/          Kafka's messages and their versions
     errors.py, events.py, model.py, trace.py    plain data and names
     lazy.py        names that are imported when they are first used
-    values.py      how classes with fields are made
+    values.py      attrs' classes, with methods that all of them share
     spark.py, sync.py    short names for what is in ``adapters``
 """
 
