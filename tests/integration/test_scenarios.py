@@ -78,6 +78,27 @@ class Place:
         """A member of the group, subscribed to the topic."""
         return self.new(self.t, group_id=self.g, group_protocol=protocol, **options)
 
+    @asynccontextmanager
+    async def joining(
+        self, protocol: str, *others: KafkaConsumer[Any, Any], **options: Any
+    ) -> AsyncIterator[KafkaConsumer[Any, Any]]:
+        """Such a member, which joins while others read. With an eager assignor its start waits until they have joined again."""
+
+        async def read() -> None:
+            while True:
+                for other in others:
+                    await other.getmany(timeout_ms=20, max_records=1)
+
+        member = self.member(protocol, **options)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await member.start()
+            tasks.cancel_scope.cancel()
+        try:
+            yield member
+        finally:
+            await member.stop()
+
     def from_the_start(self, **config: object) -> None:
         """Have the share group begin at the first record."""
         self.cluster.group(self.g, share_auto_offset_reset="earliest", **config)
@@ -445,7 +466,7 @@ async def one_member_has_everything(p: Place, protocol: str) -> Any:
 @in_both_protocols
 async def two_members_share(p: Place, protocol: str) -> Any:
     p.spread(0, 4)
-    async with p.member(protocol) as one, p.member(protocol) as two:
+    async with p.member(protocol) as one, p.joining(protocol, one) as two:
         shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 2, one, two)
         return shared, sorted(indexes(one) + indexes(two))
 
@@ -453,7 +474,7 @@ async def two_members_share(p: Place, protocol: str) -> Any:
 @in_both_protocols
 async def three_members_of_two_partitions(p: Place, protocol: str) -> Any:
     p.spread(0, 2)
-    async with p.member(protocol) as one, p.member(protocol) as two, p.member(protocol) as three:
+    async with p.member(protocol) as one, p.joining(protocol, one) as two, p.joining(protocol, one, two) as three:
         members = (one, two, three)
         done = await until(lambda: sorted(len(each.assignment()) for each in members) == [0, 1, 1], *members)
         return done, sorted(index for each in members for index in indexes(each))
@@ -463,7 +484,7 @@ async def three_members_of_two_partitions(p: Place, protocol: str) -> Any:
 async def who_stays_has_everything(p: Place, protocol: str) -> Any:
     p.spread(0, 4)
     async with p.member(protocol) as one:
-        async with p.member(protocol) as two:
+        async with p.joining(protocol, one) as two:
             shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 2, one, two)
         return shared, await until(lambda: len(one.assignment()) == 4, one), indexes(one), len(p.cluster.members(p.g))
 
@@ -508,10 +529,9 @@ async def a_stranger_may_not_commit_for_a_group_with_members(p: Place, protocol:
 async def a_static_member_that_is_back_keeps_its_partitions(p: Place, protocol: str) -> Any:
     p.spread(0, 2)
     async with p.member(protocol, group_instance_id="one") as one:
-        before = await p.member(protocol, group_instance_id="two").__aenter__()
-        shared = await until(lambda: len(one.assignment()) == len(before.assignment()) == 1, one, before)
-        had = before.assignment()
-        await before.stop()
+        async with p.joining(protocol, one, group_instance_id="two") as before:
+            shared = await until(lambda: len(one.assignment()) == len(before.assignment()) == 1, one, before)
+            had = before.assignment()
         async with p.member(protocol, group_instance_id="two") as after:
             return shared, await until(lambda: after.assignment() == had, one, after), len(p.cluster.members(p.g))
 
@@ -759,6 +779,196 @@ async def timestamps_that_are_too_old(p: Place) -> Any:
         p.cluster.produce(p.t, value="v", timestamp=7, partition=0)
     except KafkaError as error:
         return type(error).__name__, p.cluster.end(p.tp())
+
+
+# --- two things at once ---------------------------------------------------------------------------------------------------------
+
+
+@in_both_protocols
+async def a_commit_before_the_beginning_of_the_log(p: Place, protocol: str) -> Any:
+    p.filled("a", "b", "c", "d")
+    async with p.member(protocol, max_poll_records=1) as consumer:
+        found = await values(consumer, 1)
+        await consumer.commit()
+    p.cluster.delete_before(p.tp(), 3)
+    async with p.member(protocol) as consumer:
+        found += await values(consumer, 1)
+        return found, await consumer.position(p.tp()), p.committed()
+
+
+@in_both_protocols
+async def a_commit_past_the_end_of_the_log(p: Place, protocol: str) -> Any:
+    p.filled("a", "b")
+    async with p.member(protocol) as consumer:
+        await consumer.commit({p.tp(): 100})
+    async with p.member(protocol, auto_offset_reset="none") as consumer:
+        refused = await outcome(consumer.getone())
+    async with p.member(protocol) as consumer:
+        return refused, await values(consumer, 2), p.committed()
+
+
+@in_both_protocols
+async def a_topic_made_anew_under_a_member(p: Place, protocol: str) -> Any:
+    p.filled("a", "b", "c")
+    async with p.member(protocol, metadata_max_age_ms=500) as consumer:
+        found = await values(consumer, 3)
+        await consumer.commit()
+        p.cluster.recreate(p.t)
+        p.cluster.produce(p.t, value="x", partition=0)
+        found += await values(consumer, 1)
+        return found, indexes(consumer), await consumer.position(p.tp())
+
+
+@in_both_protocols
+async def a_pause_outlives_a_rebalance(p: Place, protocol: str) -> Any:
+    p.spread(4, partitions=2)
+    strategy = {} if protocol == "consumer" else {"partition_assignment_strategy": ("cooperative-sticky",)}
+    async with p.member(protocol, **strategy) as one:
+        found = await values(one, 4)
+        one.pause(p.tp(0), p.tp(1))
+        async with p.joining(protocol, one, **strategy) as two:
+            shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 1, one, two)
+            (kept,) = one.assignment()
+            still = one.paused() == {kept}
+            p.cluster.produce(p.t, value="x", partition=kept.partition)
+            quiet = await values(one, 1, 1)
+        back = await until(lambda: len(one.assignment()) == 2, one)
+        one.resume(*one.paused())
+        rest = await values(one, 3)  # what was written meanwhile, and what two had, from the beginning since nothing was committed
+        return len(found), shared, still, quiet, back, len(rest), "x" in rest
+
+
+@in_both_protocols
+async def a_static_member_that_is_kicked(p: Place, protocol: str) -> Any:
+    p.filled("a", "b", "c")
+    async with p.member(protocol, group_instance_id="static", max_poll_records=1) as consumer:
+        found = await values(consumer, 1)
+        await consumer.commit()
+        (before,) = p.cluster.members(p.g)
+        p.cluster.kick(p.g)
+        back = await until(lambda: bool(p.cluster.members(p.g)), consumer)
+        same = p.cluster.members(p.g) == [before]
+        owns = await until(lambda: indexes(consumer) == [0], consumer)
+        return found, back, same, owns, await outcome(consumer.commit())
+
+
+@scenario
+async def a_static_member_that_stays_away_for_a_session(p: Place) -> Any:
+    p.spread(4, partitions=2)
+    options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+    async with p.member("classic", group_instance_id="one", **options) as one, p.joining("classic", one, **options) as two:
+        shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 1, one, two)
+        await one.stop()
+        kept = len(p.cluster.members(p.g)), indexes(two) != [0, 1]
+        alone = await until(lambda: indexes(two) == [0, 1], two)
+        return shared, kept, alone, len(p.cluster.members(p.g))
+
+
+@scenario
+async def a_position_that_retention_overtakes(p: Place) -> Any:
+    p.filled("a", "b", "c", "d", "e")
+    async with p.reader(max_poll_records=1, fetch_buffer_bytes=1024 * 1024) as consumer:
+        consumer.seek(p.tp(), 1)
+        consumer.pause(p.tp())
+        await consumer.getmany(timeout_ms=50)
+        p.cluster.delete_before(p.tp(), 3)
+        consumer.seek(p.tp(), 1)
+        consumer.resume(p.tp())
+        found = await values(consumer, 2)
+        return found, await consumer.beginning_offsets([p.tp()]) == {p.tp(): 3}
+
+
+@scenario
+async def no_reset_where_retention_overtakes_a_position(p: Place) -> Any:
+    p.filled("a", "b", "c")
+    async with p.reader(auto_offset_reset="none") as consumer:
+        p.cluster.delete_before(p.tp(), 2)
+        consumer.seek(p.tp(), 0)
+        refused = await outcome(consumer.getone())
+        consumer.seek(p.tp(), 2)
+        return refused, await values(consumer, 1)
+
+
+@scenario
+async def aborted_transactions_whose_beginning_was_deleted(p: Place) -> Any:
+    _transactions(p)
+    p.cluster.delete_before(p.tp(), 2)
+    async with p.reader(isolation_level="read_committed") as committed, p.reader() as every:
+        return await values(committed, 9, 2), await values(every, 9, 2), p.cluster.end(p.tp())
+
+
+@scenario
+async def the_end_while_a_transaction_is_open(p: Place) -> Any:
+    p.filled("a")
+    async with p.reader(isolation_level="read_committed") as committed, p.reader() as every:
+        with p.cluster.transaction() as writing:
+            writing.produce(p.t, "b")
+            ends = [(await each.end_offsets([p.tp()]))[p.tp()] for each in (committed, every)]
+            await committed.seek_to_end()
+            at = await committed.position(p.tp())
+        after = [(await each.end_offsets([p.tp()]))[p.tp()] for each in (committed, every)]
+        return ends, at, after, await values(committed, 1)
+
+
+@scenario
+async def offsets_by_time_of_what_was_deleted(p: Place) -> Any:
+    p.cluster.topic(p.t)
+    for stamp in (1000, 2000, 3000):
+        p.cluster.produce(p.t, value="v", timestamp=stamp)
+    p.cluster.delete_before(p.tp(), 2)
+    async with p.reader() as consumer:
+        found = [(await consumer.offsets_for_times({p.tp(): stamp}))[p.tp()] for stamp in (500, 2000, 3000, 3001)]
+        return [None if each is None else (each.offset, each.timestamp) for each in found]
+
+
+@in_both_protocols
+async def a_rebalance_that_is_enforced(p: Place, protocol: str) -> Any:
+    p.filled("a", "b")
+    async with p.member(protocol, max_poll_records=1) as consumer:
+        found = await values(consumer, 1)
+        (before,) = p.cluster.members(p.g)
+        if protocol == "classic":
+            consumer.enforce_rebalance()
+        found += await values(consumer, 1)
+        await p.cluster.assigned(p.g)
+        return found, p.cluster.members(p.g) == [before], indexes(consumer)
+
+
+@in_both_protocols
+async def a_kick_between_a_read_and_its_commit(p: Place, protocol: str) -> Any:
+    p.filled("a", "b")
+    async with p.member(protocol, max_poll_records=1) as consumer:
+        found = await values(consumer, 1)
+        p.cluster.kick(p.g)
+        refused = await outcome(consumer.commit({p.tp(): 1}))
+        again = await values(consumer, 2)
+        return found, refused, again, p.committed()
+
+
+@scenario
+async def jobs_that_retention_overtakes(p: Place) -> Any:
+    p.filled("a", "b", "c", "d")
+    p.from_the_start()
+    async with worker(p) as consumer:
+        taken = await jobs(consumer, 1)
+        p.cluster.delete_before(p.tp(), 3)
+        for record in taken:
+            record.accept()
+        said = await settled(consumer)
+    async with worker(p) as consumer:
+        return told(taken), said, told(await jobs(consumer, 4, 3))
+
+
+@scenario
+async def jobs_of_a_transaction_that_is_open(p: Place) -> Any:
+    p.filled("a")
+    p.from_the_start(share_isolation_level="read_committed")
+    async with worker(p) as consumer:
+        with p.cluster.transaction() as writing:
+            writing.produce(p.t, "b")
+            p.cluster.produce(p.t, value="c")
+            early = told(await jobs(consumer, 3, 2))
+        return early, told(await jobs(consumer, 2, 10))
 
 
 # --- both sides -----------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.brokers import KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
 from .groups import Group
-from .test_scenarios import Place, indexes, until, values
+from .test_scenarios import Place, indexes, jobs, settled, told, until, values, worker
 from .tools import eventually
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
@@ -169,13 +169,43 @@ async def a_group_that_rebalances_after_its_coordinator_moved(p: Place, moves: M
         found = await values(one, 4)
         await one.commit()
         await moves.move_coordinator(p.g)
-        async with p.member(protocol) as two:
+        async with p.joining(protocol, one) as two:
             shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 2, one, two)
             twice = await values(two, 1, 2)
         alone = await until(lambda: len(one.assignment()) == 4, one)
         await moves.move_coordinator(p.g)
         await one.commit()
         return sorted(map(str, found)), shared, twice, alone, p.committed(), len(p.cluster.members(p.g))
+
+
+@moving
+async def a_static_member_whose_coordinator_moves_while_it_is_away(p: Place, moves: Moves, protocol: str) -> Any:
+    """The new coordinator knows the instance id, and the member is back without a rebalance for the other one."""
+    p.spread(0, partitions=2)
+    async with p.member(protocol) as one:
+        journal = Journal()
+        async with p.joining(protocol, one, group_instance_id="two") as before:
+            shared = await until(lambda: len(one.assignment()) == len(before.assignment()) == 1, one, before)
+            had = before.assignment()
+        await moves.move_coordinator(p.g)
+        one.subscribe([p.t], listener=journal)
+        async with p.member(protocol, group_instance_id="two") as after:
+            back = await until(lambda: after.assignment() == had, one, after)
+            return shared, back, journal.entries, len(p.cluster.members(p.g))
+
+
+@moving
+async def jobs_that_are_held_as_the_leader_moves(p: Place, moves: Moves, protocol: str) -> Any:
+    """The new leader does not know who holds what: the acknowledgement does not count, and every job comes again."""
+    p.filled("a", "b")
+    p.from_the_start()
+    async with worker(p) as one:
+        (held,) = await jobs(one, 1)
+        await moves.move_leader(p.tp())
+        held.accept()
+        said = await settled(one)
+        rest = await jobs(one, 2)
+        return told([held]), said == ["NoneType"], sorted(record.value for record in rest)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
