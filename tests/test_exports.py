@@ -11,6 +11,7 @@ import pytest
 import kafka_async
 from kafka_async import errors, trace
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
+from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
 from .brokers import CURRENT, OLDER
 
@@ -51,7 +52,9 @@ def test_every_public_method_says_what_it_does(name: str) -> None:
 PUBLIC = [value for name in kafka_async.__all__ if inspect.isclass(value := getattr(kafka_async, name))]
 
 
-@pytest.mark.parametrize("cls", [*PUBLIC, BlockingConsumer], ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+@pytest.mark.parametrize(
+    "cls", [*PUBLIC, BlockingConsumer, BlockingShareConsumer], ids=lambda cls: f"{cls.__module__}.{cls.__name__}"
+)
 def test_every_public_class_says_what_each_of_its_methods_does(cls: type) -> None:
     assert [name for name in _public_methods(cls) if not inspect.getdoc(vars(cls)[name])] == []
 
@@ -60,8 +63,34 @@ def test_every_trace_event_says_when_it_comes() -> None:
     assert [event.__name__ for event in get_args(trace.TraceEvent) if not vars(event)["__doc__"]] == []
 
 
-def test_the_blocking_consumer_has_every_method_of_the_other_one() -> None:
-    assert _public_methods(BlockingConsumer) == _METHODS
+BOTH = [(kafka_async.KafkaConsumer, BlockingConsumer), (kafka_async.ShareConsumer, BlockingShareConsumer)]
+OF_THE_FACADE = {"runtime"}
+"""Parameters that exist so that the blocking facade can be made."""
+
+
+def _surface(cls: type) -> dict[str, list[tuple[str, object, object]] | str]:
+    """Return what users can call, with names, kinds and defaults of the parameters."""
+    surface: dict[str, list[tuple[str, object, object]] | str] = {}
+    for name in dir(cls):
+        value = inspect.getattr_static(cls, name)
+        if name.startswith("_"):
+            continue
+        if isinstance(value, property):
+            surface[name] = "property"
+            continue
+        parameters = inspect.signature(getattr(cls, name)).parameters.values()
+        surface[name] = [(each.name, each.kind, each.default) for each in parameters if each.name not in OF_THE_FACADE]
+    return surface
+
+
+@pytest.mark.parametrize(("cls", "blocking"), BOTH, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+def test_blocking_consumers_have_the_methods_of_the_others_with_the_same_arguments(cls: type, blocking: type) -> None:
+    assert _surface(blocking) == _surface(cls)
+
+
+def test_a_blocking_consumer_is_made_of_checked_options() -> None:
+    consumer = BlockingConsumer.from_config(kafka_async.ConsumerConfig.of(bootstrap_servers="nowhere:1"), "orders")
+    assert consumer.subscription() == {"orders"}
 
 
 def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from ..application.processing.settings import OnFailure, Order
-    from ..config import ConsumerOptions
+    from ..config import ConsumerConfig, ConsumerOptions
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -234,6 +234,10 @@ class Processing:
         found: ProcessingStatistics = self._call(self._begun()[0].statistics)
         return found
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return ``statistics`` as a group of metrics."""
+        return self._begun()[0].metrics()
+
     def pause(self) -> None:
         """Begin no more records, and read none, until ``resume``. What runs goes on, and so does the membership."""
         self._call(self._begun()[0].pause)
@@ -309,6 +313,15 @@ class KafkaConsumer(Generic[K, V]):
         runtime = ThreadRuntime.for_threads()
         self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, runtime=runtime, **options)
         self._seat = Seat(self._consumer, runtime)
+
+    @classmethod
+    def from_config(cls, config: "ConsumerConfig", *topics: str) -> Self:
+        """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
+        consumer = cls.__new__(cls)
+        runtime = ThreadRuntime.for_threads()
+        consumer._consumer = AsyncConsumer.from_config(config, *topics, runtime=runtime)
+        consumer._seat = Seat(consumer._consumer, runtime)
+        return consumer
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from uuid import UUID
 
 from typing_extensions import TypeVar
 
@@ -208,6 +209,11 @@ class ShareConsumer(Generic[K, V]):
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name."""
         return self._consumer.metrics()
+
+    @exclusive
+    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """Return the id by which the cluster's operators know this client (KIP-714)."""
+        return finish(self._consumer.client_instance_id(timeout_ms))
 
     @exclusive
     def statistics(self) -> "ShareStatistics":

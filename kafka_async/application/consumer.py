@@ -144,10 +144,13 @@ class KafkaConsumer(Generic[K, V]):
             self.subscribe(topics)
 
     @classmethod
-    def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
-        """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
+    def from_config(cls, config: ConsumerConfig, *topics: str, runtime: Runtime | None = None) -> Self:
+        """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``.
+
+        ``runtime`` is for the blocking facade.
+        """
         consumer = cls.__new__(cls)
-        consumer._assemble(_named(config), None, None)
+        consumer._assemble(_named(config), runtime, None)
         if topics:
             consumer.subscribe(topics)
         return consumer

@@ -27,6 +27,7 @@ from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...trace import Listener, RecordFailed
 from ...values import define, field
 from .attempts import Unit
+from .crew import Crew, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
 from .retry import Reject, Skip
 from .settings import ProcessingContext, Settings, is_async, takes_context
@@ -46,9 +47,18 @@ class Slot:
     scope: CancelScope = field(factory=CancelScope)
     cancelled: bool = False
     """Whether ``scope`` is."""
+    stint: Stint | None = None
+    """What a thread does for it, which goes on with other units by itself."""
 
-    def cancel(self) -> None:
-        """End what it does; the record is not done."""
+    @property
+    def under_way(self) -> Unit | None:
+        """The unit that is being handled."""
+        return self.unit if self.stint is None else self.stint.unit
+
+    def cancel(self, unit: Unit | None = None) -> None:
+        """End what it does, or only this unit if it is still under way; the record is not done."""
+        if self.stint is not None and not self.stint.give_up(unit):
+            return  # the thread works on another one by now
         self.cancelled = True
         if self.context is not None:
             self.context.cancelled = True
@@ -63,6 +73,10 @@ class Assigned(Protocol):
 
     def take(self) -> Item | None: ...
     def take_pack(self) -> Pack | None: ...
+    def is_open(self, unit: Unit) -> bool:
+        """Whether a unit that was taken may still be handled. From any thread."""
+        ...
+
     def succeeded(self, item: Item, now: float) -> None: ...
     def pack_succeeded(self, pack: Pack, now: float) -> None: ...
     def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
@@ -174,6 +188,13 @@ class Handling:
     _slots: list[Slot] = field(factory=list, init=False)
     _bench: Bench = field(factory=Bench, init=False)
     _turn_ends: float = field(default=0.0, init=False)
+    _crew: Crew | None = field(default=None, init=False)
+    """The threads of a plain handler."""
+
+    def __attrs_post_init__(self) -> None:
+        # With a timeout each call is waited for on the event loop, which has the clock that ends it.
+        if not is_async(self.handler) and self.settings.timeout is None:
+            self._crew = Crew(self, self.clock, self.counts.late_threads)
 
     # --- from outside ----------------------------------------------------------------------------------------------------------
 
@@ -187,30 +208,52 @@ class Handling:
     def halt(self, *, halted: bool = True) -> None:
         """Begin nothing more, or go on."""
         self.halted = halted
-        if not halted:
+        if halted:
+            self.take_back()
+        else:
             self.rouse()
 
     def cancel(self, concerns: Callable[[Item], bool] = lambda item: True) -> None:
         """Cancel the handlers of the records that this concerns."""
         for slot in self._slots:
-            if slot.unit is not None and any(map(concerns, slot.unit.items)):
-                slot.cancel()
+            unit = slot.under_way
+            if unit is not None and any(map(concerns, unit.items)):
+                slot.cancel(unit)
 
     def under_way(self) -> set[Any]:
         """Return the records that are being handled."""
-        return {item.record for slot in self._slots if slot.unit is not None for item in slot.unit.items}
+        units = [slot.under_way for slot in self._slots]
+        return {item.record for unit in units if unit is not None for item in unit.items}
 
     def cancel_gone(self) -> None:
         """Cancel handlers all of whose records belong to another member by now."""
         for slot in self._slots:
-            if slot.unit is not None and all(item.part.gone for item in slot.unit.items):
-                slot.cancel()
+            unit = slot.under_way
+            if unit is not None and all(item.part.gone for item in unit.items):
+                slot.cancel(unit)
 
     def end(self) -> None:
         """End the workers, whatever they do."""
         self.halted = True
+        self.take_back()
         for slot in self._slots:
             slot.cancel()
+
+    @property
+    def laid_out(self) -> int:
+        """Records that threads may begin by themselves."""
+        return sum(len(unit.items) for unit in tuple(self._crew.laid_out)) if self._crew is not None else 0
+
+    def take_back(self) -> None:
+        """Put what was laid out for threads back among what is ready, in the same order."""
+        if self._crew is None:
+            return
+        units = []
+        while (unit := self._crew.next()) is not None:
+            units.append(unit)
+        now = self.clock()
+        for unit in reversed(units):
+            self.work.interrupted(unit, now)
 
     # --- workers ---------------------------------------------------------------------------------------------------------------
 
@@ -218,12 +261,13 @@ class Handling:
         """Work until ``ended`` and cancelled."""
         slot = Slot()
         self._slots.append(slot)
-        invoke = self._invoker(slot)
+        crew = self._crew
+        serve = partial(self._serve, slot, self._invoker(slot)) if crew is None else partial(self._serve_on_threads, slot, crew)
         while not ended():
             slot.cancelled = False
             with CancelScope(shield=True) as slot.scope:
-                await self._serve(slot, invoke)
-            slot.unit = slot.context = None
+                await serve()
+            slot.unit = slot.context = slot.stint = None
             if self.watched or self.work.held <= self.low_water:
                 self.owner.progressed()
 
@@ -264,6 +308,95 @@ class Handling:
                 await checkpoint()
                 now = clock()
                 self._begin_turn(now)
+
+    async def _serve_on_threads(self, slot: Slot, crew: Crew) -> None:
+        """As ``_serve``, on a thread, which goes on with other units by itself for as long as they are laid out for it."""
+        crew.open()
+        limiter = _unlimited()
+        while True:
+            unit = None if self.halted or self.doubtful else crew.next() or self._take()
+            if unit is None:
+                await self._wait_for_more()
+                continue
+            if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
+                self._bench.wake(2 * self._bench.woken)
+            slot.stint = stint = Stint(unit)
+            self._lay_out(crew)
+            try:
+                outcome = await to_thread.run_sync(crew.work, stint, abandon_on_cancel=True, limiter=limiter)
+                if outcome is not None and outcome.awaitable is not None:
+                    await outcome.awaitable
+            except BaseException as error:
+                stint.give_up()
+                if stint.unit is None:  # cancelled between two units
+                    raise
+                await self._stint_failed(slot, stint.unit, error)
+            else:
+                if outcome is not None:
+                    await self._stint_ended(slot, outcome)
+            slot.unit = slot.stint = None
+            if slot.cancelled:
+                return
+            self.take_in()
+
+    def _take(self) -> Unit | None:
+        unit: Unit | None = self.work.take() if self.settings.batch is None else self.work.take_pack()
+        return unit
+
+    def _lay_out(self, crew: Crew) -> None:
+        """While every worker is busy, lay out as many units as there are threads, which begin them by themselves."""
+        while len(crew.laid_out) < self.settings.concurrency and not (self.halted or self.doubtful or self._bench.resting):
+            unit = self._take()
+            if unit is None and self.low_water >= 0:
+                self.owner.starved()
+                unit = self._take()
+            if unit is None:
+                return
+            crew.laid_out.append(unit)
+
+    def take_in(self) -> None:
+        """Take in the results of the threads."""
+        crew = self._crew
+        if crew is None:
+            return
+        now = self.clock()
+        for result in crew.results():
+            if isinstance(result, Outcome):
+                self._count(result)
+                self._succeeded(result.unit, now)
+            else:
+                self.work.interrupted(result, now)
+        if self.watched or self.work.held <= self.low_water:
+            self.owner.progressed()
+        self._begin_turn(now)
+        crew.turn_ends = 0.0 if self.halted or self.doubtful else self._turn_ends
+        self._lay_out(crew)
+        if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
+            self.rouse()
+
+    def _succeeded(self, unit: Unit, now: float) -> None:
+        if isinstance(unit, Item):
+            self.work.succeeded(unit, now)
+        else:
+            self.work.pack_succeeded(unit, now)
+
+    def _count(self, outcome: Outcome) -> None:
+        counts = self.counts
+        counts.attempts += outcome.error is None  # others are counted as they are dealt with
+        counts.seconds_in_queue += outcome.began - outcome.unit.arrived
+        counts.seconds_in_handlers += outcome.ended - outcome.began
+
+    async def _stint_ended(self, slot: Slot, outcome: Outcome) -> None:
+        """Deal with the unit at which a thread stopped."""
+        self._count(outcome)
+        if outcome.error is not None:
+            await self._stint_failed(slot, outcome.unit, outcome.error)
+        else:
+            self._succeeded(outcome.unit, self.clock())
+
+    async def _stint_failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+        slot.unit, slot.stint = unit, None  # the thread is done with it
+        await self._failed(slot, unit, error)
 
     async def _wait_for_more(self) -> float:
         """Return, with the time, when something may be ready."""
@@ -320,6 +453,19 @@ class Handling:
         slot.context = self._context(unit)
         result: Awaitable[Any] = self.handler(_argument(unit, self.settings.batch), slot.context)
         return result
+
+    def call(self, unit: Unit, context: ProcessingContext | None) -> Any:
+        """Call the handler (for a thread)."""
+        argument = _argument(unit, self.settings.batch)
+        return self.handler(argument) if context is None else self.handler(argument, context)
+
+    def context_on_thread(self, unit: Unit) -> ProcessingContext | None:
+        """Return what the handler wants to know beside the records (for a thread)."""
+        return self._context(unit, in_thread=True) if takes_context(self.handler) else None
+
+    def is_open(self, unit: Unit) -> bool:
+        """Whether the unit may still be handled (for a thread)."""
+        return self.work.is_open(unit)
 
     async def _call_in_thread(self, slot: Slot, with_context: bool, unit: Unit) -> None:
         slot.context = context = self._context(unit, in_thread=True)

@@ -113,10 +113,11 @@ class Processing:
         """Return one frozen snapshot of what is going on."""
         work, counts, now = self._work, self._handling.counts, self.source.clock()
         oldest, retrying = work.oldest, work.retrying
+        running = max(0, work.running - self._handling.laid_out)
         age = now - oldest[2] if oldest is not None else 0.0
         return ProcessingStatistics(
-            running=work.running,
-            waiting=max(0, work.held - work.running - retrying),
+            running=running,
+            waiting=max(0, work.held - running - retrying),
             retrying=retrying,
             lanes=work.open_lanes,
             oldest_age=age,
@@ -562,7 +563,7 @@ class Processing:
     async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Give running handlers of these partitions time to end, commit, and forget them. The others go on."""
         leaving = frozenset(partitions)
-        self._work.leave(leaving)
+        self._leave(leaving)
         with move_on_after(min(self.settings.drain_timeout, self.source.longest_drain)):
             await self._drained(leaving)
         self._cancel(leaving)
@@ -595,10 +596,16 @@ class Processing:
     async def _on_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Somebody else has these partitions: cancel their handlers, and commit nothing."""
         lost = frozenset(partitions)
-        self._work.leave(lost)
+        self._leave(lost)
         self._cancel(lost)
         self._work.forget(lost)
         self._change()
+
+    def _leave(self, partitions: frozenset[TopicPartition]) -> None:
+        """Begin nothing more of these partitions."""
+        self._handling.take_back()
+        self._work.leave(partitions)
+        self._handling.rouse()
 
     def _cancel(self, partitions: frozenset[TopicPartition]) -> None:
         self._handling.cancel(lambda item: item.part.progress.partition in partitions)

@@ -266,6 +266,10 @@ class Work:
         """Returns the next records to handle together."""
         return self.lanes.take_pack
 
+    def is_open(self, unit: Unit) -> bool:
+        """Whether a unit that was taken may still be handled. From any thread."""
+        return all(item.part.live for item in unit.items)
+
     def succeeded(self, item: Item, now: float) -> None:
         """A record is done."""
         part = item.part

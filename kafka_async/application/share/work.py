@@ -121,6 +121,10 @@ class ShareWork:
         self._remove(item)
         return False
 
+    def is_open(self, unit: Unit) -> bool:
+        """Whether all records of a unit that was taken still have to be acknowledged. From any thread."""
+        return all(item.part.live and item.record._said is None for item in unit.items)  # type: ignore[attr-defined]
+
     def _remove(self, item: Item) -> None:
         if self._items.pop(item.record, None) is not None:  # type: ignore[call-overload]  # a ShareRecord
             self.held -= 1

@@ -52,6 +52,61 @@ async def test_plain_handlers_run_on_threads_as_many_as_may() -> None:
     assert some.committed() == 60
 
 
+async def test_a_pause_takes_back_what_is_laid_out_for_threads() -> None:
+    some = world()
+    some.produce(20)
+    first, go_on, done = threading.Event(), threading.Event(), []
+
+    def handle(record: Record) -> None:
+        first.set()
+        go_on.wait(10)
+        done.append(record.offset)
+
+    async with some.consumer() as consumer, consumer.processing(handle, concurrency=1, order="none") as run:
+        await asyncio.to_thread(first.wait, 10)
+        await until(lambda: run.statistics().waiting + run.statistics().running >= 10)
+        assert run.statistics().running == 1, "what is laid out has not begun"
+        run.pause()
+        go_on.set()
+        await until(lambda: run.statistics().running == 0)
+        assert done == [0]
+        run.resume()
+        await until(lambda: len(done) == 20)
+        await run.drain()
+    assert done == list(range(20)), "in the order in which they came"
+
+
+async def test_a_plain_handler_that_fails_is_tried_again_and_the_others_go_on() -> None:
+    some = world()
+    some.produce(200)
+    tried: dict[int, int] = {}
+
+    def handle(record: Record) -> None:
+        tried[record.offset] = tried.get(record.offset, 0) + 1
+        if record.offset % 7 == 0 and tried[record.offset] < 3:
+            raise ValueError("not yet")
+
+    async with some.consumer() as consumer, consumer.processing(handle, concurrency=4, retry=Retry(attempts=3, delay=0.01)) as run:
+        await until(lambda: run.statistics().handled == 200)
+        assert run.statistics().attempts == 200 + 2 * 29
+    assert tried == {offset: 3 if offset % 7 == 0 else 1 for offset in range(200)}
+    assert some.committed() == 200
+
+
+async def test_keys_keep_their_order_on_threads() -> None:
+    some = world()
+    some.produce(300, keys=5)
+    seen: dict[Any, list[int]] = {}
+
+    def handle(record: Record) -> None:
+        seen.setdefault(record.key, []).append(record.offset)
+
+    async with some.consumer() as consumer, consumer.processing(handle, concurrency=8, order="key") as run:
+        await until(lambda: run.statistics().handled == 300)
+    assert all(offsets == sorted(offsets) for offsets in seen.values())
+    assert sum(map(len, seen.values())) == 300
+
+
 async def test_a_thread_that_ends_after_its_time_counts_as_late() -> None:
     some = world()
     some.produce(3)
