@@ -110,7 +110,9 @@ class ShareConsumer(Generic[K, V]):
     @exclusive
     def getone(self) -> "ShareRecord[K, V]":
         """Return the next record, waiting for it as long as it takes."""
-        return finish(self._consumer.getone())
+        self._consumer._check_readable()
+        record: ShareRecord[K, V] | None = self._consumer._reader.at_hand(fairly=False)
+        return finish(self._consumer.getone()) if record is None else record
 
     @exclusive
     def getmany(self, *, timeout_ms: float = 0, max_records: int | None = None) -> "dict[TopicPartition, list[ShareRecord[K, V]]]":

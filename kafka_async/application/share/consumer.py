@@ -232,6 +232,10 @@ class ShareConsumer(Generic[K, V]):
         ``CorruptRecordException`` for a batch that is corrupt (both are released, and from the ``bad_record_deliveries``-th
         delivery on rejected), and errors that the background reports. Cancelling it loses no record.
         """
+        self._check_readable()
+        record: ShareRecord[K, V] | None = self._reader.at_hand(fairly=True)
+        if record is not None:
+            return record
         while True:
             self._check_readable()
             records: list[ShareRecord[K, V]] = await self._reader.read(LONG, 1)

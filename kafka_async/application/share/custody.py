@@ -310,6 +310,26 @@ class Custody:
         self._taken(len(records), size)
         return records
 
+    def hand_out_one(self) -> Record | None:
+        """As ``cut`` and ``hand_out``, for the next record; ``None`` if there is none, or it needs a closer look."""
+        if not self._unread:
+            return None
+        piece = self._unread[0]
+        parcel = piece.parcel
+        if piece.raw is not None or parcel.gone or parcel.deadline <= self.clock() or not self.wants(parcel.partition.topic):
+            return None
+        raw = piece.records.pop(0)
+        record: Record = ShareRecord(raw, piece.counts.pop(0), self, parcel, raw)
+        if not piece.records:
+            self._unread.popleft()
+        parcel.out[raw.offset] = record
+        self.exchange.order(HandOut(parcel.partition, parcel.number, (raw.offset,)), quiet=True)
+        size = weight((raw,))
+        self.counts.delivered += 1
+        self.counts.bytes += size - OVERHEAD
+        self._taken(1, size)
+        return record
+
     def _taken(self, records: int, size: int) -> None:
         exchange = self.exchange
         before = exchange.unread

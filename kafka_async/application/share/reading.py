@@ -88,6 +88,19 @@ class ShareReader:
         self.custody.sort()
         return self.custody.hand_out(self.custody.cut(size), kept=True)
 
+    def at_hand(self, *, fairly: bool) -> Record | None:
+        """As ``read`` for one record that needs nothing but to be handed out; ``None``: ``read`` has to look.
+
+        ``fairly``: others on the event loop are to run before.
+        """
+        if self.deserializers is not None or not self.inbox.is_empty or self.custody.exchange.reports:
+            return None
+        now = self.runtime.clock()
+        if fairly and now >= self._turn_ends:
+            return None
+        self.handler.polled_at = now
+        return self.custody.hand_out_one()
+
     async def _take(self, size: int, refused: Refused | None) -> list[Record]:
         if self.deserializers is None:
             return self.custody.hand_out(self.custody.cut(size), kept=refused is not None)
