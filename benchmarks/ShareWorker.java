@@ -1,5 +1,6 @@
 // Java's KafkaShareConsumer for the benchmark of share groups: reads COUNT records, with a handler of MS milliseconds and
-// as many THREADS, and accepts each. Prints the seconds from the first record to the last acknowledgement, or the latencies.
+// as many THREADS, and accepts each. Prints the seconds from the first record to the last acknowledgement, or the latencies, of which
+// the first WARM_UP do not count.
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
@@ -10,6 +11,7 @@ public class ShareWorker {
     public static void main(String[] args) throws Exception {
         String bootstrap = args[0], topic = args[1], group = args[2];
         int count = Integer.parseInt(args[3]), ms = Integer.parseInt(args[4]), threads = Integer.parseInt(args[5]);
+        int warmUp = Integer.parseInt(args[6]);
         Properties options = new Properties();
         options.put("bootstrap.servers", bootstrap);
         options.put("group.id", group);
@@ -42,6 +44,7 @@ public class ShareWorker {
             }
             consumer.commitSync();
             double seconds = (System.nanoTime() - began) / 1e9;
+            latencies = new ArrayList<>(latencies.subList(latencies.size() > warmUp ? warmUp : 0, latencies.size()));
             Collections.sort(latencies);
             System.out.printf(Locale.ROOT, "{\"seconds\": %f, \"done\": %d, \"median_ms\": %f, \"p99_ms\": %f}%n", seconds, done,
                 latencies.get(latencies.size() / 2), latencies.get(latencies.size() * 99 / 100));

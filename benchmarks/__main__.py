@@ -264,6 +264,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     queues = commands.add_parser("share", help=share.main.__doc__, description=share.__doc__)
     queues.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 3)")
+    queues.add_argument(
+        "--cases", nargs="+", default=[], choices=[*share.CASES, share.LATENCY], help="some of the cases (default all)"
+    )
     first = commands.add_parser("imports", help=imports.main.__doc__, description=imports.__doc__)
     first.add_argument("--rounds", type=_positive, metavar="N", help=f"rounds of all clients (default {imports.ROUNDS})")
     for name, run in COMMANDS.items():
@@ -342,7 +345,7 @@ def main() -> int:
     """Run the command; return the exit status."""
     options = parser().parse_args()
     if options.command == "share":  # its members are of share groups: nothing of what follows is about them
-        share.main(say, options.rounds or share.ROUNDS)
+        share.main(say, options.rounds or share.ROUNDS, options.cases)
         return 0
     if options.command == "imports":  # it needs no broker
         imports.main(say, options.rounds or imports.ROUNDS)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from kafka_async import ProcessingError, Reject, Retry, RetryLater, ShareConsumer, ShareRecord, Skip
+from kafka_async import ProcessingContext, ProcessingError, Reject, Retry, RetryLater, ShareConsumer, ShareRecord, Skip
 from kafka_async.errors import IllegalStateError
 from kafka_async.model import ConsumerState, TopicPartition
 from tests.brokers import KafkaCluster
@@ -402,3 +402,51 @@ async def test_a_stop_waits_for_a_thread_that_works_on_a_record_and_no_longer(
         assert not job.lost
         assert (consumer.statistics().accepted, consumer.statistics().refused) == (1, 0)
     assert [left.offset for left in await left_of(kafka_share, topic, 1)] == [1]
+
+
+async def test_records_laid_out_for_threads_go_to_others_on_unsubscribe_and_none_is_handled_twice(
+    kafka_share: KafkaCluster, topic: str
+) -> None:
+    kafka_share.produce(topic, 100)
+    go_on, handled = threading.Event(), list[int]()
+
+    def handle(job: Record) -> None:
+        go_on.wait(PATIENCE)
+        handled.append(job.offset)
+
+    async with (
+        member(kafka_share, topic, topic) as consumer,
+        asyncio.timeout(PATIENCE),
+        consumer.processing(handle, concurrency=4) as run,
+    ):
+        await until(lambda: run.statistics().running == 4 and run.statistics().waiting > 4)
+        await consumer.unsubscribe()
+        go_on.set()
+        await until(lambda: run.statistics().running == 0)
+        assert len(handled) == 4, "nothing more of what was received is begun"
+        assert len(await left_of(kafka_share, topic, 96)) == 96
+    assert len(set(handled)) == 4
+
+
+async def test_a_thread_whose_lock_ends_is_told_and_its_result_does_not_count(kafka_share: KafkaCluster, topic: str) -> None:
+    from_the_start(kafka_share, topic, share_renew_acknowledge_enable="false")
+    kafka_share.produce(topic, 10)
+    told: list[bool] = []
+    counts: dict[int, list[int]] = {}
+
+    def handle(job: Record, context: ProcessingContext) -> None:
+        counts.setdefault(job.offset, []).append(job.delivery_count)
+        if job.offset == 0 and job.delivery_count == 1:
+            until_then = time.monotonic() + PATIENCE
+            while not context.cancelled and time.monotonic() < until_then:
+                time.sleep(0.05)
+            told.append(context.cancelled)
+
+    async with member(kafka_share, topic, topic) as consumer, asyncio.timeout(PATIENCE):
+        async with consumer.processing(handle, concurrency=2) as run:
+            await until(lambda: 2 in counts.get(0, []) and bool(told))
+            await until(lambda: run.statistics().late_results == 1)
+            await run.drain()
+        assert consumer.statistics().accepted == 10
+    assert told == [True]
+    assert counts == {0: [1, 2]} | {offset: [1] for offset in range(1, 10)}

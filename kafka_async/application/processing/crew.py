@@ -13,17 +13,20 @@ from collections.abc import Callable
 from contextvars import copy_context
 from inspect import isawaitable
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-from ...network.waiting import threadsafe
+from ...network.waiting import LoopSignal, threadsafe
 from .attempts import Unit
 from .settings import ProcessingContext
 
+LOOK: Final = 0.005
+"""Seconds after which the event loop looks for results by itself, as long as it finds some. To wake it for each would cost a thread
+more than the rest of its work for a record: it lets go of the interpreter for that, and has to wait for it again."""
 
-@frozen(eq=False)
-class Outcome:
+
+class Outcome(NamedTuple):
     """How a call of the handler ended. Times are those of the loop's clock."""
 
     unit: Unit
@@ -82,8 +85,8 @@ class Foreman(Protocol):
         """Whether the unit may still be handled. From any thread."""
         ...
 
-    def context_on_thread(self, unit: Unit) -> ProcessingContext | None:
-        """Return what the handler gets beside the records, on the thread; ``None`` if it does not want it."""
+    def context_on_thread(self, unit: Unit) -> ProcessingContext:
+        """Return what the handler gets beside the records, on the thread."""
         ...
 
     def take_in(self) -> None:
@@ -99,12 +102,20 @@ class Crew:
     clock: Callable[[], float] = field(repr=False)
     late: deque[None] = field(repr=False)
     """One for each call that ended after its result had ceased to count."""
+    enough: int
+    """Units below which more should be laid out."""
+    with_context: bool
+    """The handler wants a context."""
     turn_ends: float = field(default=0.0, init=False)
     """Until then threads go on by themselves. After that the event loop has to see first whether more may begin."""
     laid_out: deque[Unit] = field(factory=deque, init=False)
     """For any thread. Those who take from it are the threads, and the event loop to take units back."""
     _results: deque[Outcome | Unit] = field(factory=deque, init=False)
     """Outcomes, and units that were not begun."""
+    looking: bool = field(default=False, init=False)
+    """The event loop looks for results soon anyway."""
+    signal: LoopSignal = field(factory=LoopSignal, init=False)
+    """Wakes whoever looks."""
     _announced: bool = field(default=False, init=False)
     """The event loop is going to look at the results."""
     _announce: Callable[[], None] | None = field(default=None, init=False)
@@ -138,7 +149,7 @@ class Crew:
         """Handle units as long as it goes well. Return the outcome that the event loop has to deal with."""
         unit = stint.unit
         while unit is not None:
-            context = self.foreman.context_on_thread(unit)
+            context = self.foreman.context_on_thread(unit) if self.with_context else None
             if not stint.begin(unit, context):
                 if stint.unit is not unit:  # else the event loop has it already
                     self._hand_in(unit)
@@ -150,9 +161,13 @@ class Crew:
                 return None
             if not fine:
                 return outcome
-            self._hand_in(outcome)
+            self._results.append(outcome)
             unit = self._following(stint, outcome.ended)
-        return None
+            # The record after this one in its lane waits for the result.
+            ordered = outcome.unit.items[0].lane is not None
+            if unit is not None and (ordered or not self.looking or len(self.laid_out) < self.enough):
+                self._announce_results()
+        return None  # the event loop looks then
 
     def _call(self, unit: Unit, context: ProcessingContext | None) -> Outcome:
         began = self.clock()
@@ -172,6 +187,9 @@ class Crew:
 
     def _hand_in(self, result: Outcome | Unit) -> None:
         self._results.append(result)
+        self._announce_results()
+
+    def _announce_results(self) -> None:
         if not self._announced and self._announce is not None:
             self._announced = True
             self._announce()

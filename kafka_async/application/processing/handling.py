@@ -19,7 +19,7 @@ from math import inf
 from typing import Any, Final, Protocol
 
 import anyio
-from anyio import CancelScope, CapacityLimiter, fail_after, from_thread, get_cancelled_exc_class, to_thread
+from anyio import CancelScope, CapacityLimiter, fail_after, from_thread, get_cancelled_exc_class, sleep, to_thread
 from anyio.lowlevel import checkpoint
 
 from ...errors import ProcessingError
@@ -27,7 +27,7 @@ from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...trace import Listener, RecordFailed
 from ...values import define, field
 from .attempts import Unit
-from .crew import Crew, Outcome, Stint
+from .crew import LOOK, Crew, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
 from .retry import Reject, Skip
 from .settings import ProcessingContext, Settings, is_async, takes_context
@@ -35,6 +35,9 @@ from .work import Fate
 
 TURN: Final = 0.02
 """Seconds for which handlers that never wait may go on without letting others run on the event loop."""
+
+ALONE: Final = 0.1
+"""Seconds for which threads go on by themselves after the event loop has seen that the session lasts."""
 
 
 @define(eq=False)
@@ -194,7 +197,8 @@ class Handling:
     def __attrs_post_init__(self) -> None:
         # With a timeout each call is waited for on the event loop, which has the clock that ends it.
         if not is_async(self.handler) and self.settings.timeout is None:
-            self._crew = Crew(self, self.clock, self.counts.late_threads)
+            enough, with_context = (self.settings.concurrency + 1) // 2, takes_context(self.handler)
+            self._crew = Crew(self, self.clock, self.counts.late_threads, enough, with_context)
 
     # --- from outside ----------------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class Handling:
     @property
     def laid_out(self) -> int:
         """Records that threads may begin by themselves."""
-        return sum(len(unit.items) for unit in tuple(self._crew.laid_out)) if self._crew is not None else 0
+        return sum(len(unit.items) for unit in self._crew.laid_out.copy()) if self._crew is not None else 0
 
     def take_back(self) -> None:
         """Put what was laid out for threads back among what is ready, in the same order."""
@@ -344,8 +348,8 @@ class Handling:
         return unit
 
     def _lay_out(self, crew: Crew) -> None:
-        """While every worker is busy, lay out as many units as there are threads, which begin them by themselves."""
-        while len(crew.laid_out) < self.settings.concurrency and not (self.halted or self.doubtful or self._bench.resting):
+        """While every worker is busy, lay out two units for each, which threads begin by themselves."""
+        while len(crew.laid_out) < 2 * self.settings.concurrency and not (self.halted or self.doubtful or self._bench.resting):
             unit = self._take()
             if unit is None and self.low_water >= 0:
                 self.owner.starved()
@@ -354,13 +358,26 @@ class Handling:
                 return
             crew.laid_out.append(unit)
 
+    async def look(self) -> None:
+        """Take in results of threads every so often, as long as there are any; until cancelled."""
+        crew = self._crew
+        while crew is not None:
+            await crew.signal.wait(crew.signal.ticket(), inf)
+            while crew.looking:
+                await sleep(LOOK)
+                crew.looking = False  # first: a thread that has a result from now on announces it
+                self.take_in()
+
     def take_in(self) -> None:
         """Take in the results of the threads."""
         crew = self._crew
         if crew is None:
             return
-        now = self.clock()
-        for result in crew.results():
+        now, results = self.clock(), crew.results()
+        if results and not crew.looking:
+            crew.looking = True
+            crew.signal.wake()
+        for result in results:
             if isinstance(result, Outcome):
                 self._count(result)
                 self._succeeded(result.unit, now)
@@ -369,7 +386,7 @@ class Handling:
         if self.watched or self.work.held <= self.low_water:
             self.owner.progressed()
         self._begin_turn(now)
-        crew.turn_ends = 0.0 if self.halted or self.doubtful else self._turn_ends
+        crew.turn_ends = 0.0 if self.halted or self.doubtful else now + ALONE
         self._lay_out(crew)
         if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
             self.rouse()
@@ -459,9 +476,9 @@ class Handling:
         argument = _argument(unit, self.settings.batch)
         return self.handler(argument) if context is None else self.handler(argument, context)
 
-    def context_on_thread(self, unit: Unit) -> ProcessingContext | None:
-        """Return what the handler wants to know beside the records (for a thread)."""
-        return self._context(unit, in_thread=True) if takes_context(self.handler) else None
+    def context_on_thread(self, unit: Unit) -> ProcessingContext:
+        """Return what the handler may know beside the records (for a thread)."""
+        return self._context(unit, in_thread=True)
 
     def is_open(self, unit: Unit) -> bool:
         """Whether the unit may still be handled (for a thread)."""

@@ -55,6 +55,8 @@ class _Reading:
 
     task: CancelScope = field(factory=lambda: CancelScope(shield=True))
     """Of the task that reads. Shielded, since rebalances are carried out in reads until the very end."""
+    threads: CancelScope = field(factory=lambda: CancelScope(shield=True))
+    """Of the task that looks at threads."""
     scope: CancelScope | None = None
     """Of a read that may be interrupted."""
     commit: CancelScope | None = None
@@ -209,6 +211,7 @@ class Processing:
             self._tasks.start_soon(self._handling.run, lambda: self._reading.ended)
         self._tasks.start_soon(self._keep_reading)
         self._tasks.start_soon(self._keep_time)
+        self._tasks.start_soon(self._look_at_threads)
         return self
 
     async def __aexit__(
@@ -236,6 +239,7 @@ class Processing:
         self._reading.ended = True
         self._handling.end()
         self._reading.task.cancel()
+        self._reading.threads.cancel()
         if self._reading.commit is not None:
             self._reading.commit.cancel()
         self._change()
@@ -445,6 +449,10 @@ class Processing:
                     await self._changes.wait(self._changes.ticket(), due_at - now)
             finally:
                 self._changes.rest()
+
+    async def _look_at_threads(self) -> None:
+        with self._reading.threads:
+            await self._handling.look()
 
     def _look_for_stalls(self, now: float) -> float:
         """Warn, once, about a record that has been unfinished for too long. Return when to look again."""

@@ -37,14 +37,14 @@ class Work:
     def is_open(self, unit: Unit) -> bool:
         return unit.items[0].record.offset not in self.closed
 
-    def context_on_thread(self, unit: Unit) -> ProcessingContext | None:
-        return None
+    def context_on_thread(self, unit: Unit) -> ProcessingContext:
+        raise NotImplementedError
 
     def take_in(self) -> None: ...
 
 
 def crew(work: Work, *laid_out: Item, turn_ends: float = 100.0, late: "deque[None] | None" = None) -> Crew:
-    made = Crew(work, lambda: 1.0, deque() if late is None else late)
+    made = Crew(work, lambda: 1.0, deque() if late is None else late, enough=1, with_context=False)
     made.laid_out.extend(laid_out)
     made.turn_ends = turn_ends
     return made
