@@ -144,7 +144,7 @@ class KafkaConsumer(Generic[K, V]):
             self.subscribe(topics)
 
     @classmethod
-    def from_config(cls, config: ConsumerConfig, *topics: str, runtime: Runtime | None = None) -> Self:
+    def from_config(cls, config: ConsumerConfig, *topics: str, runtime: "Runtime | None" = None) -> Self:
         """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``.
 
         ``runtime`` is for the blocking facade.

@@ -5,143 +5,26 @@ since most of their time is waiting.
 """
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 import pytest
-from attrs import define, field
 
-from kafka_async import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.errors import KafkaError
 from kafka_async.testing import Cluster
 from kafka_async.testing.real import RealCluster
 from tests.brokers import CURRENT, KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
+from .scenarios import PATIENCE, Place, indexes, jobs, outcome, read, settled, told, until, values, worker
 from .share import share_properties
 
 pytestmark = pytest.mark.brokers
 
 _AT_ONCE: Final = 6
-_PATIENCE: Final = 45.0
-_numbers = itertools.count()
-
-
-@define(eq=False)
-class Place:
-    """Where a scenario runs. ``t`` and ``g`` are its own topic and group."""
-
-    cluster: Any
-    run: int = field(factory=lambda: next(_numbers))
-
-    @property
-    def t(self) -> str:
-        return f"scenario-{self.run}"
-
-    @property
-    def g(self) -> str:
-        return f"group-{self.run}"
-
-    def tp(self, partition: int = 0) -> TopicPartition:
-        return TopicPartition(self.t, partition)
-
-    def filled(self, *values: str | None, partitions: int = 1) -> None:
-        """Create the topic, and write the values to its first partition."""
-        self.cluster.topic(self.t, partitions)
-        for value in values:
-            self.cluster.produce(self.t, value=value, partition=0)
-
-    def spread(self, count: int, partitions: int) -> None:
-        """Create the topic, and write numbers to its partitions in turn."""
-        self.cluster.topic(self.t, partitions)
-        for number in range(count):
-            self.cluster.produce(self.t, value=str(number), partition=number % partitions)
-
-    @asynccontextmanager
-    async def reader(self, *partitions: int, **options: Any) -> AsyncIterator[KafkaConsumer[Any, Any]]:
-        """A consumer without subscription that reads partitions."""
-        async with self.new(**options) as consumer:
-            consumer.assign([self.tp(index) for index in partitions or (0,)])
-            yield consumer
-
-    def new(self, *topics: str, **options: Any) -> KafkaConsumer[Any, Any]:
-        return KafkaConsumer(
-            *topics, **{"auto_offset_reset": "earliest", "enable_auto_commit": False, **self.cluster.options(), **options}
-        )
-
-    def member(self, protocol: str, **options: Any) -> KafkaConsumer[Any, Any]:
-        """A member of the group, subscribed to the topic."""
-        return self.new(self.t, group_id=self.g, group_protocol=protocol, **options)
-
-    @asynccontextmanager
-    async def joining(
-        self, protocol: str, *others: KafkaConsumer[Any, Any], **options: Any
-    ) -> AsyncIterator[KafkaConsumer[Any, Any]]:
-        """Such a member, which joins while others read. With an eager assignor its start waits until they have joined again."""
-
-        async def read() -> None:
-            while True:
-                for other in others:
-                    await other.getmany(timeout_ms=20, max_records=1)
-
-        member = self.member(protocol, **options)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
-            await member.start()
-            tasks.cancel_scope.cancel()
-        try:
-            yield member
-        finally:
-            await member.stop()
-
-    def from_the_start(self, **config: object) -> None:
-        """Have the share group begin at the first record."""
-        self.cluster.group(self.g, share_auto_offset_reset="earliest", **config)
-
-    def committed(self) -> dict[int, tuple[int, str]]:
-        return {tp.partition: (offset.offset, offset.metadata) for tp, offset in self.cluster.committed(self.g).items()}
-
-
-async def read(consumer: KafkaConsumer[Any, Any], count: int, seconds: float = _PATIENCE) -> list[Any]:
-    """Read so many values."""
-    found: list[Any] = []
-    with anyio.move_on_after(seconds):
-        while len(found) < count:
-            batch = await consumer.getmany(timeout_ms=200)
-            found += [record for records in batch.values() for record in records]
-    return found
-
-
-async def values(consumer: KafkaConsumer[Any, Any], count: int, seconds: float = _PATIENCE) -> list[str | None]:
-    return [None if record.value is None else record.value.decode() for record in await read(consumer, count, seconds)]
-
-
-async def until(condition: Callable[[], bool], *consumers: KafkaConsumer[Any, Any]) -> bool:
-    """Poll the consumers until something holds; return whether it did."""
-    with anyio.move_on_after(_PATIENCE):
-        while not condition():
-            for consumer in consumers:
-                await consumer.getmany(timeout_ms=20, max_records=1)
-            await anyio.sleep(0.02)
-        return True
-    return False
-
-
-async def outcome(call: Awaitable[Any]) -> Any:
-    """Return what a call returns, or the name of what it raises."""
-    try:
-        return await call
-    except (KafkaError, ValueError) as error:
-        return type(error).__name__
-
-
-def indexes(consumer: KafkaConsumer[Any, Any]) -> list[int]:
-    return sorted(tp.partition for tp in consumer.assignment())
 
 
 Scenario = Callable[[Place], Awaitable[Any]]
@@ -396,7 +279,7 @@ async def an_aborted_end_moves_the_position(p: Place) -> Any:
         raise ZeroDivisionError(writing.produce(p.t, "a", "b"))
     async with p.reader(isolation_level="read_committed") as consumer:
         found = await values(consumer, 1)
-        with anyio.move_on_after(_PATIENCE):
+        with anyio.move_on_after(PATIENCE):
             while await consumer.position(p.tp()) < 4:
                 await consumer.getmany(timeout_ms=100)
         return found, await consumer.position(p.tp())
@@ -590,30 +473,6 @@ async def offsets_of_a_member_that_reads_committed_transactions(p: Place, protoc
 # --- share groups ---------------------------------------------------------------------------------------------------------------
 
 
-def worker(p: Place, **options: Any) -> ShareConsumer[Any, Any]:
-    return ShareConsumer(p.t, **{"group_id": p.g, **p.cluster.options(), **options})
-
-
-async def jobs(consumer: ShareConsumer[Any, Any], count: int, seconds: float = _PATIENCE) -> list[Any]:
-    """Take so many records."""
-    found: list[Any] = []
-    with anyio.move_on_after(seconds):
-        while len(found) < count:
-            batch = await consumer.getmany(timeout_ms=200, max_records=count - len(found))
-            found += [record for records in batch.values() for record in records]
-    return found
-
-
-async def settled(consumer: ShareConsumer[Any, Any]) -> list[str]:
-    """Send the acknowledgements; return what became of them, by partition."""
-    told = await consumer.flush()
-    return [type(error).__name__ for error in told.values()]
-
-
-def told(records: list[Any]) -> list[tuple[int, str, int]]:
-    return [(record.offset, record.value.decode(), record.delivery_count) for record in records]
-
-
 @scenario
 async def jobs_that_are_accepted_are_done(p: Place) -> Any:
     p.filled("a", "b", "c")
@@ -689,7 +548,7 @@ async def jobs_of_several_partitions(p: Place) -> Any:
     p.from_the_start(share_record_lock_duration_ms=20_000)  # longer than it takes to read one by one
     async with worker(p) as one, worker(p) as two:
         seen: list[tuple[int, int, int]] = []
-        with anyio.move_on_after(_PATIENCE):
+        with anyio.move_on_after(PATIENCE):
             while len(seen) < 6:
                 for consumer in (one, two):
                     for record in await jobs(consumer, 1, 0.5):

@@ -16,7 +16,7 @@ from tests.brokers import CURRENT, KafkaCluster
 from tests.faults.proxy import PROXIED, Proxy, proxied
 from tests.virtual import run_virtual_asyncio
 
-from .test_scenarios import Place, indexes, until, values
+from .scenarios import Place, indexes, until, values
 
 pytestmark = pytest.mark.brokers
 

@@ -19,7 +19,7 @@ from tests.brokers import KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
 from .groups import Group
-from .test_scenarios import Place, indexes, jobs, settled, told, until, values, worker
+from .scenarios import Place, indexes, jobs, settled, told, until, values, worker
 from .tools import eventually
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]

@@ -3,6 +3,7 @@
     processing.py  what the caller holds: reading, committing, rebalances, the end
     statistics.py  what it shows
     handling.py    the workers: calling the handler, and what happens to a record that failed
+    crew.py        the threads of plain handlers
     source.py      what all that needs from a consumer; the only file here that knows its parts
     settings.py    the arguments, checked
 
