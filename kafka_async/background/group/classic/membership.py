@@ -365,8 +365,8 @@ class ClassicMembership:
             self._stumbled("a member's subscription cannot be read", error, now)
             return
         leads = self._division.leadership is not None
-        if self._exchange.request.backoff.failures or self._session.beat.backoff.failures:
-            self.trace(Recovered(now=now, outage=_ANSWERS, subject="group"))
+        # Whatever failed before, also under another member id or in another session, where failures are not counted any more.
+        self.trace(Recovered(now=now, outage=_ANSWERS, subject="group"))
         self._exchange.request.succeeded()
         self._exchange.until = now + min(self.config.request_timeout_ms, self.config.session_timeout_ms / 3) / 1000
         self._session.confirm(sent_at)

@@ -281,6 +281,19 @@ def test_an_outage_that_began_while_joining_ends_when_the_member_has_joined() ->
     assert outages == [(Fault, 0.0), (Recovered, 1.0)]
 
 
+def test_a_join_ends_the_outage_although_a_member_id_was_given_in_between() -> None:
+    w = world()
+    w.member.subscribe(A, 0.0)
+    w.turn(0.0)
+    w.reply(JoinGroupResponse(error_code=14), 0.0)
+    w.turn(0.5)
+    w.reply(JoinGroupResponse(error_code=79, member_id=ME), 0.5)
+    w.join(1.0, A0)
+
+    outages = [(type(event), event.now) for event in w.events if isinstance(event, Fault | Recovered)]
+    assert outages == [(Fault, 0.0), (Recovered, 1.0)]
+
+
 def test_an_unknown_member_joins_again_at_once_without_its_id() -> None:
     w = world()
     w.member.subscribe(A, 0.0)
