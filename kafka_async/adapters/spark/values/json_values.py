@@ -3,10 +3,9 @@
 Decides: what reads a batch. Owns what a process has compiled for the schemas of its tasks, and whether Arrow's reader refused the
 last batches of one. Nobody can tell from a value's columns what it was that read it.
 
-Numbers, texts and truth values are read by ``json_rows``. Of other types it takes up to three times as long as Arrow does, so if
-there are any, a batch of which every value is plainly valid is read by Arrow at once (``json_bulk``). That refuses a batch for one
-value, so where it refused one, the next ones go to ``json_rows`` straight away, which does not mind: twice as many after each
-further refusal, and at most ``LONGEST_PAUSE``.
+A batch of which every value is plainly valid is read by Arrow at once (``json_bulk``). It refuses a batch for one value, so where
+it refused one, the next ones go to ``json_rows`` straight away, which takes half as long again and does not mind: twice as many
+after each further refusal, and at most ``LONGEST_PAUSE``.
 """
 
 import functools
@@ -15,7 +14,6 @@ from datetime import UTC, tzinfo
 from math import inf
 from typing import Any, Final
 
-import pyarrow as pa
 from attrs import define, field, frozen
 
 from .ddl import Fields
@@ -27,8 +25,6 @@ KEPT: Final = 100
 """Schemas of which a process keeps what it compiled."""
 LONGEST_PAUSE: Final = 31
 """Batches."""
-_QUICK: Final = (pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-"""Types that ``json_rows`` reads as fast as Arrow does, or faster."""
 
 
 @frozen(kw_only=True)
@@ -59,8 +55,7 @@ class JsonReader:
     def __attrs_post_init__(self) -> None:
         self._rows = RowReader(self.columns, self.zone)
         self._pause = 0
-        slow = any(not any(belongs(kind) for belongs in _QUICK) for _, kind in self.columns)
-        self._left = 0 if slow and raw_type(self.columns, self.zone) is not None else inf
+        self._left = 0 if raw_type(self.columns, self.zone) is not None else inf
 
     def read(self, values: Any) -> Piece:
         """Return the values of a ``pyarrow.BinaryArray``."""
