@@ -318,7 +318,7 @@ class Handling:
         crew.open()
         limiter = _unlimited()
         while True:
-            unit = None if self.halted or self.doubtful else crew.next() or self._take()
+            unit = None if self.halted or self.doubtful else self._next(crew)
             if unit is None:
                 await self._wait_for_more()
                 continue
@@ -342,6 +342,14 @@ class Handling:
             if slot.cancelled:
                 return
             self.take_in()
+
+    def _next(self, crew: Crew) -> Unit | None:
+        """Return a unit that was laid out and may still be handled, else the next one that is ready."""
+        while (unit := crew.next()) is not None:
+            if self.work.is_open(unit):
+                return unit
+            self.work.interrupted(unit, self.clock())  # it was lost meanwhile
+        return self._take()
 
     def _take(self) -> Unit | None:
         unit: Unit | None = self.work.take() if self.settings.batch is None else self.work.take_pack()
@@ -473,7 +481,8 @@ class Handling:
 
     def call(self, unit: Unit, context: ProcessingContext | None) -> Any:
         """Call the handler (for a thread)."""
-        argument = _argument(unit, self.settings.batch)
+        alone = isinstance(unit, Item) and unit.error is None and self.settings.batch is None
+        argument = unit.record if alone else _argument(unit, self.settings.batch)  # type: ignore[union-attr]  # it is an Item
         return self.handler(argument) if context is None else self.handler(argument, context)
 
     def context_on_thread(self, unit: Unit) -> ProcessingContext:

@@ -123,7 +123,11 @@ class ShareWork:
 
     def is_open(self, unit: Unit) -> bool:
         """Whether all records of a unit that was taken still have to be acknowledged. From any thread."""
-        return all(item.part.live and item.record._said is None for item in unit.items)  # type: ignore[attr-defined]
+        for item in unit.items:
+            record: Any = item.record
+            if not item.part.live or record._said is not None:
+                return False
+        return True
 
     def _remove(self, item: Item) -> None:
         if self._items.pop(item.record, None) is not None:  # type: ignore[call-overload]  # a ShareRecord
