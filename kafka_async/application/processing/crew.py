@@ -21,7 +21,7 @@ from ...network.waiting import LoopSignal, threadsafe
 from .attempts import Unit
 from .settings import ProcessingContext
 
-LOOK: Final = 0.005
+LOOK: Final = 0.002
 """Seconds after which the event loop looks for results by itself, as long as it finds some. To wake it for each would cost a thread
 more than the rest of its work for a record: it lets go of the interpreter for that, and has to wait for it again."""
 
