@@ -10,8 +10,9 @@ a consumer is young; the size of a fetch is that of its response; ``records-lag-
 show is left out, such as ``connection-count``: a connection may be closed under another name than it was opened with
 (``Statistics.connections`` has the number).
 
-Events are kept, and counted many at a time: after each round trip at low rates all that counting touches would have to be brought
-into the processor's caches for one event, which takes several times as long as to count one of many.
+What comes with every round trip is kept, and counted many at a time: at low rates all that counting touches would have to be
+brought into the processor's caches for one event, which takes several times as long as to count one of many. Other events may hold
+an exception, and all that its traceback refers to: they are counted at once.
 
 Threads: events come from the background's thread, and from the application's; whoever has to count them, or wants to read numbers,
 does so under a lock. What was consumed is not counted here: the application hands over its own totals.
@@ -27,6 +28,7 @@ from typing import Final
 from ..model import TopicPartition
 from ..trace import (
     MEMBERSHIP,
+    ROUTINE,
     CommitFailed,
     ConnectionClosed,
     ConnectionOpened,
@@ -340,18 +342,25 @@ class Requests:
     _uncounted: deque[TraceEvent] = field(factory=deque, init=False, repr=False)
     _counting: threading.RLock = field(factory=threading.RLock, init=False, repr=False)
     """Reentrant: a signal handler may look at the numbers while its thread counts."""
+    _is_counting: bool = field(default=False, init=False)
 
     def __call__(self, event: TraceEvent, /) -> None:
         """Have ``event`` counted, with others or before the next look at the numbers."""
         self._uncounted.append(event)
-        if len(self._uncounted) >= KEPT:
+        if len(self._uncounted) >= KEPT or not isinstance(event, ROUTINE):
             self.count()
 
     def count(self) -> None:
         """Count what was kept."""
         with self._counting:
-            while self._uncounted:
-                self._count(self._uncounted.popleft())
+            if self._is_counting:
+                return  # a signal handler: what it counted into the meter that its thread is about to set would be lost
+            try:
+                self._is_counting = True
+                while self._uncounted:
+                    self._count(self._uncounted.popleft())
+            finally:
+                self._is_counting = False
 
     def _count(self, event: TraceEvent) -> None:
         match event:

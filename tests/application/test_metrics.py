@@ -1,4 +1,5 @@
 import re
+import weakref
 from math import isnan, nan
 from pathlib import Path
 
@@ -229,6 +230,33 @@ def test_events_without_a_metric_change_nothing() -> None:
 
     for name, numbers in counted().snapshot(2.0, lags={}, consumed={}).items():
         assert group(metrics, 2.0, name) == pytest.approx(numbers, nan_ok=True)
+
+
+def test_errors_are_not_kept() -> None:
+    class Error(Exception):
+        """What its traceback refers to lives as long as it does."""
+
+    error = Error()
+    seen = weakref.ref(error)
+    metrics = counted(sent(0.0), RequestFailed(now=1.0, node="a", api="Fetch", error=error))
+
+    del error
+
+    assert seen() is None
+    assert group(metrics, 2.0)["request-total"] == 1
+
+
+def test_a_signal_handler_that_looks_at_the_numbers_loses_none() -> None:
+    class Interrupted(int):
+        """A size in whose addition the handler runs, after the meter was read and before it is set."""
+
+        def __radd__(self, other: int) -> int:
+            group(metrics, 2.0)
+            return other + int(self)
+
+    metrics = counted(sent(0.0), sent(1.0, size=Interrupted(100)), sent(1.0))
+
+    assert group(metrics, 2.0)["request-total"] == 3
 
 
 def moved(now: float, before: str, after: str) -> StateChanged:
