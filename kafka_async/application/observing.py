@@ -76,9 +76,10 @@ class Observer:
         routine = isinstance(event, ROUTINE)
         if not (routine and isinstance(event, Fetched)):  # no number is about that one
             self.metrics.requests(event)
-        if routine and event.now < self._look_at:
-            return  # nobody listens to what comes with every round trip
-        self._look_at = -inf if self.config.trace is not None or self.logging.is_verbose else event.now + LOOK
+        if routine:
+            if event.now < self._look_at:
+                return  # nobody listens to what comes with every round trip
+            self._look_at = -inf if self.config.trace is not None or self.logging.is_verbose else event.now + LOOK
         self.logging(event)
         if self.config.trace is not None:
             self.config.trace(event)

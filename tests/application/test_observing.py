@@ -1,5 +1,9 @@
 """What a consumer shows of itself: statistics and metrics."""
 
+import logging
+
+import pytest
+
 from kafka_async import ConsumerState
 
 from .support import consumer_on, filled, read_values, virtual
@@ -29,3 +33,18 @@ async def test_metrics_have_kafkas_names() -> None:
         metrics = consumer.metrics()["consumer-fetch-manager-metrics"]
         assert metrics["records-consumed-total"] == 10
         assert metrics["fetch-total"] >= 1
+
+
+@virtual
+async def test_round_trips_are_logged_when_debug_is_switched_on_later(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, (tp,) = filled(10)
+    async with consumer_on(cluster, "t") as consumer:
+        await read_values(consumer, 10)
+        assert not caplog.records
+        caplog.set_level(logging.DEBUG, "kafka_async")
+        await consumer.getmany(timeout_ms=2000)  # it is looked at once a second
+        cluster.fill(tp, 1)
+        await read_values(consumer, 1)
+        shown = [record.getMessage() for record in caplog.records]
+    assert any("RequestSent(" in line for line in shown)
+    assert any("Fetched(" in line for line in shown)
