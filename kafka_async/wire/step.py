@@ -84,7 +84,7 @@ class FetchStep(Request[FetchResponse]):
 
 
 class FetchedStep(NamedTuple):
-    """An answer with records of one partition, and no errors. Its fields are those of ``FetchResponse`` and ``PartitionData``."""
+    """An answer about one partition, without errors. Its fields are those of ``FetchResponse`` and ``PartitionData``."""
 
     throttle_time_ms: int
     session_id: int
