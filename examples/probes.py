@@ -35,6 +35,7 @@ class Probes:
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
         await writer.drain()
         writer.close()
+        await writer.wait_closed()
 
 
 async def ask(port: int, path: str) -> str:
@@ -43,6 +44,7 @@ async def ask(port: int, path: str) -> str:
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
+    await writer.wait_closed()
     return f"{path}: {head.splitlines()[0].partition(' ')[2]}, {body.strip()}"
 
 

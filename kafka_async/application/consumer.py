@@ -106,6 +106,8 @@ _imported: Final[dict[str, Any]] = {}
 
 
 def _arrow() -> Any:
+    import pyarrow.compute  # noqa: F401  # what a column of timestamps needs, here and not on the event loop
+
     from . import arrow
 
     return arrow

@@ -23,6 +23,8 @@ _log = logging.getLogger("kafka_async.testing")
 HOST: Final = "127.0.0.1"
 _LARGEST: Final = 100 * 1024 * 1024
 """Bytes of a request (``socket.request.max.bytes``)."""
+_ACCEPTED_AFTER: Final = 8
+"""Turns of the event loop, and some more, between accepting a connection and the start of its task."""
 
 
 @define(eq=False)
@@ -36,6 +38,7 @@ class Listener:
     """Which broker each connection leads to."""
     _silent: set[asyncio.StreamWriter] = field(factory=set)
     """Connections on which nothing is answered any more."""
+    _closed: bool = field(default=False, init=False)
 
     @classmethod
     async def open(cls, cluster: "FakeCluster") -> Self:
@@ -60,16 +63,35 @@ class Listener:
         self._silent |= self._nodes.keys()
 
     def close(self) -> None:
-        """Close the sockets; the tasks end in the next turns of the loop."""
+        """Close the sockets; the tasks end in the next turns of the loop.
+
+        Nothing is accepted from now on, but what was accepted is still on its way to its task, and asyncio loses the socket of such
+        a connection if its server is closed meanwhile. So that comes some turns later.
+        """
+        self._closed = True
         for server in self._servers:
-            server.close()
+            for each in server.sockets:
+                server.get_loop().remove_reader(each.fileno())
+        self._close_servers(_ACCEPTED_AFTER)
         for task, writer in self._connections.items():
             writer.transport.abort()
             task.cancel()
 
+    def _close_servers(self, turns: int) -> None:
+        for server in self._servers:
+            if turns and server.get_loop().is_running():
+                server.get_loop().call_soon(self._close_servers, turns - 1)
+                return
+            server.close()
+
     async def ended(self) -> None:
-        """Wait for the tasks."""
+        """Wait for the sockets and the tasks."""
+        for _ in range(_ACCEPTED_AFTER + 1):
+            await asyncio.sleep(0)
         await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _serves(self, broker: "FakeBroker") -> bool:
+        return not self._closed and self.cluster.is_up(broker.node_id)
 
     async def serve(self, broker: "FakeBroker", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection, one request after the other, until either side closes it."""
@@ -78,7 +100,7 @@ class Listener:
         self._connections[task] = writer
         self._nodes[writer] = broker.node_id
         try:
-            while self.cluster.is_up(broker.node_id):
+            while self._serves(broker):
                 size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
                 if not 0 <= size <= _LARGEST:
                     break

@@ -169,6 +169,7 @@ class Soak:
                 await self.consumer.getmany(timeout_ms=1000)
             except KafkaError:
                 self._begin_anew()
+        self.consumer.metrics()  # has the events counted that were kept for that, 256 at most
         network = self.cluster.network
         network.transports[:] = network.live()
         network.attempts.clear()

@@ -1,10 +1,12 @@
 """The cluster on TCP: other clients read from it in groups and write to it."""
 
 import asyncio
+import gc
 import logging
 import socket
 import struct
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -158,6 +160,25 @@ async def test_nothing_listens_after_the_end() -> None:
         socket.create_connection((host, int(port)), timeout=1)
     assert len(asyncio.all_tasks()) == 1
     cluster.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_connection_that_arrives_at_the_end_is_closed(turns: int) -> None:
+    """Whatever the event loop has done for it by then; what is left would be a warning, which fails the test."""
+
+    async def serve() -> None:
+        async with Cluster() as cluster:
+            host, port = (await cluster.serve()).split(":")
+            with socket.create_connection((host, int(port))):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        asyncio.run(serve())
+        gc.collect()
+
+    assert [str(warning.message) for warning in seen] == []
 
 
 def test_virtual_time_is_refused() -> None:
