@@ -356,31 +356,30 @@ class FetchManager:
 
     def _answered(self, broker: _Broker, outcome: object, now: float) -> None:
         broker.reserved = None
-        if isinstance(outcome, FetchedStep):
-            if broker.backoff.failures:
-                self._recovered(broker, now)
-            broker.session.succeeded(outcome.session_id)
-            self._read_step(broker, outcome, now)
-        elif not isinstance(outcome, FetchResponse):
+        if isinstance(outcome, FetchResponse) and outcome.error_code:
+            self._refused(broker, outcome.error_code, now)
+        elif not isinstance(outcome, (FetchedStep, FetchResponse)):
             self._request_failed(broker, outcome, now)
-        elif outcome.error_code in _SESSION_ERRORS:
-            if outcome.error_code == FetchSessionTopicIdError.errno:
+        else:
+            if broker.backoff.failures:
+                self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
+                broker.backoff.succeeded()
+            broker.session.succeeded(outcome.session_id)
+            if isinstance(outcome, FetchedStep):
+                self._read_step(broker, outcome, now)
+            else:
+                self._read(broker, outcome, now)
+
+    def _refused(self, broker: _Broker, error_code: int, now: float) -> None:
+        if error_code in _SESSION_ERRORS:
+            if error_code == FetchSessionTopicIdError.errno:
                 broker.backoff.failed(now)  # metadata without topic ids: a full request right away would fail in the same way
                 self.metadata.request_update(now)
             elif broker.session.epoch == INITIAL_EPOCH:
                 broker.backoff.failed(now)  # this was a full request: the next one may fail in the same way
-            broker.session.reset(keep_id=outcome.error_code != FetchSessionIdNotFound.errno)
-        elif outcome.error_code:
-            self._request_failed(broker, for_code(outcome.error_code), now)
+            broker.session.reset(keep_id=error_code != FetchSessionIdNotFound.errno)
         else:
-            if broker.backoff.failures:
-                self._recovered(broker, now)
-            broker.session.succeeded(outcome.session_id)
-            self._read(broker, outcome, now)
-
-    def _recovered(self, broker: _Broker, now: float) -> None:
-        self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
-        broker.backoff.succeeded()
+            self._request_failed(broker, for_code(error_code), now)
 
     def _request_failed(self, broker: _Broker, outcome: object, now: float) -> None:
         """The broker is gone or refuses us: its fetch session is in doubt, and its partitions may be led elsewhere by now."""

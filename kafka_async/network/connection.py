@@ -68,7 +68,7 @@ class _Inbox:
         """See ``Receiver``."""
         if self.delegate.received(self.key, count, self.clock()):
             self.wake()
-        return self.delegate.get_buffer(self.key) or self.get_buffer()
+        return self.get_buffer()
 
 
 class ConnectionRunner:

@@ -84,7 +84,8 @@ def _int32_length(buffer: Buffer, offset: int) -> tuple[int, int]:
     return length, offset + 4
 
 
-def _write_compact_length(length: int, out: bytearray) -> None:
+def write_compact_length(length: int, out: bytearray) -> None:
+    """Append a compact length: the varint plus one."""
     if length < 0x7F:
         out.append(length + 1)  # nearly always
     else:
@@ -141,7 +142,7 @@ def bytes_reader(*, compact: bool, nullable: bool) -> Reader:
 
 def string_writer(*, compact: bool, nullable: bool) -> Writer:
     """Return the writer of a UTF-8 string."""
-    write_length = _write_compact_length if compact else _write_int16_length
+    write_length = write_compact_length if compact else _write_int16_length
 
     def write_string(value: str | None, out: bytearray) -> None:
         if value is None:
@@ -156,7 +157,7 @@ def string_writer(*, compact: bool, nullable: bool) -> Writer:
 
 def bytes_writer(*, compact: bool, nullable: bool) -> Writer:
     """Return the writer of a byte string."""
-    write_length = _write_compact_length if compact else _write_int32_length
+    write_length = write_compact_length if compact else _write_int32_length
 
     def write_bytes(value: bytes | None, out: bytearray) -> None:
         if value is None:
@@ -215,7 +216,7 @@ def int_array_reader(code: str, *, compact: bool, nullable: bool) -> Reader:
 
 def array_writer(write_item: Writer, *, compact: bool, nullable: bool) -> Writer:
     """Return the writer of an array of strings or structs."""
-    write_length = _write_compact_length if compact else _write_int32_length
+    write_length = write_compact_length if compact else _write_int32_length
 
     def write_array(value: tuple[Any, ...] | None, out: bytearray) -> None:
         if value is None:
@@ -230,7 +231,7 @@ def array_writer(write_item: Writer, *, compact: bool, nullable: bool) -> Writer
 
 def int_array_writer(code: str, *, compact: bool, nullable: bool) -> Writer:
     """Return the writer of an array of integers, given their ``struct`` code."""
-    write_length = _write_compact_length if compact else _write_int32_length
+    write_length = write_compact_length if compact else _write_int32_length
 
     def write_ints(value: tuple[int, ...] | None, out: bytearray) -> None:
         if value is None:

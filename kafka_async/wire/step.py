@@ -19,7 +19,7 @@ from uuid import UUID
 from ..values import define
 from .messages.base import Api, Request
 from .messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from .primitives import Buffer, write_varint
+from .primitives import Buffer, compact_length, write_compact_length
 
 WRITTEN: Final = range(15, 18)
 """The versions whose requests are written here."""
@@ -33,8 +33,6 @@ _ANSWER: Final = Layout(">xxxxBihiB16sBihqqqBi")
 """From the correlation id to the preferred replica; the length of the records follows."""
 _END: Final = bytes(3)
 """No tags: of the partition, of its topic, of the answer."""
-_SHORT: Final = 127
-"""Compact lengths below this take one byte."""
 _ONE: Final = 2
 """The compact length of an array of one."""
 
@@ -106,9 +104,8 @@ def write_step(step: FetchStep, version: int, correlation_id: int, client_id: st
     """Return a step as it goes on the wire in ``version``, one of ``WRITTEN``, length prefix included."""
     name = (client_id or "").encode()
     rack = step.rack_id.encode()
-    end = bytearray((len(rack) + 1,)) if len(rack) < _SHORT else bytearray()
-    if not end:
-        write_varint(len(rack) + 1, end)
+    end = bytearray()
+    write_compact_length(len(rack), end)
     body = _BODY.pack(
         step.max_wait_ms,
         step.min_bytes,
@@ -155,22 +152,11 @@ def read_step(frame: Buffer) -> FetchedStep | None:
         ) = _ANSWER.unpack_from(frame)
         if tags or error or topics != _ONE or partitions != _ONE or failed or aborted > 1:
             return None
-        place = _ANSWER.size
-        size = frame[place]
-        place += 1
-        shift = 7
-        if size > 0x7F:
-            size &= 0x7F
-            while (more := frame[place]) > 0x7F and shift < 28:
-                size |= (more & 0x7F) << shift
-                shift += 7
-                place += 1
-            size |= more << shift
-            place += 1
-    except (layout_error, IndexError):
+        size, place = compact_length(frame, _ANSWER.size)
+    except (layout_error, IndexError, ValueError):
         return None
-    end = place + size - 1
-    if size < 1 or frame[end:] != _END:
+    end = place + size
+    if size < 0 or frame[end:] != _END:
         return None
     records = bytes(frame[place:end])
     return FetchedStep(throttle, session_id, topic_id, partition, high, stable, start, replica, records)
