@@ -95,7 +95,7 @@ class BackgroundLoop:
         self.handler.ended = None
         self._factory = self.transport_factory or TcpConnector.from_config(self.config)
         self._delegate = NetworkClientDelegate(
-            self.config, random=random.random, trace=self.trace, authenticators=_authenticators(self.config, self.trace)
+            self.config, random=random.random, trace=self.trace, authenticators=_authenticators(self.config)
         )
         self.background = self.assemble(
             self.config,
@@ -124,6 +124,8 @@ class BackgroundLoop:
         if self.clock is anyio.current_time:
             self.clock = loop_clock()  # anyio looks this up at each call
         try:
+            if (exposed := _exposure(self.config)) is not None:
+                self.trace(Fault(now=self.clock(), text=exposed))
             self._delegate.set_bootstrap(await bootstrap_nodes(self.config))
             async with anyio.create_task_group() as connections:
                 runner = ConnectionRunner(self._delegate, connections, self._factory, self.clock, self.wake)
@@ -210,13 +212,21 @@ class BackgroundLoop:
         self.on_end()
 
 
-def _authenticators(config: ConsumerConfig, trace: Listener) -> AuthenticatorFactory | None:
+def _authenticators(config: ConsumerConfig) -> AuthenticatorFactory | None:
     """Return what makes the conversation of each connection; the mechanisms are imported if the options ask for one."""
     if not config.uses_sasl:
         return None
     from ..network.sasl import authenticators
 
-    return authenticators(config, trace)
+    return authenticators(config)
+
+
+def _exposure(config: ConsumerConfig) -> str | None:
+    if not config.uses_sasl:
+        return None
+    from ..network.sasl import exposure
+
+    return exposure(config)
 
 
 def _sole(error: BaseException) -> BaseException:

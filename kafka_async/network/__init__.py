@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .link import ConnectionState
     from .reachability import Reachability
     from .request import LATE, Lane, UnsentRequest
-    from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators
+    from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators, exposure
     from .transport import Pushing, PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 else:
     __getattr__ = on_first_use(
@@ -44,7 +44,7 @@ else:
             ".link": "ConnectionState",
             ".reachability": "Reachability",
             ".request": "LATE Lane UnsentRequest",
-            ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators",
+            ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators exposure",
             ".transport": "Pushing PushTransport Receiver TcpConnector Transport TransportFactory bootstrap_nodes",
         },
     )
@@ -80,4 +80,5 @@ __all__ = [
     "Write",
     "authenticators",
     "bootstrap_nodes",
+    "exposure",
 ]

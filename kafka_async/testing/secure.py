@@ -27,7 +27,7 @@ class Security:
     def __init__(self, bootstrap: str, options: Mapping[str, Any]) -> None:
         config = ConsumerConfig.of(**{"bootstrap_servers": bootstrap, **options})
         self._context = tls_context(config)
-        self._conversations = authenticators(config, lambda event: None)
+        self._conversations = authenticators(config)
 
     def wrap(self, sock: socket.socket, host: str) -> socket.socket:
         """Return the socket with TLS if the options ask for it. Raises ``ssl.SSLError``."""

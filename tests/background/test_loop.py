@@ -11,7 +11,7 @@ from kafka_async.config import ConsumerConfig
 from kafka_async.errors import BackgroundLoopError, ConsumerStoppedError
 from kafka_async.events import AssignFromUser, BackgroundSnapshot, Call, ClusterDescription, Stop, TakeSnapshot, TopicMetadata
 from kafka_async.testing.simulation import FakeCluster
-from kafka_async.trace import TraceEvent
+from kafka_async.trace import Fault, TraceEvent
 from tests.application.support import virtual
 
 
@@ -25,6 +25,7 @@ class World:
         self.buffer = FetchBuffer(config.fetch_buffer_bytes, lambda: None, lambda: self.loop.wake())
         self.ends = 0
         self.bug: Exception | None = None
+        self.seen: list[TraceEvent] = []
         self.loop = BackgroundLoop(
             config=config,
             handler=self.handler,
@@ -35,6 +36,7 @@ class World:
         )
 
     def _trace(self, event: TraceEvent) -> None:
+        self.seen.append(event)
         if self.bug is not None:
             raise self.bug
 
@@ -45,6 +47,25 @@ class World:
         done = anyio.Event()
         self.handler.add(Stop(call=Call(anyio.current_time() + seconds, done.set)))
         await done.wait()
+
+
+@virtual
+async def test_a_login_that_shows_a_secret_is_reported_once_at_the_loops_time() -> None:
+    world = World(
+        FakeCluster(),
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="user",
+        sasl_plain_password="pencil",
+    )
+    await anyio.sleep(50)
+    begun = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.loop.run)
+        await anyio.sleep(10)
+        tasks.cancel_scope.cancel()
+    (fault,) = [event for event in world.seen if isinstance(event, Fault) and "shows the password" in event.text]
+    assert (fault.now, "pencil" in repr(fault)) == (begun, False)
 
 
 @virtual

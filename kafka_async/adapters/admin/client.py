@@ -28,9 +28,10 @@ from ...network import (
     UnsentRequest,
     authenticators,
     bootstrap_nodes,
+    exposure,
 )
 from ...network.waiting import LoopSignal, running_loop
-from ...trace import Listener, LoggingListener
+from ...trace import Fault, Listener, LoggingListener
 from ...wire import MetadataRequest, Request, Response
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Client:
 
     def __attrs_post_init__(self) -> None:
         self._delegate = NetworkClientDelegate(
-            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config, self.trace)
+            self.config, random=random.random, trace=self.trace, authenticators=authenticators(self.config)
         )
 
     @classmethod
@@ -67,6 +68,8 @@ class Client:
         # Transports on asyncio tell the delegate what came from outside of any task, where anyio's clock does not answer.
         client = cls(config, loop.time if loop is not None else anyio.current_time)
         failure: Exception | None = None
+        if (exposed := exposure(config)) is not None:
+            client.trace(Fault(now=client.clock(), text=exposed))
         client._delegate.set_bootstrap(await bootstrap_nodes(config))
         async with anyio.create_task_group() as tasks:
             factory = transport_factory or TcpConnector.from_config(config)

@@ -19,7 +19,7 @@ from ...lazy import on_first_use
 
 if TYPE_CHECKING:
     from .conversation import Mechanism, SaslConversation, Turn
-    from .factory import authenticators
+    from .factory import authenticators, exposure
     from .msk import MskTokenProvider
     from .oidc import OidcTokenProvider
     from .tokens import AbstractTokenProvider
@@ -28,7 +28,7 @@ else:
         __name__,
         {
             ".conversation": "Mechanism SaslConversation Turn",
-            ".factory": "authenticators",
+            ".factory": "authenticators exposure",
             ".msk": "MskTokenProvider",
             ".oidc": "OidcTokenProvider",
             ".tokens": "AbstractTokenProvider",
@@ -43,4 +43,5 @@ __all__ = [
     "SaslConversation",
     "Turn",
     "authenticators",
+    "exposure",
 ]

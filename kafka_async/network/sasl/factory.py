@@ -1,21 +1,20 @@
 """Which conversation a connection gets.
 
-Decides: the mechanism that the options ask for. Owns: what outlives one conversation, such as a derived key. Must never show a
-secret. It is a shell: it brings randomness and threads to mechanisms that are pure.
+Decides: the mechanism that the options ask for, and whether a login shows a secret to eavesdroppers. Owns: what outlives one
+conversation, such as a derived key. Must never show a secret. It is a shell: it brings randomness and threads to mechanisms that
+are pure.
 """
 
 import base64
 import secrets
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio.to_thread
 
 from ...config import ConsumerConfig
 from ...model import Node
-from ...trace import Fault, Listener
 from ...values import define, field
 from ..auth import AuthenticatorFactory
 from .conversation import Mechanism, SaslConversation
@@ -35,28 +34,31 @@ _TOKEN_SHARE: Final = 0.75
 _Maker = Callable[[Node], Mechanism]
 
 
-def authenticators(config: ConsumerConfig, trace: Listener) -> AuthenticatorFactory | None:
-    """Return what makes the conversation of each connection; ``None`` if ``security_protocol`` has no SASL.
-
-    ``trace`` gets a ``Fault`` if the options expose a secret to eavesdroppers.
-    """
+def authenticators(config: ConsumerConfig) -> AuthenticatorFactory | None:
+    """Return what makes the conversation of each connection; ``None`` if ``security_protocol`` has no SASL."""
     if not config.uses_sasl:
         return None
-    make = _MAKERS[config.sasl_mechanism](config, trace)
+    make = _MAKERS[config.sasl_mechanism](config)
     return lambda node: SaslConversation(make(node), str(node))
 
 
-def _plain(config: ConsumerConfig, trace: Listener) -> _Maker:
+def exposure(config: ConsumerConfig) -> str | None:
+    """Return what to report of options that show a secret to eavesdroppers at each login; ``None`` if they show none."""
+    return _EXPOSED.get(config.sasl_mechanism) if config.uses_sasl and not config.uses_tls else None
+
+
+_EXPOSED: Final[Mapping[str, str]] = {
+    "PLAIN": "sasl_mechanism='PLAIN' without TLS shows the password to whoever listens; use security_protocol='SASL_SSL', or SCRAM",
+    "OAUTHBEARER": "sasl_mechanism='OAUTHBEARER' without TLS shows the token to whoever listens; use security_protocol='SASL_SSL'",
+}
+
+
+def _plain(config: ConsumerConfig) -> _Maker:
     username, password = config.sasl_plain_username or "", config.sasl_plain_password or ""
-    if not config.uses_tls:
-        text = (
-            "sasl_mechanism='PLAIN' without TLS shows the password to whoever listens; use security_protocol='SASL_SSL', or SCRAM"
-        )
-        trace(Fault(now=time.monotonic(), text=text))
     return lambda node: Plain(username, password)
 
 
-def _scram(config: ConsumerConfig, _: Listener) -> _Maker:
+def _scram(config: ConsumerConfig) -> _Maker:
     name, username, password = config.sasl_mechanism, config.sasl_plain_username or "", config.sasl_plain_password or ""
     keys = SaltedPasswords(name, password)
 
@@ -67,10 +69,7 @@ def _scram(config: ConsumerConfig, _: Listener) -> _Maker:
     return make
 
 
-def _oauthbearer(config: ConsumerConfig, trace: Listener) -> _Maker:
-    if not config.uses_tls:
-        text = "sasl_mechanism='OAUTHBEARER' without TLS shows the token to whoever listens; use security_protocol='SASL_SSL'"
-        trace(Fault(now=time.monotonic(), text=text))
+def _oauthbearer(config: ConsumerConfig) -> _Maker:
     fetch = bearers(config.sasl_oauth_token_provider or _oidc(config))
     return lambda node: OAuthBearer(fetch)
 
@@ -93,7 +92,7 @@ def _oidc(config: ConsumerConfig) -> OidcTokenProvider:
     )
 
 
-def _gssapi(config: ConsumerConfig, _: Listener) -> _Maker:
+def _gssapi(config: ConsumerConfig) -> _Maker:
     make = contexts(config)
     return lambda node: Gssapi(make(node))
 
@@ -125,7 +124,7 @@ class SaltedPasswords:
             return known
 
 
-_MAKERS: Final[dict[str, Callable[[ConsumerConfig, Listener], _Maker]]] = {
+_MAKERS: Final[dict[str, Callable[[ConsumerConfig], _Maker]]] = {
     "PLAIN": _plain,
     "SCRAM-SHA-256": _scram,
     "SCRAM-SHA-512": _scram,
