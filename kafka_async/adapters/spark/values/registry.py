@@ -3,20 +3,7 @@
 Decides: what is asked, how often, and what an answer means; httpx, the HTTP client of this package, asks. Owns the providers of
 tokens of a process. Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and
 looks at no variable of the environment. Must never send credentials without TLS, except to this machine, nor show them, nor take an
-answer of any size.
-
-| option, after ``value.schema.registry.`` | meaning |
-|---|---|
-| ``url`` | ``https://host[:port][/path]``; ``http`` too if no credentials are given |
-| ``subject`` | whose newest schema names the columns; ``TOPIC-value`` if one topic is subscribed |
-| ``version`` | that version in place of the newest |
-| ``basic.auth.user.info`` | ``user:password``, or a reference (``options.secrets``) to it |
-| ``bearer.auth.token`` | a token, or a reference to it |
-| ``bearer.auth.issuer.endpoint.url`` | who gives tokens, with ``bearer.auth.client.id``, ``.client.secret``, ``.scope`` |
-| ``bearer.auth.logical.cluster``, ``bearer.auth.identity.pool.id`` | what Confluent Cloud wants to know beside a token |
-| ``ssl.ca.location`` | file of the certificates to trust, in PEM; those of the system if it is not given |
-| ``ssl.certificate.location`` | file of this client's certificate, in PEM, with ``ssl.key.location`` and ``ssl.key.password`` |
-| ``proxy`` | ``http://[user:password@]host:port``, or a reference to it |
+answer of any size. What its options mean is in the README of this adapter.
 
 The driver asks for the schema of the columns, and for the schemas of that subject's other versions (``planned``): they travel with
 the tasks, which ask only for what the driver did not find.
@@ -24,9 +11,9 @@ the tasks, which ask only for what the driver did not find.
 Sources: the "Schema Registry API Reference" and "Wire Format" pages of Confluent's documentation.
 """
 
-import base64
 import functools
 import json
+import secrets
 import ssl
 import time
 from collections.abc import Generator, Mapping
@@ -37,6 +24,7 @@ from urllib.parse import quote, urlsplit
 from attrs import field, frozen
 
 from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
+from ....network.backoff import ExponentialBackoff
 from ....network.tls import verifying_context, why_not_loaded
 from ..options.secrets import OF_REGISTRY, REGISTRY, Hidden, is_reference, resolve_one
 
@@ -49,31 +37,33 @@ TIMEOUT: Final = 10.0
 """Seconds for one step of a request, at most."""
 PATIENCE: Final = 30.0
 """Seconds in which to try again, for a schema with all that it builds on: a registry that restarts is back by then."""
-PAUSE: Final = 0.25
-"""Seconds before the second attempt; each further one waits twice as long, and at most ``LONGEST_PAUSE``."""
-LONGEST_PAUSE: Final = 2.0
+PAUSES: Final = ExponentialBackoff(0.25, 2.0)
 MAX_ANSWER: Final = 4 << 20
 MAX_REFERENCES: Final = 100
 PLANNED: Final = 20
 """Versions of a subject, the newest ones, whose schemas the driver sends to the tasks."""
 
-NAMES: Final = (
-    "url",
-    "subject",
-    "version",
-    *OF_REGISTRY,
-    *(f"bearer.auth.{name}" for name in ("issuer.endpoint.url", "client.id", "scope", "logical.cluster", "identity.pool.id")),
-    *(f"ssl.{name}.location" for name in ("ca", "certificate", "key")),
-)
+_USER: Final = "basic.auth.user.info"
+_TOKEN: Final = "bearer.auth.token"  # noqa: S105  # the name of an option
+_ISSUER: Final = "bearer.auth.issuer.endpoint.url"
+_LOGINS: Final = (_USER, _TOKEN, _ISSUER)
+_CA: Final = "ssl.ca.location"
+_CERTIFICATE: Final = "ssl.certificate.location"
+_NEEDS: Final = {
+    _ISSUER: ("bearer.auth.client.id", "bearer.auth.client.secret"),
+    **dict.fromkeys(("bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope"), (_ISSUER,)),
+    **dict.fromkeys(("ssl.key.location", "ssl.key.password"), (_CERTIFICATE,)),
+}
+"""What has to be given beside an option."""
+_HEADERS: Final = {
+    "bearer.auth.logical.cluster": "target-sr-cluster",
+    "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
+}
+"""The headers in which Confluent Cloud wants some options."""
+NAMES: Final = ("url", "subject", "version", _CA, *dict.fromkeys((*OF_REGISTRY, *_LOGINS, *_NEEDS, *_HEADERS, _CERTIFICATE)))
 """The options, after ``value.schema.registry.``."""
-_USER, _TOKEN, _ISSUER, _CLIENT, _SECRET = (
-    *("basic.auth.user.info", "bearer.auth.token", "bearer.auth.issuer.endpoint.url"),
-    *("bearer.auth.client.id", "bearer.auth.client.secret"),
-)
-_CA, _CERTIFICATE, _KEY, _PASSWORD = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
-_LOGICAL: Final = {"bearer.auth.logical.cluster": "target-sr-cluster", "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id"}
 _HERE: Final = ("localhost", "127.0.0.1", "::1")
-_ANSWERED: Final = {401: "it refused the credentials", 403: "it denied the access", 407: "the proxy refused the credentials"}
+_REFUSED: Final = {401: "it refused the credentials", 403: "it denied the access", 407: "the proxy refused the credentials"}
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
@@ -112,9 +102,8 @@ class Registry:
         parts = _checked(url, "url")
         _check(given)
         if parts.scheme == "http" and (parts.hostname not in _HERE or "proxy" in given):
-            for name in (_USER, _TOKEN, _ISSUER):
-                if name in given:
-                    raise KafkaConfigurationError(f"{REGISTRY}{name}: it would be sent without TLS; expected an https URL")
+            for name in given.keys() & _LOGINS:
+                raise KafkaConfigurationError(f"{REGISTRY}{name}: it would be sent without TLS; expected an https URL")
         return cls(
             url=url, options=tuple(sorted((name, text) for name, text in given.items() if name not in ("subject", "version")))
         )
@@ -203,15 +192,16 @@ class _Questions:
 
     def get(self, path: str, *, again: bool = True) -> Any:
         """Return the answer to a request, ``again``: trying again what may pass until the deadline."""
-        pause = PAUSE
+        failures = 0
         while True:
             try:
                 return self._judged(path, *self._answer(path))
             except RegistryError:
+                pause = PAUSES.delay(failures, secrets.SystemRandom().random())
                 if not again or time.monotonic() + pause >= self.deadline:
                     raise
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+            time.sleep(pause)
+            failures += 1
 
     def _answer(self, path: str) -> tuple[int, bytes]:
         """Return status and body, cut if it is too long."""
@@ -232,7 +222,7 @@ class _Questions:
         except httpx.HTTPError as error:
             _raise_tls(self.url, error)
             if isinstance(error, httpx.ProxyError) and "407" in str(error):
-                raise KafkaConfigurationError(f"{self.url}: {_ANSWERED[407]}") from None
+                raise KafkaConfigurationError(f"{self.url}: {_REFUSED[407]}") from None
             raise RegistryError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from None
 
     def _judged(self, path: str, status: int, body: bytes) -> Any:
@@ -240,8 +230,8 @@ class _Questions:
         where = f"{self.url}{path}"
         if status == _NOT_FOUND:
             raise UnknownSchemaError(f"{where}: the registry has no such entry")
-        if status in _ANSWERED:
-            raise KafkaConfigurationError(f"{where}: {_ANSWERED[status]}")
+        if status in _REFUSED:
+            raise KafkaConfigurationError(f"{where}: {_REFUSED[status]}")
         if status == _TOO_MANY or status >= _SERVER_ERROR:
             raise RegistryError(f"{where}: status {status}")
         if status != _OK or len(body) > MAX_ANSWER:
@@ -272,16 +262,12 @@ def _checked(url: str, name: str) -> Any:
 
 def _check(given: Mapping[str, str]) -> None:
     """Raise ``KafkaConfigurationError`` for options that contradict each other, or lack others."""
-    if len(chosen := [name for name in (_USER, _TOKEN, _ISSUER) if name in given]) > 1:
+    if len(chosen := [name for name in _LOGINS if name in given]) > 1:
         raise KafkaConfigurationError(f"{REGISTRY}{chosen[0]} and {REGISTRY}{chosen[1]} are two ways to log in; leave one out")
-    for name, needed in (
-        *((_ISSUER, other) for other in (_CLIENT, _SECRET)),
-        *((other, _ISSUER) for other in (_CLIENT, _SECRET, "bearer.auth.scope")),
-        *((_KEY, _CERTIFICATE), (_PASSWORD, _CERTIFICATE)),
-    ):
-        if name in given and needed not in given:
-            raise KafkaConfigurationError(f"{REGISTRY}{name} needs {REGISTRY}{needed}")
-    if _ISSUER in given and _checked(given[_ISSUER], _ISSUER).scheme == "http" and urlsplit(given[_ISSUER]).hostname not in _HERE:
+    for name in given:
+        if missing := [needed for needed in _NEEDS.get(name, ()) if needed not in given]:
+            raise KafkaConfigurationError(f"{REGISTRY}{name} needs {REGISTRY}{missing[0]}")
+    if _ISSUER in given and (issuer := _checked(given[_ISSUER], _ISSUER)).scheme == "http" and issuer.hostname not in _HERE:
         raise KafkaConfigurationError(f"{REGISTRY}{_ISSUER}: the secret would be sent without TLS; expected an https URL")
     if "proxy" in given and not is_reference(f"{REGISTRY}proxy", given["proxy"]):
         _check_proxy(given["proxy"])
@@ -318,34 +304,31 @@ def _client(registry: Registry, options: Mapping[str, str], hidden: Hidden) -> "
         "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is no answer
         "User-Agent": "kafka_async",
     }
-    headers |= {header: options[name] for name, header in _LOGICAL.items() if name in options}
-    if login := _login(registry, options, hidden):
-        headers["Authorization"] = login
+    headers |= {header: options[name] for name, header in _HEADERS.items() if name in options}
+    if (token := _token(registry, options)) is not None:
+        headers["Authorization"] = f"Bearer {token}"
+        hidden.add(token)
+    user, _, password = options.get(_USER, "").partition(":")
+    hidden.add(password)
     proxy = options.get("proxy")
     if proxy is not None:
         _check_proxy(proxy)
         hidden.add(urlsplit(proxy).password)
     verify: Any = _context(options) if registry.url.startswith("https:") else False
-    return httpx.Client(verify=verify, headers=headers, proxy=proxy, trust_env=False)
+    auth = (user, password) if _USER in options else None
+    return httpx.Client(verify=verify, headers=headers, auth=auth, proxy=proxy, trust_env=False)
 
 
-def _login(registry: Registry, options: Mapping[str, str], hidden: Hidden) -> str | None:
-    """Return the header that says who we are."""
-    if _USER in options:
-        coded = base64.b64encode(options[_USER].encode()).decode()
-        hidden.add(options[_USER].partition(":")[2], coded)
-        return f"Basic {coded}"
+def _token(registry: Registry, options: Mapping[str, str]) -> str | None:
+    """Return the bearer token that is given, or that the issuer gives."""
     if _ISSUER in options:
         import anyio
 
-        token: str = anyio.run(_provider(registry, options[_SECRET]).token)
-        hidden.add(token)
-        return f"Bearer {token}"
-    if _TOKEN in options:
-        if not options[_TOKEN].isascii() or not options[_TOKEN].isprintable() or not options[_TOKEN].strip():
-            raise KafkaConfigurationError(f"{REGISTRY}{_TOKEN}: expected printable ASCII on one line; the value is not shown")
-        return f"Bearer {options[_TOKEN]}"
-    return None
+        return str(anyio.run(_provider(registry, options["bearer.auth.client.secret"]).token))
+    token = options.get(_TOKEN)
+    if token is not None and (not token.isascii() or not token.isprintable() or not token.strip()):
+        raise KafkaConfigurationError(f"{REGISTRY}{_TOKEN}: expected printable ASCII on one line; the value is not shown")
+    return token
 
 
 @functools.lru_cache(maxsize=100)
@@ -357,7 +340,7 @@ def _provider(registry: Registry, secret: str) -> "OidcTokenProvider":
     try:
         return OidcTokenProvider(
             options[_ISSUER],
-            options[_CLIENT],
+            options["bearer.auth.client.id"],
             secret,
             scope=options.get("bearer.auth.scope"),
             allow_http=urlsplit(options[_ISSUER]).hostname in _HERE,
@@ -369,25 +352,19 @@ def _provider(registry: Registry, secret: str) -> "OidcTokenProvider":
 
 def _context(options: Mapping[str, str]) -> ssl.SSLContext:
     context = verifying_context()
-    with _named(_CA, options):
+    option = _CA
+    try:
         if _CA in options:
             context.load_verify_locations(cafile=options[_CA])
         else:
             context.load_default_certs()
-    if _CERTIFICATE in options:
-        password = options.get(_PASSWORD, "")  # without one OpenSSL would ask the terminal
-        with _named(_CERTIFICATE, options):
-            context.load_cert_chain(options[_CERTIFICATE], options.get(_KEY), password)
-    return context
-
-
-@contextmanager
-def _named(name: str, options: Mapping[str, str]) -> Generator[None]:
-    try:
-        yield
+        if (option := _CERTIFICATE) in options:
+            password = options.get("ssl.key.password", "")  # without one OpenSSL would ask the terminal
+            context.load_cert_chain(options[_CERTIFICATE], options.get("ssl.key.location"), password)
     except OSError as error:
-        why = why_not_loaded(error, REGISTRY + _PASSWORD)
-        raise KafkaConfigurationError(f"{REGISTRY}{name}={options.get(name)!r}: {why}") from None
+        why = why_not_loaded(error, f"{REGISTRY}ssl.key.password")
+        raise KafkaConfigurationError(f"{REGISTRY}{option}={options.get(option)!r}: {why}") from None
+    return context
 
 
 def _raise_tls(url: str, error: BaseException) -> None:

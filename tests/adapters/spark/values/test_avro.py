@@ -20,6 +20,7 @@ from kafka_async.adapters.spark.values.decoding import REASON, Decoder  # noqa: 
 from kafka_async.adapters.spark.values.formats import decoder_for  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.registry import RegistryError  # noqa: E402  # beside the others
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
+from kafka_async.network.backoff import ExponentialBackoff  # noqa: E402  # beside the others
 
 from .registry_server import RegistryServer, registry_server  # noqa: E402  # beside the others
 
@@ -75,7 +76,7 @@ def rows(decoder: Decoder, values: Sequence[bytes | None], headers: Sequence[byt
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
-    monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(module, "PAUSES", ExponentialBackoff(0.01, 2.0))
     monkeypatch.setattr(module, "PATIENCE", 0.2)
     with registry_server() as found:
         yield found

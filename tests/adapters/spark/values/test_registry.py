@@ -14,6 +14,7 @@ from kafka_async.adapters.spark.options.secrets import VARIABLE
 from kafka_async.adapters.spark.values import registry as module
 from kafka_async.adapters.spark.values.registry import Found, Registry, RegistryError, UnknownSchemaError
 from kafka_async.errors import KafkaConfigurationError, KafkaError
+from kafka_async.network.backoff import ExponentialBackoff
 
 from .registry_server import RegistryServer, registry_server
 
@@ -30,7 +31,7 @@ CLIENT = {f"{OAUTH}client.id": "ann", f"{OAUTH}client.secret": "hush"}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
-    monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(module, "PAUSES", ExponentialBackoff(0.01, 2.0))
     with registry_server() as found:
         yield found
 
@@ -208,7 +209,7 @@ def test_all_that_is_asked_for_one_schema_has_one_deadline(server: RegistryServe
     body = {"schema": '"A"', "references": [{"name": "B", "subject": "b", "version": 1}]}
     server.answers["/schemas/ids/1"] = [*again, (200, json.dumps(body).encode())]
     server.answers["/subjects/b/versions/1"] = (503, b"")
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.04)
+    monkeypatch.setattr(module, "PAUSES", ExponentialBackoff(0.01, 0.04))
     begin = time.monotonic()
 
     with pytest.raises(RegistryError, match="status 503"):
