@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ...model import TopicPartition
+from ...network.backoff import ExponentialBackoff
 from .connections import connections
 from .options.source_options import SourceOptions
 from .plan.admission import Admission
@@ -47,9 +48,8 @@ That is where the first batch begins, where one goes on with a partition that wa
 No topic can have a slash in its name, and the shape is that of offsets, so whatever reads offsets can read these, too.
 """
 _FROM: Final = OffsetSpec("latest", "startingOffsets")
-_COMMIT_PAUSE: Final = 5.0
-_LONGEST_COMMIT_PAUSE: Final = 120.0
-"""Seconds without a commit after the first that failed, twice as long after each further one, and at most."""
+_COMMIT_PAUSES: Final = ExponentialBackoff(5.0, 120.0)
+"""Seconds without a commit after one that failed."""
 _LAST_COMMIT_PATIENCE: Final = 15.0
 _METADATA_SECONDS: Final = 1.0
 """How old what is known of topics and partitions may be: Spark asks many times a second."""
@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: Offsets | None = None
         self._commit_from = -inf
         """No commit before this time: a try takes seconds if the group's coordinator is away."""
-        self._commit_pause = _COMMIT_PAUSE
+        self._commit_failures = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._tasks.sent
@@ -329,10 +329,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not last and self._clock() < self._commit_from:
             return
         if self._lookup.commit(offsets, patience=_LAST_COMMIT_PATIENCE if last else 0.0):
-            self._committed, self._commit_pause = offsets, _COMMIT_PAUSE
+            self._committed, self._commit_failures = offsets, 0
         else:
-            self._commit_from = self._clock() + self._commit_pause
-            self._commit_pause = min(2 * self._commit_pause, _LONGEST_COMMIT_PAUSE)
+            self._commit_from = self._clock() + _COMMIT_PAUSES.delay(self._commit_failures, 0.5)  # exactly: one stream is no herd
+            self._commit_failures += 1
 
     def stop(self) -> None:
         """Close the connections of this process. Spark does not always call it."""
