@@ -46,6 +46,8 @@ MEANINGLESS: Final = frozenset(
         "ssl_keymanager_algorithm",
         "ssl_trustmanager_algorithm",
         "ssl_secure_random_implementation",
+        *(f"metrics_{what}" for what in ("num_samples", "recording_level", "sample_window_ms")),
+        *("metric_reporters", "auto_include_jmx_reporter", "share_acknowledgement_mode", "share_acquire_mode"),
     )
 )
 """Options that this client does without: sessions, tokens and tickets are renewed in time by themselves."""

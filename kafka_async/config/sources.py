@@ -25,10 +25,7 @@ _NEAR: Final = 0.8
 _CASES: Final = {"security_protocol": str.upper, "group_protocol": str.lower}
 """Options whose words Java takes in any case."""
 _CLASSES: Final = ("key_deserializer", "value_deserializer")
-_LEFT_OUT: Final = MEANINGLESS | {
-    *("key_serializer", "value_serializer", "metric_reporters", "metrics_num_samples", "metrics_recording_level"),
-    *("metrics_sample_window_ms", "auto_include_jmx_reporter", "share_acknowledgement_mode", "share_acquire_mode"),
-}
+_LEFT_OUT: Final = MEANINGLESS | {"key_serializer", "value_serializer"}
 """Keys that mean something to Java only."""
 
 

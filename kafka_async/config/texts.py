@@ -70,13 +70,17 @@ def option_value(name: str, text: str, shown_name: str | None = None) -> Any:
     shown = shown_name or name
     if name in OBJECTS:
         raise ValueError(f"{shown} takes a Python object and cannot be given as text; give it in the program")
-    kind = _FIELDS[name].type
-    convert, expected = _BY_NAME.get(name) or _BY_TYPE.get(kind) or (str, "")
+    convert, expected = reading_of(name)
     try:
         return convert(text)
     except (ValueError, KeyError):
-        given = f"{shown}={text!r:.100}" if kind in (int, bool) else shown
+        given = f"{shown}={text!r:.100}" if _FIELDS[name].type in (int, bool) else shown
         raise ValueError(f"{given}: expected {expected}") from None
+
+
+def reading_of(name: str) -> tuple[Callable[[str], Any], str]:
+    """Return what reads the text of an option, raising ``ValueError`` or ``KeyError``, and what the text is expected to be."""
+    return _BY_NAME.get(name) or _BY_TYPE.get(_FIELDS[name].type) or (str, "")
 
 
 SECRETS: Final = frozenset(name for name, each in _FIELDS.items() if each.repr is False)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
+from ...config.java import in_login
 from ...errors import KafkaConnectionError
-from .options.java_security import in_login
 from .options.secrets import Hidden, resolve
 from .options.source_options import consumer_options
 from .worker import spare_collector

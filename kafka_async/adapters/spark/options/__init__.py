@@ -3,5 +3,4 @@
 source_options.py    names, meanings, and what is refused before anything runs
 patterns.py          ``subscribePattern``: expressions that mean the same in Java and in Python
 secrets.py           secrets by reference
-java_security.py     options that only Java's client has
 """

@@ -8,59 +8,34 @@ Names and meanings are those of Spark's own connector (``KafkaSourceProvider``);
 """
 
 import difflib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from attrs import field, fields_dict, frozen
+from attrs import field, frozen
 
-from ....config import ConsumerConfig
+from ....config.consumer_config import NAMES as CONSUMERS
+from ....config.java import MEANINGLESS, Dialect
+from ....config.java import NAMES as JAVAS
+from ....config.texts import reading_of
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
 from ..plan.offsets import OffsetSpec, check_order, names_of, parse_assignment, parse_offsets, parse_timestamps
 from ..plan.planner import PACK_RECORDS, OffsetRange, Task, plan
-from . import java_security
 from .patterns import python_pattern
 from .secrets import REGISTRY_SECRETS, check, is_reference
 
-T = TypeVar("T")
-
-_NAMES: Final = (
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "failOnDataLoss",
-    "includeHeaders",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "groupIdPrefix",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    # Not in Spark's own connector:
-    "columns",
-    "pushFilters",
-    "commitGroup",
-    "packRecords",
-    "maxBytesPerTrigger",
+SPARK: Final = Dialect(
+    prefix="kafka.",
+    tokens="kafka.sasl.mechanism=OAUTHBEARER and kafka.sasl.oauth.token.provider=module:callable, which returns a token",
+    secrets="use env:NAME, file:/path or file:NAME as the value of an option that holds a secret",
+    is_reference=is_reference,
 )
-_STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
-_ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+"""Options of security that only Java's client has, as options ``kafka.*`` of a job."""
 
 _REFUSED: Final[Mapping[str, str]] = {
-    **java_security.REFUSED,
+    **SPARK.refused,
     "auto_offset_reset": "use startingOffsets; the source keeps its offsets itself",
     "key_deserializer": "keys are bytes; cast them, or use value.format for values",
     "value_deserializer": "values are bytes; cast them, or use value.format",
@@ -70,16 +45,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "background": "the source decides where the consumer runs",
     "trace": "it takes a Python object",
     "ssl_context": "it takes a Python object",
-}
-# Options of Java's consumer that have no meaning here. A job that moves over by the name of the format must still start.
-_MEANINGLESS: Final = java_security.MEANINGLESS | {
-    "metric_reporters",
-    "metrics_num_samples",
-    "metrics_recording_level",
-    "metrics_sample_window_ms",
-    "auto_include_jmx_reporter",
-    "share_acknowledgement_mode",
-    "share_acquire_mode",
 }
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
@@ -157,7 +122,7 @@ class SourceOptions:
         key = "ssl_keystore_key"
         secrets = {key: self.kafka.get(key), **{name: self.value.get(name) for name in REGISTRY_SECRETS}}
         shown = (name for name, text in secrets.items() if text is not None and not is_reference(name, text))
-        return tuple(java_security.dotted(name) if name == key else name for name in shown)
+        return tuple(SPARK.dotted(name) if name == key else name for name in shown)
 
     @property
     def committing(self) -> dict[str, str]:
@@ -172,28 +137,13 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Return the options. Raises ``KafkaConfigurationError`` that names the option, what was given and what is expected."""
         given = _recognized(options)
-        starting = _spec(given, "starting", ("earliest", "latest", "committed"))
+        latest = _one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest"
         parsed = cls(
             **_topics(given),
-            starting=starting,
+            **{field: read(name, given[name]) for name, (field, read) in _PLAIN.items() if name in given},
+            starting=_spec(given, "starting", ("earliest", "latest", "committed")),
             ending=_spec(given, "ending", ("earliest", "latest")),
-            latest_without_match=_one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
-            fail_on_data_loss=_flag(given, "failOnDataLoss", True),
-            include_headers=_flag(given, "includeHeaders", False) if "includeHeaders" in given else None,
-            min_partitions=_number(given, "minPartitions", 1),
-            max_records_per_partition=_number(given, "maxRecordsPerPartition", 1),
-            pack_records=_or(_number(given, "packRecords", 0), PACK_RECORDS),
-            max_offsets_per_trigger=_number(given, "maxOffsetsPerTrigger", 1),
-            min_offsets_per_trigger=_number(given, "minOffsetsPerTrigger", 1),
-            max_bytes_per_trigger=_bytes(given, "maxBytesPerTrigger"),
-            max_trigger_delay=_seconds(given, "maxTriggerDelay", 900.0),
-            poll_timeout_ms=_number(given, "kafkaConsumer.pollTimeoutMs", 1) or 120_000,
-            retries=_or(_number(given, "fetchOffset.numRetries", 0), 3),
-            retry_interval=_or(_number(given, "fetchOffset.retryIntervalMs", 0), 1000) / 1000,
-            columns=tuple(_words(given["columns"])) if "columns" in given else (),
-            push_filters=_flag(given, "pushFilters", False),
-            commit_group=_text(given, "commitGroup"),
-            group_id_prefix=_text(given, "groupIdPrefix"),
+            latest_without_match=latest,
             value=_value(given),
             kafka=_kafka(given),
         )
@@ -266,11 +216,12 @@ def _recognized(options: Mapping[str, str]) -> dict[str, str]:
         elif lower in known:
             given[known[lower]] = text
         else:
-            raise KafkaConfigurationError(f"unknown option {name!r}{_nearest(name, _NAMES)}")
+            raise KafkaConfigurationError(f"unknown option {name!r}{nearest(name, _NAMES)}")
     return given
 
 
-def _nearest(name: str, names: Any) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return ``"; did you mean ...?"`` for a name that is nearly one of ``names``, else nothing."""
     lower = {candidate.lower(): candidate for candidate in names}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""
@@ -302,7 +253,7 @@ def _spec(given: Mapping[str, str], side: str, words: tuple[str, ...]) -> Offset
     """Return where to begin or to end; of several options the first of these, as in Spark's own connector."""
     whole, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     if whole in given:
-        return OffsetSpec("timestamp", whole, timestamp=_or(_number(given, whole, 0), 0))
+        return OffsetSpec("timestamp", whole, timestamp=_at_least(0)(whole, given[whole]))
     if each in given:
         return parse_timestamps(each, given[each])
     return parse_offsets(offsets, given[offsets], words) if offsets in given else None
@@ -312,58 +263,78 @@ def _offsets(spec: OffsetSpec) -> frozenset[int]:
     return frozenset(spec.numbers.values()) if spec.kind == "offsets" else frozenset()
 
 
-def _number(given: Mapping[str, str], name: str, low: int) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    try:
-        number = int(text)
-    except ValueError:
-        number = low - 1
-    if number < low:
-        raise KafkaConfigurationError(f"{name}={text!r}: expected a whole number of at least {low}")
-    return number
+def _at_least(low: int) -> Callable[[str, str], int]:
+    def read(name: str, text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if number < low:
+            raise KafkaConfigurationError(f"{name}={text!r}: expected a whole number of at least {low}")
+        return number
+
+    return read
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
+def _flag(name: str, text: str) -> bool:
+    return _WORDS[_one_of({name: text}, name, tuple(_WORDS))]
 
 
-def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    return _WORDS[_one_of(given, name, tuple(_WORDS), str(default).lower())]
-
-
-def _one_of(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
-    word = given.get(name, default).strip().lower()
+def _one_of(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """Return the word that is given, or else the first."""
+    word = given.get(name, words[0]).strip().lower()
     if word not in words:
         raise KafkaConfigurationError(f"{name}={given[name]!r}: expected {' or '.join(words)}")
     return word
 
 
-def _text(given: Mapping[str, str], name: str) -> str | None:
-    if name in given and not given[name].strip():
+def _text(name: str, text: str) -> str:
+    if not text.strip():
         raise KafkaConfigurationError(f"{name} is empty")
-    return given.get(name)
+    return text
 
 
-def _bytes(given: Mapping[str, str], name: str) -> int | None:
+def _bytes(name: str, text: str) -> int:
     """Return a size as Spark writes them, ``64m``; bytes if it has no unit."""
-    if name not in given:
-        return None
-    match = _SIZE.fullmatch(given[name].strip().lower())
+    match = _SIZE.fullmatch(text.strip().lower())
     if match is None or int(match[1]) == 0:
-        raise KafkaConfigurationError(f"{name}={given[name]!r}: expected a size such as 1048576, 64m or 1g")
+        raise KafkaConfigurationError(f"{name}={text!r}: expected a size such as 1048576, 64m or 1g")
     return int(match[1]) << _POWERS[match[2]]
 
 
-def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+def _seconds(name: str, text: str) -> float:
     """Return a duration as Spark writes them, ``15m``; milliseconds if it has no unit."""
-    if name not in given:
-        return default
-    match = _DURATION.fullmatch(given[name].strip().lower())
+    match = _DURATION.fullmatch(text.strip().lower())
     if match is None or (match[2] or "ms") not in _UNITS:
-        raise KafkaConfigurationError(f"{name}={given[name]!r}: expected a duration such as 500ms, 30s, 15m or 1h")
+        raise KafkaConfigurationError(f"{name}={text!r}: expected a duration such as 500ms, 30s, 15m or 1h")
     return int(match[1]) * _UNITS[match[2] or "ms"]
+
+
+_PLAIN: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "failOnDataLoss": ("fail_on_data_loss", _flag),
+    "includeHeaders": ("include_headers", _flag),
+    "minPartitions": ("min_partitions", _at_least(1)),
+    "maxRecordsPerPartition": ("max_records_per_partition", _at_least(1)),
+    "groupIdPrefix": ("group_id_prefix", _text),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _at_least(1)),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", _at_least(1)),
+    "maxTriggerDelay": ("max_trigger_delay", _seconds),
+    "kafkaConsumer.pollTimeoutMs": ("poll_timeout_ms", _at_least(1)),
+    "fetchOffset.numRetries": ("retries", _at_least(0)),
+    "fetchOffset.retryIntervalMs": ("retry_interval", lambda name, text: _at_least(0)(name, text) / 1000),
+    # Not in Spark's own connector:
+    "columns": ("columns", lambda _, text: tuple(_words(text))),
+    "pushFilters": ("push_filters", _flag),
+    "commitGroup": ("commit_group", _text),
+    "packRecords": ("pack_records", _at_least(0)),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", _bytes),
+}
+"""The options that are read by themselves: which attribute they set, and what reads them."""
+_STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+_NAMES: Final = (
+    *(*_STRATEGIES, "startingOffsetsByTimestampStrategy", *_PLAIN),
+    *(f"{side}{what}" for side in ("starting", "ending") for what in ("Offsets", "OffsetsByTimestamp", "Timestamp")),
+)
 
 
 # --- options of the consumer -----------------------------------------------------------------------------------------------------
@@ -371,7 +342,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
 
 def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     """Return the ``kafka.*`` options by the consumer's names. Raises ``KafkaConfigurationError`` for unknown or refused ones."""
-    known = (fields_dict(ConsumerConfig).keys() - {"given"}) | java_security.NAMES
+    known = CONSUMERS | JAVAS
     found = {}
     for name, text in given.items():
         if not name.startswith("kafka."):
@@ -379,13 +350,16 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
         ours = name.removeprefix("kafka.").replace(".", "_").replace("-", "_")
         if ours in _REFUSED:
             raise KafkaConfigurationError(f"{name} is not supported: {_REFUSED[ours]}")
-        if ours in _MEANINGLESS:
+        if ours in MEANINGLESS:
             continue
         if ours not in known:
-            names = [java_security.dotted(other) for other in known - _REFUSED.keys()]
-            raise KafkaConfigurationError(f"unknown option {name!r}{_nearest(name, names)}")
+            names = [SPARK.dotted(other) for other in known - _REFUSED.keys()]
+            raise KafkaConfigurationError(f"unknown option {name!r}{nearest(name, names)}")
         found[ours] = text
-    return java_security.in_our_words(found)
+    found = SPARK.in_our_words(found)
+    for ours, text in found.items():
+        check(ours, text, SPARK.dotted(ours))
+    return found
 
 
 def _value(given: Mapping[str, str]) -> dict[str, str]:
@@ -401,14 +375,13 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
 
     Raises ``KafkaConfigurationError`` that names the option, and not what was given: it may be a secret.
     """
-    attributes = fields_dict(ConsumerConfig)
     options: dict[str, Any] = {}
-    for name, text in java_security.as_connected(kafka).items():
-        convert, expected = _CONVERTERS.get(attributes[name].type, (None, ""))
+    for name, text in SPARK.with_stores(SPARK.with_login(kafka)).items():
+        convert, expected = reading_of(name)
         try:
-            options[name] = text if convert is None else convert(text.strip())
+            options[name] = convert(text) if isinstance(text, str) else text
         except (ValueError, KeyError):
-            raise KafkaConfigurationError(f"{java_security.dotted(name)}: expected {expected}") from None
+            raise KafkaConfigurationError(f"{SPARK.dotted(name)}: expected {expected}") from None
     return options
 
 
@@ -419,9 +392,3 @@ _SMALL_FETCHES: Final = {"max_partition_fetch_bytes": str(64 * 2**10), "default_
 
 _COMMIT_MS: Final = "5000"
 """How long one try to commit may take."""
-
-_CONVERTERS: Final[Mapping[Any, tuple[Callable[[str], Any], str]]] = {
-    int: (int, "a whole number"),
-    bool: (lambda text: _WORDS[text.lower()], "true or false"),
-    Mapping[str, str] | None: (json.loads, 'JSON like {"name": "value"}'),
-}

@@ -18,7 +18,6 @@ where values stay bytes.
 names of fields of their values; bad ones are in ``_corrupt_key``. Their registry is that of the values, where none is given.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ import pyarrow as pa
 from ....application.arrow import array_of
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
+from ..options.source_options import nearest
 from .ddl import check_names, ddl, parse_fields
 from .decoding import CORRUPT, REASON, Decoder, Piece, one_of
 from .registry import NAMES as REGISTRY_OPTIONS
@@ -130,8 +130,7 @@ def _check(options: Mapping[str, str], kind: str) -> None:
     known = sorted({name for names in _OPTIONS.values() for name in names})
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            raise KafkaConfigurationError(f"unknown option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+            raise KafkaConfigurationError(f"unknown option {name!r}{nearest(name, known)}")
         if name not in _OPTIONS[kind]:
             raise KafkaConfigurationError(f"{name} has no meaning with value.format={kind}")
 

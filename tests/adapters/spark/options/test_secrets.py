@@ -8,7 +8,6 @@ import pytest
 from attrs import fields_dict
 
 from kafka_async.adapters.spark.connections import Connections
-from kafka_async.adapters.spark.options import java_security
 from kafka_async.adapters.spark.options.secrets import (
     REGISTRY_SECRETS,
     SECRETS,
@@ -18,9 +17,10 @@ from kafka_async.adapters.spark.options.secrets import (
     resolve,
     resolve_one,
 )
-from kafka_async.adapters.spark.options.source_options import SourceOptions
+from kafka_async.adapters.spark.options.source_options import SPARK, SourceOptions
 from kafka_async.adapters.spark.values.registry import NAMES, Registry
 from kafka_async.config import ConsumerConfig
+from kafka_async.config.java import NAMES as JAVAS
 from kafka_async.errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
 
 HERE = "tests.adapters.spark.options.test_secrets"
@@ -30,7 +30,7 @@ SERVERS = "kafka.bootstrap.servers"
 URL = "value.schema.registry.url"
 USER_INFO = "value.schema.registry.basic.auth.user.info"
 OPTIONS = sorted(
-    {java_security.dotted(name) for name in (fields_dict(ConsumerConfig).keys() - {"given"}) | java_security.NAMES}
+    {SPARK.dotted(name) for name in (fields_dict(ConsumerConfig).keys() - {"given"}) | JAVAS}
     | {"kafka.ssl.truststore.password", "kafka.schema.registry.url"}
 )
 VALUES = [

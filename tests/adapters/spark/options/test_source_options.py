@@ -253,7 +253,7 @@ def test_brokers_know_a_job_by_its_prefix(given: dict[str, str], client_id: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("kafka__fetch__max__bytes", "a whole number"), ("kafka__check__crcs", "true or false")]
+    ("name", "expected"), [("kafka__fetch__max__bytes", "an integer"), ("kafka__check__crcs", "true or false")]
 )
 def test_a_bad_value_of_the_consumers_is_not_shown(name: str, expected: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=f"expected {expected}") as caught:
