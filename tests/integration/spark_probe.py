@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from kafka_async.adapters.spark.source import KafkaDataSource
 
@@ -36,8 +36,8 @@ class ProbeSource(KafkaDataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        return f"{super().schema()}, pid INT"
+    def schema(self) -> StructType:
+        return StructType([*super().schema().fields, StructField("pid", IntegerType())])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ProbeReader(super().reader(StructType(schema.fields[:-1])), self.gate)

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 if TYPE_CHECKING:
     from .options.source_options import SourceOptions
     from .task import TaskReader
+    from .values.ddl import Fields
     from .values.decoding import Decoder
 
 NAME = "kafka_async"
@@ -32,7 +33,7 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._parsed: SourceOptions | None = None
-        self._planned: tuple[dict[str, Decoder], dict[str, str]] | None = None
+        self._planned: tuple[dict[str, Decoder], dict[str, DataType]] | None = None
         _ = self._options  # what is wrong with them is said now
 
     @property
@@ -50,12 +51,11 @@ class KafkaDataSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        from .values.schema import ddl
+    def schema(self) -> StructType:
         from .worker import spare_collector
 
         spare_collector()
-        return ddl(self._plan()[1])
+        return StructType([StructField(name, kind) for name, kind in self._plan()[1].items()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._options.check_batch()
@@ -71,13 +71,13 @@ class KafkaDataSource(DataSource):
             _log.warning("%s is a secret that plans and Spark's web page show; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
-    def _plan(self) -> "tuple[dict[str, Decoder], dict[str, str]]":
+    def _plan(self) -> "tuple[dict[str, Decoder], dict[str, DataType]]":
         """Return the decoder of values and the columns. A registry is asked once; what it said travels with this object."""
         from .values.schema import layout
 
         if self._planned is None:
             decoders, kept = self._decoders()
-            fields = {part: decoder.fields for part, decoder in decoders.items()}
+            fields = {part: _as_spark_has_them(decoder.fields) for part, decoder in decoders.items()}
             headers = self._options.include_headers is True
             self._planned = decoders, layout(headers=headers, decoded=fields, kept=kept, only=self._options.columns)
         return self._planned
@@ -98,32 +98,24 @@ class KafkaDataSource(DataSource):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from .task import TaskReader
-        from .values.schema import Field, projection
+        from .values.schema import projection
 
         decoders, columns = self._plan()
-        fields = [Field(each.name, each.dataType.simpleString(), each.nullable, _whole(each.dataType)) for each in schema.fields]
-        names, types = projection(fields, columns), to_arrow_schema(schema, timezone="UTC")
+        names = projection(schema, columns)
         return TaskReader(
             kafka=self._options.reading,
-            decoders={part: each.select(dict(zip(names, types.types, strict=True))) for part, each in decoders.items()},
+            decoders={part: each.select(names) for part, each in decoders.items()},
             names=names,
-            schema=types,
+            schema=to_arrow_schema(schema, timezone="UTC"),
             fail_on_data_loss=self._options.fail_on_data_loss,
             poll_timeout_ms=self._options.poll_timeout_ms,
         )
 
 
-def _whole(kind: DataType) -> bool:
-    """Return whether something within a type may not be null."""
-    match kind:
-        case StructType():
-            return any(not part.nullable or _whole(part.dataType) for part in kind.fields)
-        case ArrayType():
-            return not kind.containsNull or _whole(kind.elementType)
-        case MapType():
-            return not kind.valueContainsNull or _whole(kind.valueType)
-        case _:
-            return False
+def _as_spark_has_them(fields: "Fields") -> list[tuple[str, DataType]]:
+    from pyspark.sql.pandas.types import from_arrow_type  # brings Arrow, as decoders do
+
+    return [(name, from_arrow_type(kind)) for name, kind in fields]
 
 
 class BatchReader(DataSourceReader):

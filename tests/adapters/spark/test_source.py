@@ -49,3 +49,33 @@ def test_what_can_be_null_within_a_column_cannot_be_denied(name: str, kind: Data
     given = PLAIN | {"includeHeaders": "true", "value.format": "json", "value.schema": schema}
     with pytest.raises(KafkaConfigurationError, match=f"schema: the content of column {name} can be null; it cannot be NOT NULL"):
         KafkaDataSource(given).reader(StructType([StructField(name, kind)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"), [("a", "column a is INT, not STRING"), ("_corrupt", "_corrupt is BINARY, not STRING")]
+)
+def test_a_decoded_column_of_another_type_is_refused(name: str, complaint: str) -> None:
+    given = PLAIN | {"value.format": "json", "value.schema": "a INT"}
+    with pytest.raises(KafkaConfigurationError, match=complaint):
+        KafkaDataSource(given).reader(StructType([StructField(name, StringType())]))
+
+
+def test_the_schema_is_what_the_options_say() -> None:
+    given = PLAIN | {
+        "value.format": "json",
+        "value.schema": "`a b` INT, s STRUCT<x: DECIMAL(6,2), m MAP<STRING, ARRAY<DATE>>>",
+        "value.prefix": "v_",
+    }
+    found = {field.name: field.dataType.simpleString() for field in KafkaDataSource(given).schema()}
+    assert found == {
+        "key": "binary",
+        "v_a b": "int",
+        "v_s": "struct<x:decimal(6,2),m:map<string,array<date>>>",
+        "_corrupt": "binary",
+        "_corrupt_reason": "string",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "timestamp": "timestamp",
+        "timestampType": "int",
+    }

@@ -6,7 +6,7 @@ decoded, or its bytes are in ``_corrupt``, or the read ends with an error that s
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from ....application.arrow import array_of
 from ....errors import DeserializationError, KafkaConfigurationError
 from ....model import TopicPartition
-from .ddl import Fields, ddl
+from .ddl import Fields
 from .schema import VALUE
 
 CORRUPT: Final = "_corrupt"
@@ -49,42 +49,31 @@ class Decoder(ABC):
     """Which part of a record is decoded: ``value`` or ``key``."""
 
     @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """Name and DDL type of the columns that stand in place of ``value``."""
-        found = tuple((self.prefix + name, ddl(kind)) for name, kind in self.columns)
-        return (*found, *((name, ddl(kind)) for name, kind in self.about_bad.items())) if self.permissive else found
+    def fields(self) -> Fields:
+        """Name and Arrow type of the columns that stand in place of ``value``."""
+        found = tuple((self.prefix + name, kind) for name, kind in self.columns)
+        return (*found, *self.about_bad) if self.permissive else found
 
     @property
-    def about_bad(self) -> dict[str, Any]:
+    def about_bad(self) -> Fields:
         """Name and Arrow type of the columns about what is bad."""
         corrupt, reason = (CORRUPT, REASON) if self.part == VALUE else (f"{CORRUPT}_{self.part}", f"{CORRUPT}_{self.part}_reason")
-        return {corrupt: pa.binary(), reason: pa.string()}
+        return (corrupt, pa.binary()), (reason, pa.string())
 
     @property
     def id_header(self) -> str | None:
         """The header that ``decode`` wants of each record; ``None``: no header."""
         return None
 
-    def select(self, types: Mapping[str, Any]) -> Self:
+    def select(self, names: Collection[str]) -> Self:
         """Return a decoder of fewer columns: what is not decoded costs nothing, and its faults are not noticed.
 
-        ``types``: name and Arrow type of the columns that are wanted. Names that are none of this decoder's are passed over. With
-        ``_corrupt`` or ``_corrupt_reason`` among them all columns stay, for whoever asked to leave out: what counts as bad does not
-        depend on which others are wanted. Raises ``KafkaConfigurationError`` for a column that has another type.
+        Names that are none of this decoder's are passed over. With ``_corrupt`` or ``_corrupt_reason`` among them all columns
+        stay, for whoever asked to leave out: what counts as bad does not depend on which others are wanted.
         """
-        kept = []
-        for name, kind in self.columns:
-            if (wanted := types.get(self.prefix + name)) is not None:
-                if wanted != kind:
-                    raise KafkaConfigurationError(f"schema: column {self.prefix + name} is {ddl(kind)}, not {wanted}")
-                kept.append((name, kind))
-        about = {name: kind for name, kind in self.about_bad.items() if self.permissive and name in types}
-        for name, kind in about.items():
-            if types[name] != kind:
-                raise KafkaConfigurationError(f"schema: column {name} is {ddl(kind)}, not {types[name]}")
-        if about:
+        if self.permissive and any(name in names for name, _ in self.about_bad):
             return self
-        return evolve(self, columns=tuple(kept))
+        return evolve(self, columns=tuple((name, kind) for name, kind in self.columns if self.prefix + name in names))
 
     def decode(self, values: Any, *, topic: str, partition: int, offsets: Any, ids: Any = None) -> list[Any]:
         """Return one array per field for a ``pyarrow.BinaryArray``; ``offsets`` is an int64 array of the same length.

@@ -27,7 +27,7 @@ from ....application.arrow import array_of
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
 from ..options.source_options import nearest
-from .ddl import check_names, ddl, parse_fields
+from .ddl import check_names, parse_fields, shown
 from .decoding import CORRUPT, REASON, Decoder, Piece, one_of
 from .registry import NAMES as REGISTRY_OPTIONS
 from .schema import KEY, VALUE
@@ -155,7 +155,7 @@ def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> Decoder:
 def _check_keys(kind: Any) -> None:
     if pa.types.is_map(kind):
         if not pa.types.is_string(kind.key_type):
-            raise KafkaConfigurationError(f"value.schema: {ddl(kind)}; the keys of a map in JSON are STRING")
+            raise KafkaConfigurationError(f"value.schema: {shown(kind)}; the keys of a map in JSON are STRING")
         _check_keys(kind.item_type)
         return
     for i in range(kind.num_fields):

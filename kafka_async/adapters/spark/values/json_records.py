@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from attrs import define, field
 
-from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, ddl
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, shown
 from .decoding import BadValueError
 from .times import days, microseconds
 
@@ -105,7 +105,7 @@ def _kind(value: Any) -> str:
 
 
 def _bad(kind: Any, value: Any) -> BadValueError:
-    return BadValueError(f"expected {ddl(kind)}, found {_kind(value)}")
+    return BadValueError(f"expected {shown(kind)}, found {_kind(value)}")
 
 
 # --- one type --------------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _integer(kind: Any, _: tzinfo) -> Convert:
         if not isinstance(value, int) or isinstance(value, bool):
             raise _bad(kind, value)
         if not -limit <= value < limit:
-            raise BadValueError(f"a number too large for {ddl(kind)}")
+            raise BadValueError(f"a number too large for {shown(kind)}")
         return value
 
     return convert
@@ -159,7 +159,7 @@ def _decimal(kind: Any, _: tzinfo) -> Convert:
         except InvalidOperation:
             number = Decimal("NaN")
         if not number.is_finite():  # "NaN" is a Decimal too, and it rounds to itself
-            raise BadValueError(f"no number that fits {ddl(kind)}")
+            raise BadValueError(f"no number that fits {shown(kind)}")
         return number
 
     return convert
@@ -216,7 +216,7 @@ def _timestamp_ntz(kind: Any, _: tzinfo) -> Convert:
 
 def _seconds(kind: Any, value: int) -> int:
     if abs(value) >= 1 << 43:  # in microseconds it must fit 64 bits
-        raise BadValueError(f"a number too large for {ddl(kind)}")
+        raise BadValueError(f"a number too large for {shown(kind)}")
     return value * 1_000_000
 
 
@@ -224,7 +224,7 @@ def _time(read: Callable[[str], int], kind: Any, text: str) -> int:
     try:
         return read(text)
     except (ValueError, OverflowError):
-        raise BadValueError(f"a text that is not {ddl(kind)}") from None
+        raise BadValueError(f"a text that is not {shown(kind)}") from None
 
 
 def _array(kind: Any, zone: tzinfo) -> Convert:

@@ -1,7 +1,7 @@
 """Which columns a row has, and what a schema of the user's may ask for.
 
 Decides: names, order and Spark types of the columns, and the columns of Kafka that must be decoded for those that are wanted. Owns
-nothing. Must never import Spark: types are texts in Spark's DDL.
+nothing.
 
 The columns are those of Spark's own connector (``KafkaRecordToRowConverter``), so that a job moves over by the name of the format.
 """
@@ -9,57 +9,54 @@ The columns are those of Spark's own connector (``KafkaRecordToRowConverter``), 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from attrs import frozen
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from ....errors import KafkaConfigurationError
 
 HEADERS: Final = "headers"
 VALUE: Final = "value"
 KEY: Final = "key"
-COLUMNS: Final[Mapping[str, str]] = {
-    "key": "BINARY",
-    "value": "BINARY",
-    "topic": "STRING",
-    "partition": "INT",
-    "offset": "BIGINT",
-    "timestamp": "TIMESTAMP",
-    "timestampType": "INT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+COLUMNS: Final[Mapping[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
 """Name and type of every column, in order; ``headers`` only on request."""
 
-_SIMPLE: Final[Mapping[str, str]] = {name: kind.lower() for name, kind in COLUMNS.items()} | {
-    "headers": "array<struct<key:string,value:binary>>"
-}
 _DECODED: Final[Mapping[str, str]] = {"timestampType": "timestamp_type"}
 """Names of the decoder's columns, where they differ."""
 _NULLABLE: Final = frozenset(("key", "value", "headers"))
 
 
-@frozen
-class Field:
-    """A column of a schema that the user gave.
-
-    ``kind``: Spark's simple name of its type. ``nullable``: whether the column may be null; ``whole``: whether something within it,
-    a field, an element, or an item of a map, may not.
-    """
-
-    name: str
-    kind: str
-    nullable: bool
-    whole: bool = False
-
-
 def layout(
-    *, headers: bool, decoded: Mapping[str, Iterable[tuple[str, str]]] = {}, kept: Collection[str] = (), only: Iterable[str] = ()
-) -> dict[str, str]:
-    """Return name and DDL type of the columns of a source, in order.
+    *,
+    headers: bool,
+    decoded: Mapping[str, Iterable[tuple[str, DataType]]] = {},
+    kept: Collection[str] = (),
+    only: Iterable[str] = (),
+) -> dict[str, DataType]:
+    """Return name and type of the columns of a source, in order.
 
     ``decoded``: the columns that stand in place of ``value`` or ``key``, and beside it if that is ``kept``. ``only``: the
     columns that are wanted (none: all). Raises ``KafkaConfigurationError`` for a decoded column that has the name of another, and
     for a wanted one that is unknown.
     """
-    found: dict[str, str] = {}
+    found: dict[str, DataType] = {}
     for name, kind in COLUMNS.items():
         if (name != HEADERS or headers) and (name not in decoded or name in kept):
             found[name] = kind
@@ -74,7 +71,7 @@ def layout(
     return chosen or found
 
 
-def _put_decoded(found: dict[str, str], part: str, decoded: Iterable[tuple[str, str]], taken: Iterable[str]) -> None:
+def _put_decoded(found: dict[str, DataType], part: str, decoded: Iterable[tuple[str, DataType]], taken: Iterable[str]) -> None:
     names = {name.lower() for name in (*found, *taken)}
     for name, kind in decoded:
         if name.lower() in names:
@@ -85,29 +82,32 @@ def _put_decoded(found: dict[str, str], part: str, decoded: Iterable[tuple[str, 
         found[name] = kind
 
 
-def ddl(columns: Mapping[str, str]) -> str:
-    """Return the columns as a schema in Spark's DDL."""
-    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())
+def shown(kind: DataType) -> str:
+    """Return a type as messages have it; what may be null does not show."""
+    text = kind.simpleString()
+    return text if "<" in text else text.upper()  # names of fields stay as they are
 
 
-def projection(fields: Iterable[Field], known: Mapping[str, str]) -> tuple[str, ...]:
+def projection(schema: StructType, known: Mapping[str, DataType]) -> tuple[str, ...]:
     """Return the column of ``known`` that each field of the user's schema means.
 
-    Raises ``KafkaConfigurationError`` for a column that is not there, has another type, or may be null if the schema denies it,
-    and for a schema without columns: Spark would count no rows.
+    Raises ``KafkaConfigurationError`` for a column that is not there, has another type, or may be null, itself or within, if the
+    schema denies it, and for a schema without columns: Spark would count no rows.
     """
     by_name = {name.lower(): name for name in known}
     chosen: list[str] = []
-    for field in fields:
+    for field in schema.fields:
         name = by_name.get(field.name.lower())
         if name is None:
             hint = "; set includeHeaders to true" if field.name.lower() == HEADERS else ""
             raise KafkaConfigurationError(f"schema: there is no column {field.name!r}; expected some of {', '.join(known)}{hint}")
-        if name in COLUMNS and known[name] == COLUMNS[name] and field.kind != _SIMPLE[name]:
-            raise KafkaConfigurationError(f"schema: column {name} is {COLUMNS[name]}, not {field.kind.upper()}")
+        here, wanted = shown(known[name]), shown(field.dataType)
+        if here != wanted:
+            raise KafkaConfigurationError(f"schema: column {name} is {here}, not {wanted}")
         if not field.nullable and (name not in COLUMNS or name in _NULLABLE):
             raise KafkaConfigurationError(f"schema: column {name} can be null; it cannot be NOT NULL")
-        if field.whole:
+        within = StructType([StructField(name, field.dataType)])
+        if within.toNullable() != within:
             raise KafkaConfigurationError(f"schema: the content of column {name} can be null; it cannot be NOT NULL")
         chosen.append(name)
     if not chosen:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from kafka_async.adapters.spark.values.avro_schema import Types, plain  # needs pyarrow
-from kafka_async.adapters.spark.values.ddl import ddl  # needs pyarrow
+from kafka_async.adapters.spark.values.ddl import shown  # needs pyarrow
 from kafka_async.adapters.spark.values.registry import Found  # beside the others
 from kafka_async.errors import KafkaConfigurationError  # beside the others
 
@@ -23,7 +23,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
 
 def types(schema: Any, *references: Any) -> list[str]:
     found, named = plain(Found(schema, references), "here")
-    return [ddl(kind) for _, kind in Types(named, "here").record(found)[1]]
+    return [shown(kind) for _, kind in Types(named, "here").record(found)[1]]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def types(schema: Any, *references: Any) -> list[str]:
         (logical("string", "date"), "STRING"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, "STRING"),
         ({"type": "fixed", "name": "F", "size": 2}, "BINARY"),
-        ({"type": "array", "items": ["null", "int"]}, "ARRAY<INT>"),
-        ({"type": "map", "values": logical("long", "timestamp-millis")}, "MAP<STRING, TIMESTAMP>"),
-        (record("int", name="I"), "STRUCT<`f0`: INT>"),
+        ({"type": "array", "items": ["null", "int"]}, "array<int>"),
+        ({"type": "map", "values": logical("long", "timestamp-millis")}, "map<string,timestamp>"),
+        (record("int", name="I"), "struct<f0:int>"),
         (["null", "long"], "BIGINT"),
         (["int", "long"], "BIGINT"),
         (["float", "null", "double"], "DOUBLE"),
@@ -76,7 +76,7 @@ def test_references_are_put_where_they_are_first_used() -> None:
     schema, _ = plain(Found(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), (two, one)), "here")
 
     assert types(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), two, one) == [
-        "STRING", "STRUCT<`f0`: STRING, `f1`: INT>", "ARRAY<STRING>"
+        "STRING", "struct<f0:string,f1:int>", "array<string>"
     ]  # fmt: skip
     assert json.dumps(schema).count('"symbols"') == 1
 

@@ -119,7 +119,7 @@ def test_fields_that_are_only_checked_are_no_columns() -> None:
     schema = pa.schema([("_corrupt", pa.binary())])
     json = decoder_for({"value.format": "json", "value.schema": "a INT, b STRING"})
     assert json is not None
-    builder = BatchBuilder(("_corrupt",), schema, {"value": json.select({"_corrupt": pa.binary()})})
+    builder = BatchBuilder(("_corrupt",), schema, {"value": json.select(("_corrupt",))})
     into = ColumnBuilder({*builder.wanted, "offset"})  # it is always there
     for offset, value in enumerate([b'{"a":1}', b'{"a":"x"}', None]):
         into.append((offset, 0, 0, None, value, (), None, 0))

@@ -4,7 +4,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.ddl import check_names, ddl, parse_fields, quoted  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.spark.values.ddl import check_names, parse_fields, shown  # noqa: E402  # needs pyarrow
 from kafka_async.errors import KafkaConfigurationError  # noqa: E402  # beside the others
 
 
@@ -26,22 +26,20 @@ from kafka_async.errors import KafkaConfigurationError  # noqa: E402  # beside t
         ("DECIMAL", "DECIMAL(10,0)"),
         ("dec(6)", "DECIMAL(6,0)"),
         ("NUMERIC(38, 18)", "DECIMAL(38,18)"),
-        ("ARRAY<ARRAY<INT>>", "ARRAY<ARRAY<INT>>"),
-        ("MAP<STRING, STRUCT<x INT, `y z`: DATE>>", "MAP<STRING, STRUCT<`x`: INT, `y z`: DATE>>"),
+        ("ARRAY<ARRAY<INT>>", "array<array<int>>"),
+        ("MAP<STRING, STRUCT<x INT, `y z`: DATE>>", "map<string,struct<x:int,y z:date>>"),
     ],
 )
-def test_a_type_is_read_and_written(text: str, expected: str) -> None:
+def test_a_type_is_read(text: str, expected: str) -> None:
     ((name, kind),) = parse_fields(f"a {text}")
 
-    assert (name, ddl(kind)) == ("a", expected)
-    assert parse_fields(f"a {expected}") == ((name, kind),)
+    assert (name, shown(kind)) == ("a", expected)
 
 
 def test_fields_have_names_in_quotes_comments_and_not_null() -> None:
     found = parse_fields("a INT NOT NULL COMMENT 'one, two', `b-``c` STRING COMMENT \"x\",d:DATE")
 
-    assert [(name, ddl(kind)) for name, kind in found] == [("a", "INT"), ("b-`c", "STRING"), ("d", "DATE")]
-    assert quoted("b-`c") == "`b-``c`"
+    assert [(name, shown(kind)) for name, kind in found] == [("a", "INT"), ("b-`c", "STRING"), ("d", "DATE")]
 
 
 def test_one_struct_stands_for_its_fields() -> None:
@@ -72,7 +70,7 @@ def test_the_elements_of_an_array_have_sparks_name() -> None:
         ("a DECIMAL(39,2)", "expected 1 to 38 digits"),
         ("a DECIMAL(4,5)", "expected 1 to 38 digits"),
         ("a DECIMAL(x)", "expected a number, found 'X'"),
-        ("a INT; b INT", "unexpected ';' at character 6"),
+        ("a INT; b INT", "expected a comma or the end, found ';'"),
         ("a INT, A STRING", "two fields have the name 'A'"),
         ("a STRUCT<x: INT, X: INT>", "two fields have the name 'X'"),
         ("a " + "ARRAY<" * 200, "more than 100 types within each other"),

@@ -86,8 +86,8 @@ def test_not_a_number_is_read() -> None:
         ("TIMESTAMP_NTZ", '{"a":"2020-01-02T00:00Z"}', "field 'a': a text that is not TIMESTAMP_NTZ"),
         ("BINARY", '{"a":"***"}', "field 'a': a text that is not base64"),
         ("ARRAY<INT>", '{"a":[1,"x"]}', "field 'a': expected INT, found a string"),
-        ("MAP<STRING, INT>", '{"a":[1]}', "field 'a': expected MAP<STRING, INT>, found an array"),
-        ("STRUCT<x: INT>", '{"a":1}', "field 'a': expected STRUCT<`x`: INT>, found a number"),
+        ("MAP<STRING, INT>", '{"a":[1]}', "field 'a': expected map<string,int>, found an array"),
+        ("STRUCT<x: INT>", '{"a":1}', "field 'a': expected struct<x:int>, found a number"),
     ],
 )
 def test_the_error_names_what_is_wrong(kind: str, text: str, problem: str) -> None:

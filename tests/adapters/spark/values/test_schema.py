@@ -2,7 +2,21 @@
 
 import pytest
 
-from kafka_async.adapters.spark.values.schema import Field, ddl, kafka_columns, layout, projection
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from kafka_async.adapters.spark.values.schema import COLUMNS, kafka_columns, layout, projection
 from kafka_async.errors import KafkaConfigurationError
 
 USUAL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -11,25 +25,25 @@ USUAL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestamp
 def test_columns_are_those_of_sparks_own_connector() -> None:
     assert list(layout(headers=False)) == USUAL
     assert list(layout(headers=True)) == [*USUAL, "headers"]
-    assert ddl(layout(headers=False, only=("key", "offset"))) == "`key` BINARY, `offset` BIGINT"
+    assert layout(headers=False, only=("key", "offset")) == {"key": BinaryType(), "offset": LongType()}
 
 
 def test_decoded_columns_stand_in_place_of_the_value() -> None:
-    found = layout(headers=False, decoded={"value": [("id", "BIGINT"), ("wei`rd", "STRING")]})
+    found = layout(headers=False, decoded={"value": [("id", LongType()), ("wei`rd", StringType())]})
     assert list(found) == ["key", "id", "wei`rd", *USUAL[2:]]
-    assert "`wei``rd` STRING" in ddl(found)
-    assert list(layout(headers=False, decoded={"value": [("value", "STRING")]})) == USUAL
+    assert found["wei`rd"] == StringType()
+    assert list(layout(headers=False, decoded={"value": [("value", StringType())]})) == USUAL
 
 
 @pytest.mark.parametrize("name", ["offset", "Key", "timestampType"])
 def test_a_decoded_column_with_the_name_of_another_is_refused(name: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=name):
-        layout(headers=False, decoded={"value": [(name, "INT")]})
+        layout(headers=False, decoded={"value": [(name, IntegerType())]})
 
 
 def test_two_decoded_columns_with_one_name_are_refused() -> None:
     with pytest.raises(KafkaConfigurationError, match="'A'"):
-        layout(headers=False, decoded={"value": [("a", "INT"), ("A", "INT")]})
+        layout(headers=False, decoded={"value": [("a", IntegerType()), ("A", IntegerType())]})
 
 
 def test_an_unknown_column_is_named() -> None:
@@ -38,47 +52,56 @@ def test_an_unknown_column_is_named() -> None:
 
 
 def test_what_is_kept_stands_beside_what_it_is_decoded_to() -> None:
-    decoded = {"key": [("key_id", "INT")], "value": [("id", "INT")]}
+    decoded = {"key": [("key_id", IntegerType())], "value": [("id", IntegerType())]}
     assert list(layout(headers=False, decoded=decoded, kept=("value",))) == ["key_id", "value", "id", *USUAL[2:]]
     with pytest.raises(
         KafkaConfigurationError, match=r"a field 'value' would have the name of another column; value\.prefix gives"
     ):
-        layout(headers=False, decoded={"value": [("value", "STRING")]}, kept=("value",))
+        layout(headers=False, decoded={"value": [("value", StringType())]}, kept=("value",))
     with pytest.raises(KafkaConfigurationError, match=r"key\.schema: a field 'Value' would"):
-        layout(headers=False, decoded={"key": [("Value", "INT")]})
+        layout(headers=False, decoded={"key": [("Value", IntegerType())]})
     with pytest.raises(KafkaConfigurationError, match=r"value\.schema: a field 'id' would"):
-        layout(headers=False, decoded={"key": [("id", "INT")], "value": [("id", "INT")]})
+        layout(headers=False, decoded={"key": [("id", IntegerType())], "value": [("id", IntegerType())]})
 
 
 def test_a_schema_of_the_users_chooses_columns() -> None:
-    fields = [Field("Value", "binary", True), Field("offset", "bigint", False)]
-    assert projection(fields, layout(headers=False)) == ("value", "offset")
+    schema = StructType([StructField("Value", BinaryType()), StructField("offset", LongType(), nullable=False)])
+    assert projection(schema, layout(headers=False)) == ("value", "offset")
 
 
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        (Field("val", "binary", True), "no column 'val'"),
-        (Field("headers", "array<struct<key:string,value:binary>>", True), "set includeHeaders to true"),
-        (Field("value", "string", True), "column value is BINARY, not STRING"),
-        (Field("offset", "int", True), "column offset is BIGINT, not INT"),
-        (Field("key", "binary", False), "column key can be null"),
-        (Field("offset", "bigint", False, whole=True), "the content of column offset can be null"),
+        (StructField("val", BinaryType()), "no column 'val'"),
+        (StructField("headers", COLUMNS["headers"]), "set includeHeaders to true"),
+        (StructField("value", StringType()), "column value is BINARY, not STRING"),
+        (StructField("offset", IntegerType()), "column offset is BIGINT, not INT"),
+        (StructField("key", BinaryType(), nullable=False), "column key can be null"),
+        (StructField("m", MapType(StringType(), StringType())), "column m is map<string,int>, not map<string,string>"),
+        (StructField("m", MapType(StringType(), IntegerType()), nullable=False), "column m can be null"),
+        (StructField("m", MapType(StringType(), IntegerType(), valueContainsNull=False)), "the content of column m can be null"),
     ],
 )
-def test_a_schema_that_does_not_fit_is_refused(field: Field, message: str) -> None:
+def test_a_schema_that_does_not_fit_is_refused(field: StructField, message: str) -> None:
+    known = layout(headers=False) | {"m": MapType(StringType(), IntegerType())}
     with pytest.raises(KafkaConfigurationError, match=message):
-        projection([field], layout(headers=False))
+        projection(StructType([field]), known)
+
+
+def test_a_comment_makes_no_other_type() -> None:
+    known: dict[str, DataType] = {"s": StructType([StructField("x", IntegerType())])}
+    wanted = StructType([StructField("s", StructType([StructField("x", IntegerType(), metadata={"comment": "y"})]))])
+    assert projection(wanted, known) == ("s",)
 
 
 def test_a_schema_without_columns_is_refused() -> None:
     with pytest.raises(KafkaConfigurationError, match="schema: there are no columns; expected at least one of key, value"):
-        projection([], layout(headers=False))
+        projection(StructType([]), layout(headers=False))
 
 
 def test_headers_have_one_type() -> None:
-    field = Field("headers", "array<struct<key:string,value:binary>>", True)
-    assert projection([field], layout(headers=True)) == ("headers",)
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    assert projection(StructType([StructField("headers", ArrayType(header))]), layout(headers=True)) == ("headers",)
 
 
 def test_what_is_not_wanted_is_not_decoded() -> None:
