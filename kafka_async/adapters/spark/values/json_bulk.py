@@ -92,7 +92,7 @@ def _raw(kind: Any, zone: tzinfo) -> Any:
 def _cast(array: Any, kind: Any) -> Any:
     if array.type != kind:
         array = array.cast(kind)
-    if _has_decimal(kind):
+    if has_decimal(kind):
         array.validate(full=True)  # the reader checks the scale of a decimal and not its precision
     return array
 
@@ -115,7 +115,6 @@ def _is_doubtful(array: Any) -> bool:
     return pa.types.is_struct(kind) and any(_is_doubtful(part) for part in array.flatten())
 
 
-def _has_decimal(kind: Any) -> bool:
-    if pa.types.is_decimal(kind):
-        return True
-    return any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))
+def has_decimal(kind: Any) -> bool:
+    """Return whether a type is a decimal, or has one within."""
+    return pa.types.is_decimal(kind) or any(has_decimal(kind.field(i).type) for i in range(kind.num_fields))

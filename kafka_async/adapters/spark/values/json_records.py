@@ -1,4 +1,4 @@
-"""One JSON value at a time, as Spark's ``from_json`` reads it in its permissive mode.
+"""What JSON means, value by value and field by field, as Spark's ``from_json`` has it in its permissive mode.
 
 Decides: what a value that is not plainly valid becomes. Owns nothing. Must never raise for any bytes: what is wrong is said.
 
@@ -15,6 +15,7 @@ Source: the behavior of Spark's ``JacksonParser``, as a comparison with it in th
 
 import base64
 import binascii
+import functools
 import json
 import math
 from collections.abc import Callable
@@ -23,9 +24,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from attrs import define, field
 
-from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, shown
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, shown
 from .decoding import BadValueError
 from .times import days, microseconds
 
@@ -33,48 +33,21 @@ Convert: TypeAlias = Callable[[Any, list[str]], Any]
 """Makes what Arrow takes of what ``json`` gives; notes what is wrong inside of it, raises ``BadValueError`` for the whole."""
 
 _BLANKS: Final = " \t\r\n"
-_INTEGERS: Final = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
 _JSON: Final = json.JSONDecoder(parse_float=Decimal)
 
 
-@define(eq=False)
-class RecordReader:
-    """Reads values with the given columns."""
-
-    columns: Fields
-    zone: tzinfo
-    _converts: list[tuple[str, Convert]] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._converts = [(name, converter(kind, self.zone)) for name, kind in self.columns]
-
-    def read(self, value: bytes | None) -> tuple[list[Any], str | None]:
-        """Return what a value holds for each column, and what is wrong with it."""
-        nothing = [None] * len(self.columns)
-        if value is None or not (text := value.decode("utf-8", "replace").strip(_BLANKS)):
-            return nothing, None
-        try:
-            found = _JSON.raw_decode(text)[0]
-        except (ValueError, RecursionError) as error:
-            return nothing, f"it is not JSON ({error})" if isinstance(error, json.JSONDecodeError) else "it is not JSON"
-        if not isinstance(found, dict):
-            return nothing, f"expected a JSON object, found {_kind(found)}"
-        problems: list[str] = []
-        return [convert_field(name, found.get(name), convert, problems) for name, convert in self._converts], next(
-            iter(problems), None
-        )
-
-
-def converter(kind: Any, zone: tzinfo) -> Convert:
-    """Return the converter to a type."""
-    return _orders(kind, zone)(kind, zone)
-
-
-def _orders(kind: Any, zone: tzinfo) -> Callable[[Any, tzinfo], Convert]:
-    for belongs, make in _CONVERTERS:
-        if belongs(kind):
-            return make
-    raise TypeError(f"no conversion to {kind}")
+def parsed(value: bytes) -> dict[str, Any]:
+    """Return the JSON object in a value; nothing is in one of blanks only. Raises ``BadValueError``."""
+    if not (text := value.decode("utf-8", "replace").strip(_BLANKS)):
+        return {}
+    try:
+        found = _JSON.raw_decode(text)[0]
+    except (ValueError, RecursionError) as error:
+        why = f" ({error})" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadValueError(f"it is not JSON{why}") from None
+    if not isinstance(found, dict):
+        raise BadValueError(f"expected a JSON object, found {_kind(found)}")
+    return found
 
 
 def convert_field(name: str, value: Any, convert: Convert, problems: list[str]) -> Any:
@@ -111,45 +84,101 @@ def _bad(kind: Any, value: Any) -> BadValueError:
 # --- one type --------------------------------------------------------------------------------------------------------------------
 
 
-def _boolean(kind: Any, _: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> bool:
-        if not isinstance(value, bool):
-            raise _bad(kind, value)
-        return value
-
-    return convert
-
-
-def _integer(kind: Any, _: tzinfo) -> Convert:
-    limit = 1 << _INTEGERS[kind] - 1
-
-    def convert(value: Any, _: list[str]) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _bad(kind, value)
-        if not -limit <= value < limit:
-            raise BadValueError(f"a number too large for {shown(kind)}")
-        return value
-
-    return convert
+def converter(kind: Any, zone: tzinfo) -> Convert:
+    """Return the converter to a type. ``zone``: that of times that have none."""
+    if pa.types.is_list(kind):
+        return _array(kind, zone)
+    if pa.types.is_map(kind):
+        return _map(kind, zone)
+    if pa.types.is_struct(kind):
+        return _struct(kind, zone)
+    plain = _decimal(kind) if pa.types.is_decimal(kind) else _plain(kind, zone)
+    return lambda value, _: plain(value)
 
 
-def _floating(kind: Any, _: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> float:
-        if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
-            raise _bad(kind, value)
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
+def _plain(kind: Any, zone: tzinfo) -> Callable[[Any], Any]:
+    if kind == TIMESTAMP:
+        return lambda value: (
+            _seconds(kind, value) if _is_whole(value) else _time(kind, lambda text: microseconds(text, zone), value)
+        )
+    if kind == TIMESTAMP_NTZ:
+        return functools.partial(_time, kind, lambda text: microseconds(text, None))
+    if pa.types.is_date(kind):
+        return functools.partial(_time, kind, days)
+    return functools.partial(next(convert for belongs, convert in _SIMPLE if belongs(kind)), kind)
 
-    return convert
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _decimal(kind: Any, _: tzinfo) -> Convert:
+def _boolean(kind: Any, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _bad(kind, value)
+    return value
+
+
+def _integer(kind: Any, value: Any) -> int:
+    if not _is_whole(value):
+        raise _bad(kind, value)
+    limit = 1 << kind.bit_width - 1
+    if not -limit <= value < limit:
+        raise BadValueError(f"a number too large for {shown(kind)}")
+    return int(value)
+
+
+def _floating(kind: Any, value: Any) -> float:
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        raise _bad(kind, value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _string(_: Any, value: Any) -> str:
+    text = value if isinstance(value, str) else text_of(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _binary(kind: Any, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise _bad(kind, value)
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadValueError("a text that is not base64") from None
+
+
+_SIMPLE: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...]] = (
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, _floating),
+    (pa.types.is_string, _string),
+    (pa.types.is_binary, _binary),
+)
+
+
+def _time(kind: Any, read: Callable[[str], int], value: Any) -> int:
+    if not isinstance(value, str):
+        raise _bad(kind, value)
+    try:
+        return read(value)
+    except (ValueError, OverflowError):
+        raise BadValueError(f"a text that is not {shown(kind)}") from None
+
+
+def _seconds(kind: Any, value: int) -> int:
+    if abs(value) >= 1 << 43:  # in microseconds it must fit 64 bits
+        raise BadValueError(f"a number too large for {shown(kind)}")
+    return value * 1_000_000
+
+
+def _decimal(kind: Any) -> Callable[[Any], Decimal]:
     unit = Decimal(1).scaleb(-kind.scale)
     context = Context(prec=kind.precision, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
 
-    def convert(value: Any, _: list[str]) -> Decimal:
+    def convert(value: Any) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
             raise _bad(kind, value)
         if isinstance(value, str) and (value != value.strip() or "_" in value):  # Python takes both
@@ -163,68 +192,6 @@ def _decimal(kind: Any, _: tzinfo) -> Convert:
         return number
 
     return convert
-
-
-def _string(_: Any, __: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> str:
-        text = value if isinstance(value, str) else text_of(value)
-        return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-    return convert
-
-
-def _binary(kind: Any, _: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> bytes:
-        if not isinstance(value, str):
-            raise _bad(kind, value)
-        try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            raise BadValueError("a text that is not base64") from None
-
-    return convert
-
-
-def _date(kind: Any, _: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> int:
-        if not isinstance(value, str):
-            raise _bad(kind, value)
-        return _time(days, kind, value)
-
-    return convert
-
-
-def _timestamp(kind: Any, zone: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return _seconds(kind, value)
-        if not isinstance(value, str):
-            raise _bad(kind, value)
-        return _time(lambda text: microseconds(text, zone), kind, value)
-
-    return convert
-
-
-def _timestamp_ntz(kind: Any, _: tzinfo) -> Convert:
-    def convert(value: Any, _: list[str]) -> int:
-        if not isinstance(value, str):
-            raise _bad(kind, value)
-        return _time(lambda text: microseconds(text, None), kind, value)
-
-    return convert
-
-
-def _seconds(kind: Any, value: int) -> int:
-    if abs(value) >= 1 << 43:  # in microseconds it must fit 64 bits
-        raise BadValueError(f"a number too large for {shown(kind)}")
-    return value * 1_000_000
-
-
-def _time(read: Callable[[str], int], kind: Any, text: str) -> int:
-    try:
-        return read(text)
-    except (ValueError, OverflowError):
-        raise BadValueError(f"a text that is not {shown(kind)}") from None
 
 
 def _array(kind: Any, zone: tzinfo) -> Convert:
@@ -241,10 +208,10 @@ def _array(kind: Any, zone: tzinfo) -> Convert:
 def _map(kind: Any, zone: tzinfo) -> Convert:
     item = converter(kind.item_type, zone)
 
-    def convert(value: Any, problems: list[str]) -> list[tuple[str, Any]]:
+    def convert(value: Any, problems: list[str]) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise _bad(kind, value)
-        return [(key, None if part is None else item(part, problems)) for key, part in value.items()]
+        return {key: None if part is None else item(part, problems) for key, part in value.items()}
 
     return convert
 
@@ -258,22 +225,6 @@ def _struct(kind: Any, zone: tzinfo) -> Convert:
         return {name: convert_field(name, value.get(name), convert, problems) for name, convert in parts}
 
     return convert
-
-
-_CONVERTERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, tzinfo], Convert]], ...]] = (
-    (pa.types.is_boolean, _boolean),
-    (pa.types.is_integer, _integer),
-    (pa.types.is_floating, _floating),
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_string, _string),
-    (pa.types.is_binary, _binary),
-    (pa.types.is_date, _date),
-    (TIMESTAMP.equals, _timestamp),
-    (TIMESTAMP_NTZ.equals, _timestamp_ntz),
-    (pa.types.is_map, _map),
-    (pa.types.is_list, _array),
-    (pa.types.is_struct, _struct),
-)
 
 
 # --- JSON as a text --------------------------------------------------------------------------------------------------------------

@@ -23,8 +23,9 @@ from attrs import frozen
 
 from ....application.arrow import array_of
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
-from .decoding import Piece
-from .json_records import RecordReader, convert_field, converter, text_of
+from .decoding import BadValueError, Piece
+from .json_bulk import has_decimal
+from .json_records import convert_field, converter, parsed, text_of
 
 try:
     import msgspec
@@ -41,33 +42,34 @@ class RowReader:
         numbered = [(f"f{number}", name, kind) for number, (name, kind) in enumerate(columns)]
         fields = [(own, _parsed_as(kind), msgspec.field(name=name, default=None)) for own, name, kind in numbered]
         record = msgspec.defstruct("Record", fields, gc=False)
-        exact = Decimal if any(_has_decimal(kind) for _, kind in columns) else None
+        exact = Decimal if any(has_decimal(kind) for _, kind in columns) else None
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(record, float_hook=exact).decode
-        self._nothing: Any = record()
-        self._reader = RecordReader(columns, zone)
+        self._record: Callable[..., Any] = record
+        self._names = [(own, name) for own, name, _ in numbered]
         self._columns = [
             _Column(name, kind, attrgetter(own), converter(kind, zone), _bulk(kind, zone)) for own, name, kind in numbered
         ]
 
     def piece(self, values: Sequence[bytes | None]) -> Piece:
         """Return the columns, and what is wrong with which value."""
-        decode, nothing = self._decode, self._nothing
+        decode, nothing = self._decode, self._record()
         records: list[Any] = []
-        apart: dict[int, list[Any]] = {}
         bad: dict[int, str] = {}
         for value in values:
             try:
                 records.append(nothing if value is None else decode(value))
             except _REFUSED:
-                place = len(records)
-                apart[place], problem = self._reader.read(value)
-                records.append(nothing)
-                if problem is not None:
-                    bad[place] = problem
-        arrays = [
-            column.array(records, {place: row[i] for place, row in apart.items()}, bad) for i, column in enumerate(self._columns)
-        ]
-        return Piece(arrays=arrays, bad=bad)
+                records.append(self._closely(value or b"", len(records), bad))
+        return Piece(arrays=[column.array(records, bad) for column in self._columns], bad=bad)
+
+    def _closely(self, value: bytes, place: int, bad: dict[int, str]) -> Any:
+        """Return what a value holds that msgspec refused; ``bad`` gets what is wrong with it, by its place."""
+        try:
+            found = parsed(value)
+        except BadValueError as error:
+            bad[place] = str(error)
+            found = {}
+        return self._record(**{own: found.get(name) for own, name in self._names})
 
 
 @frozen
@@ -80,17 +82,15 @@ class _Column:
     convert: Callable[[Any, list[str]], Any]
     bulk: "Bulk"
 
-    def array(self, records: Sequence[Any], apart: dict[int, Any], bad: dict[int, str]) -> Any:
-        """Return the array. ``apart``: what is converted already, by place. ``bad`` gets what is wrong, by place, too."""
+    def array(self, records: Sequence[Any], bad: dict[int, str]) -> Any:
+        """Return the array. ``bad`` gets what is wrong, by place, too."""
         found = list(map(self.get, records))
         values, left = self.bulk(found, set(map(type, found)) - {NoneType})
         self._convert(values, left, bad)
-        _put(values, apart)
         try:
             return array_of(self.kind, values)
         except OverflowError:  # a number is too large for the type: only now it is looked which
             self._convert(found, range(len(found)), bad)
-            _put(found, apart)
             return array_of(self.kind, found)
 
     def _convert(self, values: list[Any], places: Sequence[int], bad: dict[int, str]) -> None:
@@ -103,18 +103,9 @@ class _Column:
                     bad.setdefault(place, problems[0])
 
 
-def _put(values: list[Any], apart: dict[int, Any]) -> None:
-    for place, value in apart.items():
-        values[place] = value
-
-
 def _parsed_as(kind: Any) -> Any:
     """Return the type that msgspec parses a field as: numbers of a floating type at once, all others as they are."""
     return float | str | bool | None if pa.types.is_floating(kind) else Any
-
-
-def _has_decimal(kind: Any) -> bool:
-    return pa.types.is_decimal(kind) or any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))
 
 
 # --- many fields at once ---------------------------------------------------------------------------------------------------------

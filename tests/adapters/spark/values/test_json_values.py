@@ -17,13 +17,13 @@ pytest.importorskip("msgspec", reason="msgspec is not installed: pip install '.[
 from kafka_async.adapters.spark.values.ddl import Fields, parse_fields  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.decoding import REASON  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.json_bulk import raw_type, read_all  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.spark.values.json_records import RecordReader  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.json_rows import RowReader  # noqa: E402  # needs msgspec
 from kafka_async.adapters.spark.values.json_values import JsonDecoder, JsonReader  # noqa: E402  # needs msgspec
 from kafka_async.adapters.spark.values.times import zone  # noqa: E402  # beside the others
 from kafka_async.application.arrow import array_of  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DeserializationError  # noqa: E402  # beside the others
 
+from .json_alone import read_alone  # noqa: E402  # needs pyarrow
 from .json_texts import SCHEMA as EVERY_TYPE  # noqa: E402  # beside the others
 from .json_texts import TEXTS  # noqa: E402  # beside the others
 
@@ -53,7 +53,7 @@ def rows(decoder: JsonDecoder, values: Sequence[bytes | None]) -> list[tuple[Any
 
 def alone(decoder: JsonDecoder, value: bytes | None) -> tuple[list[str], str | None]:
     """Return what ``json_records`` makes of a value, and what is wrong with it."""
-    row, problem = RecordReader(decoder.columns, decoder.zone).read(value)
+    row, problem = read_alone(decoder.columns, decoder.zone, value)
     return [str(array_of(kind, [each])) for each, (_, kind) in zip(row, decoder.columns, strict=True)], problem
 
 
