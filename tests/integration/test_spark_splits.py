@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import frozen
+from pyspark.sql.datasource import InputPartition
 
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.connections import connections
@@ -135,7 +136,7 @@ def _until_marked(cluster: KafkaCluster, topic: str, ends: dict[int, int]) -> No
 def read(cluster: KafkaCluster, isolation: str, pieces: Iterable[OffsetRange]) -> list[tuple[int, bytes | None]]:
     """Return offsets and values of the pieces, each of which is a task of its own, without Spark."""
     reader = task_reader(cluster, {"kafka.isolation.level": isolation}, sizes={})
-    batches = [batch for piece in pieces for batch in reader.read((piece,))]
+    batches = [batch for piece in pieces for batch in reader.read(InputPartition((piece,)))]
     return [(row["offset"], row["value"]) for batch in batches for row in batch.to_pylist()]
 
 

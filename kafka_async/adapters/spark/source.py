@@ -129,7 +129,9 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._tasks.sent
+        from .task import received
+
+        return received, (self._tasks,)
 
     def partitions(self) -> list[InputPartition]:
         from .batch import plan_batch
@@ -139,7 +141,7 @@ class BatchReader(DataSourceReader):
         return input_partitions(plan_batch(self._options, Lookup(self._options), self._bounds))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return self._tasks.rows(partition)
+        return self._tasks.read(partition)
 
 
 class FilteringReader(BatchReader):

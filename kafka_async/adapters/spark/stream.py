@@ -37,7 +37,7 @@ from .plan.lookup import Lookup
 from .plan.offsets import Offsets, OffsetSpec, as_json, from_json, name_of, names_of
 from .plan.planner import OffsetRange
 from .plan.volume import Volume
-from .task import TaskReader, input_partitions
+from .task import TaskReader, input_partitions, received
 
 PENDING: Final = "__pending__/"
 """Key of an initial offset: the offsets are found with the first batch."""
@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit_failures = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._tasks.sent
+        return received, (self._tasks,)
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a task as Arrow record batches, in a worker."""
-        return self._tasks.rows(partition)
+        return self._tasks.read(partition)
 
     # --- the end of a batch ----------------------------------------------------------------------------------------------------
 

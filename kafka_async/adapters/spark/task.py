@@ -9,7 +9,7 @@ A ``TaskReader`` travels to executors: it holds values only.
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 from pyspark.sql.datasource import InputPartition
@@ -45,21 +45,13 @@ class TaskReader:
     poll_timeout_ms: int
     lease: Lease = leased_for_a_task
 
-    @property
-    def sent(self) -> tuple[Any, ...]:
-        """What is pickled of a reader of Spark's that has this one: it is asked for ``read`` only, in a task."""
-        return SentReader, (self,)
-
-    def rows(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the records of the task that Spark sent."""
-        return self.read(task_of(partition))
-
-    def read(self, task: Task) -> Iterator[Any]:
-        """Yield the records of ``task`` as ``pyarrow.RecordBatch``.
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the records of a task that Spark sent as ``pyarrow.RecordBatch``.
 
         Raises ``DataLossError`` for offsets that are gone (with ``fail_on_data_loss``; else they are left out and reported),
         ``KafkaTimeoutError`` if a broker does not answer, ``CorruptRecordException``.
         """
+        task: Task = partition.value or ()  # Spark makes up a partition of nothing if there is none
         if not task:
             return
         from .values.columns import BatchBuilder
@@ -143,17 +135,6 @@ def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:
     return [InputPartition(task) for task in tasks]
 
 
-def task_of(partition: InputPartition) -> Task:
-    """Return the task that Spark sent; it makes up a partition of nothing if there is none."""
-    return cast(Task, partition.value or ())
-
-
-@frozen
-class SentReader:
-    """What a task has of a ``BatchReader`` or a ``StreamReader``: what they stand on need not be imported to read."""
-
-    tasks: TaskReader
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the records of a task as Arrow record batches."""
-        return self.tasks.rows(partition)
+def received(tasks: TaskReader) -> TaskReader:
+    """Return what a task has of a reader of Spark's: what the reader stands on need not be imported to read."""
+    return tasks

@@ -526,7 +526,7 @@ def test_what_travels_to_executors_is_what_reads_there() -> None:
     settings = options(kafka__client__id="me")
     tasks = TaskReader(kafka=settings.reading, decoders={}, names=("key",), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
     copy = loads(dumps(StreamReader(settings, tasks)))  # type: ignore[no-untyped-call]  # Spark's own
-    assert copy.tasks == tasks
+    assert copy == tasks
     assert list(copy.read(InputPartition(None))) == []
 
 

@@ -1,5 +1,6 @@
 """Processes of PySpark's: what they import, and what is set in them."""
 
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[
 from pyspark.cloudpickle import dumps
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from kafka_async.adapters.spark.daemon import preload
 from kafka_async.adapters.spark.source import KafkaDataSource
 
 
@@ -87,3 +89,13 @@ def test_the_daemon_starts_without_what_cannot_be_imported() -> None:
         "from kafka_async.adapters.spark.daemon import preload; preload(); print('here')"
     )
     assert said_by(code) == "here"
+
+
+def test_connections_of_the_process_are_nobodys_but_their_owners() -> None:
+    """A connection that was duplicated would stay open at its server when its owner closes it."""
+    before = sorted(os.listdir("/proc/self/fd"))
+    source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
+    preload()
+    source.reader(source.schema())
+    source.streamReader(source.schema())
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -4,18 +4,9 @@ Decides: which decoder turns the bytes of values into columns, and what is refus
 is a value, made once on the driver and sent to the executors, so that all of them have the same columns. Must never do anything
 where values stay bytes.
 
-| option | meaning |
-|---|---|
-| ``value.format`` | ``binary`` (values stay as they are), ``string``, ``json`` or ``avro`` |
-| ``value.schema`` | json: columns in Spark's DDL; avro: the schema in JSON, the reader's schema if there is a registry |
-| ``value.mode`` | ``permissive``: bad values are null and in ``_corrupt``; ``failfast``: the first ends the read |
-| ``value.keep`` | ``true``: the column ``value`` stays beside what it is decoded to |
-| ``value.prefix`` | stands before the name of each column, where a field is named like a column of Kafka |
-| ``value.timezone`` | json: the zone of times that have none; UTC, since the session's zone is not known here |
-| ``value.schema.registry.*`` | avro: see ``registry`` |
-
-``key.*`` are the same for keys. Their columns have the prefix ``key_`` if ``key.prefix`` is not given, since keys often have the
-names of fields of their values; bad ones are in ``_corrupt_key``. Their registry is that of the values, where none is given.
+What the options mean is in the README of this adapter. ``key.*`` are the same for keys, which often have the names of fields of
+their values: so their columns have the prefix ``key_`` if ``key.prefix`` is not given, and bad ones are in ``_corrupt_key``. Their
+registry is that of the values, where none is given.
 """
 
 from collections.abc import Mapping, Sequence
