@@ -9,7 +9,7 @@ from ...model import TopicPartition
 from .options.source_options import SourceOptions
 from .plan.filters import Bounds
 from .plan.lookup import Lookup
-from .plan.offsets import Offsets, OffsetSpec, name_of, names_of
+from .plan.offsets import Offsets, OffsetSpec, names_of
 from .plan.planner import OffsetRange, Task
 
 _FROM = OffsetSpec("earliest", "startingOffsets")
@@ -41,13 +41,12 @@ def _range(
 ) -> OffsetRange:
     """Return the range of one partition, within what its log holds."""
     start, stop, begin, end = starts[partition], stops[partition], begins[partition], ends[partition]
-    name = name_of(partition)
     if start > end:
-        raise KafkaConfigurationError(f"startingOffsets: {start} of {name} is above its end, {end}")
+        raise KafkaConfigurationError(f"startingOffsets: {start} of {partition} is above its end, {end}")
     if start > stop and lookup.options.exact:
-        raise KafkaConfigurationError(f"startingOffsets: {start} of {name} is above endingOffsets, {stop}")
+        raise KafkaConfigurationError(f"startingOffsets: {start} of {partition} is above endingOffsets, {stop}")
     if start < begin:
-        lookup.lost(f"offsets {start} to {begin - 1} of {name} are gone: its log begins at {begin}")
+        lookup.lost(f"offsets {start} to {begin - 1} of {partition} are gone: its log begins at {begin}")
     if stop > end:
-        lookup.lost(f"offsets {end} to {stop - 1} of {name} are not there: its log ends at {end}")
+        lookup.lost(f"offsets {end} to {stop - 1} of {partition} are not there: its log ends at {end}")
     return OffsetRange(partition, max(start, begin), min(stop, end))

@@ -34,7 +34,7 @@ from .connections import connections
 from .options.source_options import SourceOptions
 from .plan.admission import Admission
 from .plan.lookup import Lookup
-from .plan.offsets import Offsets, OffsetSpec, as_json, from_json, name_of, names_of
+from .plan.offsets import Offsets, OffsetSpec, as_json, from_json, names_of
 from .plan.planner import OffsetRange
 from .plan.volume import Volume
 from .task import TaskReader, input_partitions, received
@@ -293,22 +293,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_gone(self, starts: Offsets, gone: Collection[TopicPartition]) -> None:
         if gone:
-            names = ", ".join(f"{name_of(partition)} up to offset {starts.get(partition, 0)}" for partition in sorted(gone))
+            names = ", ".join(f"{partition} up to offset {starts.get(partition, 0)}" for partition in sorted(gone))
             self._lookup.lost(f"{names}: read so far, and not there, or not subscribed, any more")
 
     def _range(self, partition: TopicPartition, starts: Offsets, stop: int, begin: int) -> OffsetRange:
-        name = name_of(partition)
         start = starts.get(partition)
         if start is None:
             if begin > 0:
-                self._lookup.lost(f"{name} is new and begins at offset {begin}, not at 0")
+                self._lookup.lost(f"{partition} is new and begins at offset {begin}, not at 0")
             return OffsetRange(partition, begin, stop)
         if stop < start:
             self._lookup.lost(
-                f"{name} was read up to offset {start} and ends at {stop} now: truncated, or deleted and created again"
+                f"{partition} was read up to offset {start} and ends at {stop} now: truncated, or deleted and created again"
             )
         elif start < begin < stop or start < stop <= begin:
-            self._lookup.lost(f"offsets {start} to {min(begin, stop) - 1} of {name} are gone: its log begins at {begin}")
+            self._lookup.lost(f"offsets {start} to {min(begin, stop) - 1} of {partition} are gone: its log begins at {begin}")
         return OffsetRange(partition, max(start, begin), stop)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from ...errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 from ...model import TopicPartition
 from .connections import Lease, leased_for_a_task
-from .plan.offsets import name_of, names_of
+from .plan.offsets import names_of
 from .plan.planner import Task
 
 if TYPE_CHECKING:  # a process that only plans needs none of them
@@ -105,7 +105,7 @@ class _Reading:
             first, last = max(start, begins[partition]), min(end, ends[partition])
             if (first, last) != (start, end):
                 _log.warning("%s: offsets %d to %d are gone, in part or all; reading %d to %d of them",
-                             name_of(partition), start, end - 1, first, last - 1)  # fmt: skip
+                             partition, start, end - 1, first, last - 1)  # fmt: skip
             if first < last:
                 there[partition] = (first, last)
         self._ranges = there

@@ -20,7 +20,7 @@ from ....events import TopicDescription
 from ....model import TopicPartition
 from ..connections import Lease, leased
 from ..options.source_options import SourceOptions
-from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, name_of, names_of
+from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, names_of
 
 if TYPE_CHECKING:
     from ...sync import KafkaConsumer
@@ -142,7 +142,7 @@ class Lookup:
         found = self._persist(lambda consumer: consumer.offsets_for_times(times)) if times else {}
         none = sorted(partition for partition, answer in found.items() if answer is None)
         if none and strict:
-            text = f"{option}: no record of {name_of(none[0])} is at or after {times[none[0]]}"
+            text = f"{option}: no record of {none[0]} is at or after {times[none[0]]}"
             raise NoOffsetForPartitionError(f"{text}; startingOffsetsByTimestampStrategy=latest begins at the end", tuple(none))
         return {partition: ends[partition] if answer is None else answer.offset for partition, answer in found.items()}
 
@@ -151,7 +151,7 @@ class Lookup:
         for partition, committed in found.items():
             if committed is None:
                 text = "group %s has committed nothing of %s; beginning at its first offset"
-                _log.info(text, self.options.group, name_of(partition))
+                _log.info(text, self.options.group, partition)
         return {partition: begins[partition] if at is None else at.offset for partition, at in found.items()}
 
     @staticmethod

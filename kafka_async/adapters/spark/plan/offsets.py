@@ -79,7 +79,7 @@ def parse_offsets(option: str, text: str, words: Iterable[str]) -> OffsetSpec:
     numbers = from_json(_loaded(text, option, '{"topic": {"0": 23, "1": -2}}'), option)
     for partition, offset in numbers.items():
         if offset < EARLIEST:
-            raise KafkaConfigurationError(f"{option}: offset {offset} of {name_of(partition)}: expected 0 or more, -1 or -2")
+            raise KafkaConfigurationError(f"{option}: offset {offset} of {partition}: expected 0 or more, -1 or -2")
     return OffsetSpec("offsets", option, numbers)
 
 
@@ -88,7 +88,7 @@ def parse_timestamps(option: str, text: str) -> OffsetSpec:
     numbers = from_json(_loaded(text, option, '{"topic": {"0": 1000}}'), option)
     for partition, timestamp in numbers.items():
         if timestamp < 0:
-            raise KafkaConfigurationError(f"{option}: time {timestamp} of {name_of(partition)}: expected milliseconds, 0 or more")
+            raise KafkaConfigurationError(f"{option}: time {timestamp} of {partition}: expected milliseconds, 0 or more")
     return OffsetSpec("timestamps", option, numbers)
 
 
@@ -115,18 +115,13 @@ def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
     for partition in sorted(start.numbers.keys() | end.numbers.keys()):
         first, last = (spec.numbers.get(partition, _at(spec)) for spec in (start, end))
         if first is not None and last is not None and first > last >= 0:
-            raise KafkaConfigurationError(f"{start.option}: {first} of {name_of(partition)} is above {end.option}, {last}")
+            raise KafkaConfigurationError(f"{start.option}: {first} of {partition} is above {end.option}, {last}")
 
 
 def _at(spec: OffsetSpec) -> int | None:
     return spec.timestamp if spec.kind == "timestamp" else None
 
 
-def name_of(partition: TopicPartition) -> str:
-    """Return ``topic-partition``."""
-    return str(partition)
-
-
 def names_of(partitions: Iterable[TopicPartition]) -> str:
     """Return the names of partitions, in order."""
-    return ", ".join(name_of(partition) for partition in sorted(partitions))
+    return ", ".join(map(str, sorted(partitions)))
