@@ -43,7 +43,7 @@ from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionRequ
 from .fetch_size import FULL, FetchSize
 from .metadata import MetadataManager
 from .positions import PositionsManager
-from .request_manager import NEVER, Backoff, Poll, backoff_of
+from .request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
 
 _READING: Final = "reading"
@@ -534,7 +534,7 @@ class FetchManager:
         elif isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError)):
             self._broker_refuses(entry, named, now)  # UnknownError: may be temporary; Java goes on as well
         else:
-            backoff = self.config.retry_delay(entry.failures)
+            backoff = retry_delay(self.config, entry.failures)
             self.subscription.delay(entry, now + backoff)
             if error.invalid_metadata:
                 self.metadata.request_update(now)

@@ -7,6 +7,7 @@ Owns: these times. Must never know what is requested. Java: ``Metadata.timeToNex
 
 from ..config import ConsumerConfig
 from ..values import define, field
+from .request_manager import retry_delay
 
 
 @define(eq=False)
@@ -56,5 +57,5 @@ class MetadataSchedule:
         if self.updated_at is None or self.new_topics:
             return now
         if self.needed:  # again and again, as while a partition has no leader: less and less often
-            return self.updated_at + self.config.retry_delay(self._repeats)
+            return self.updated_at + retry_delay(self.config, self._repeats)
         return self.updated_at + max(self.config.retry_backoff, self.config.metadata_max_age_ms / 1000)

@@ -35,7 +35,7 @@ from .boundary import EventHandler, FetchBuffer, PartitionFailed, Repositioned
 from .cluster import ClusterChanges, Leader
 from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
 from .metadata import MetadataManager
-from .request_manager import NEVER, Poll
+from .request_manager import NEVER, Poll, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 
 _WORK = (FetchState.INITIALIZING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
@@ -124,7 +124,7 @@ class PositionsManager:
             text = f"offset {offset} of {entry.partition} is outside the log; reset to {self.config.auto_offset_reset}"
             self.trace(Notice(now=now, text=text, subject="fetch"))
             # At once the first time; if the position is out of range again and again, the broker is asked less and less often.
-            delay = self.config.retry_delay(entry.resets)
+            delay = retry_delay(self.config, entry.resets)
             self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
             self.subscription.count_reset(entry)
 

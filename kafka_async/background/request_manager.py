@@ -13,7 +13,7 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from ..config import ConsumerConfig
-from ..network import ExponentialBackoff, UnsentRequest
+from ..network import NO_JITTER, ExponentialBackoff, UnsentRequest
 from ..values import define, field
 
 NEVER = inf
@@ -72,6 +72,11 @@ class Backoff:
 def backoff_of(config: ConsumerConfig, random: Callable[[], float]) -> Backoff:
     """Return the backoff that ``retry_backoff_ms`` and ``retry_backoff_max_ms`` describe."""
     return Backoff(config.retry_backoff, config.retry_backoff_max, random)
+
+
+def retry_delay(config: ConsumerConfig, failures: int) -> float:
+    """Return the seconds to wait after so many earlier failures, without jitter: for what one consumer repeats by itself."""
+    return ExponentialBackoff(config.retry_backoff, config.retry_backoff_max).delay(failures, NO_JITTER)
 
 
 @define(eq=False)

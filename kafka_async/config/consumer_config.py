@@ -281,10 +281,6 @@ class ConsumerConfig:
         """Seconds to wait after many failures."""
         return max(self.retry_backoff_max_ms / 1000, self.retry_backoff)
 
-    def retry_delay(self, failures: int) -> float:
-        """Seconds to wait after so many earlier failures, without jitter: for what one consumer repeats by itself."""
-        return min(self.retry_backoff * 2.0 ** min(failures, 10), self.retry_backoff_max)
-
     @property
     def classic_options(self) -> frozenset[str]:
         """The options that only the classic group protocol has, as far as the caller set them."""

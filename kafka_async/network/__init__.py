@@ -25,7 +25,7 @@ from ..lazy import on_first_use
 
 if TYPE_CHECKING:
     from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
-    from .backoff import ExponentialBackoff
+    from .backoff import NO_JITTER, ExponentialBackoff
     from .connection import ConnectionRunner
     from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
     from .link import ConnectionState
@@ -38,7 +38,7 @@ else:
         __name__,
         {
             ".auth": "Authenticated Authenticator AuthenticatorFactory Work",
-            ".backoff": "ExponentialBackoff",
+            ".backoff": "NO_JITTER ExponentialBackoff",
             ".connection": "ConnectionRunner",
             ".delegate": "Action ConnectionStatistics NetworkClientDelegate Open Plan Run Shut Write",
             ".link": "ConnectionState",
@@ -51,6 +51,7 @@ else:
 
 __all__ = [
     "LATE",
+    "NO_JITTER",
     "AbstractTokenProvider",
     "Action",
     "Authenticated",

@@ -10,6 +10,9 @@ from ..values import frozen
 
 JITTER: Final = 0.2  # Java: CommonClientConfigs.RETRY_BACKOFF_JITTER, ClusterConnectionStates.RECONNECT_BACKOFF_JITTER
 
+NO_JITTER: Final = 0.5
+"""In place of a random number: the interval itself, for what one consumer repeats by itself."""
+
 _LARGEST_EXPONENT: Final = 32  # 2**32 times the smallest interval is beyond every maximum; keeps the power a small number
 
 

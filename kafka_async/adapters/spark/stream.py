@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ...model import TopicPartition
-from ...network.backoff import ExponentialBackoff
+from ...network.backoff import NO_JITTER, ExponentialBackoff
 from .connections import connections
 from .options.source_options import SourceOptions
 from .plan.admission import Admission
@@ -330,7 +330,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._lookup.commit(offsets, patience=_LAST_COMMIT_PATIENCE if last else 0.0):
             self._committed, self._commit_failures = offsets, 0
         else:
-            self._commit_from = self._clock() + _COMMIT_PAUSES.delay(self._commit_failures, 0.5)  # exactly: one stream is no herd
+            self._commit_from = self._clock() + _COMMIT_PAUSES.delay(self._commit_failures, NO_JITTER)
             self._commit_failures += 1
 
     def stop(self) -> None:

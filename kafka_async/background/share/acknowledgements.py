@@ -36,6 +36,7 @@ from ...errors import (
 from ...model import TopicPartition
 from ...values import define, field
 from ...wire.messages import AcknowledgementBatch, AcquiredRecords
+from ..request_manager import retry_delay
 from .exchange import AcknowledgeType
 from .locks import Lock
 
@@ -243,7 +244,7 @@ class Acknowledgements:
         elif isinstance(error, InvalidRecordStateError):
             self._refused(portion, error, now)
         elif error.retriable and not isinstance(error, _FINAL):
-            portion.retry_at = now + self.config.retry_delay(portion.failures)
+            portion.retry_at = now + retry_delay(self.config, portion.failures)
             portion.failures += 1
             self._again.append(portion)
         else:

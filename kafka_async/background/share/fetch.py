@@ -53,7 +53,7 @@ from ..cluster import Leader
 from ..environment import Network
 from ..grouping import by_topic
 from ..metadata import MetadataManager
-from ..request_manager import NEVER, Backoff, Poll, backoff_of
+from ..request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .acknowledgements import LINGER, Acknowledgements, Entry, Portion
 from .exchange import (
     Acknowledge,
@@ -720,7 +720,7 @@ class ShareFetchManager:
         if hint.leader_id >= 0 and self.metadata.update_leader(partition, Leader(hint.leader_id, epoch), endpoints, now):
             return
         # A retry must neither spin nor go unreported.
-        place.retry_at = now + self.config.retry_delay(place.failures)
+        place.retry_at = now + retry_delay(self.config, place.failures)
         place.failures += 1
         self._placed_for = -1
         if error.invalid_metadata:
