@@ -1,4 +1,5 @@
-"""What must be right before a command runs: the extra is installed, and standard output is open and takes every character.
+"""What must be right before a command runs: the extra is installed, the arguments are text, and standard output is open
+and takes every character.
 
 Decides: which line and exit code the program ends with if not. Must never import the extra at the top: the message must come before
 the import fails. The commands are in ``commands.py``.
@@ -23,7 +24,7 @@ def launch() -> None:
         require("cli", "typer", "rich")
         from .commands import app
 
-        app(prog_name="kafka-async")
+        app(typed(), prog_name="kafka-async")
     except OSError as error:  # of the help or the version: commands report their own
         drop_unwritten()
         refuse(str(error), FAILED)
@@ -41,6 +42,37 @@ def prepare_streams() -> None:
         refuse("standard output is closed", FAILED)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def typed() -> list[str]:
+    """Return the arguments as text. What the locale's encoding cannot read is taken as UTF-8: with ``PYTHONUTF8=0 LC_ALL=C`` that
+    is every name beyond ASCII.
+
+    Ends the program if one of them is neither. It is not shown, for it may be a secret.
+    """
+    return [_as_text(number, argument) for number, argument in enumerate(sys.argv[1:], 1)]
+
+
+def _as_text(number: int, argument: str) -> str:
+    try:
+        argument.encode()  # bytes that the locale cannot read are surrogates, which no text has
+    except UnicodeEncodeError:
+        try:
+            return os.fsencode(argument).decode()
+        except UnicodeDecodeError:
+            encoding = sys.getfilesystemencoding()
+            known = "UTF-8" if encoding == "utf-8" else f"the locale's encoding ({encoding}) or in UTF-8"
+            refuse(f"argument {number} is not text in {known}; -f and -D take bytes as \\xNN")
+    return argument
+
+
+def on_disk(name: str) -> str:
+    """Return the name of a file that was typed in the form in which it can be opened, if it was not in the locale's encoding."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return os.fsdecode(name.encode())
+    return name
 
 
 def require(extra: str, *modules: str) -> None:

@@ -18,6 +18,7 @@ from ...config.consumer_config import nearest as nearest_option
 from ...config.sources import properties_options
 from ...config.texts import OBJECTS, option_name, option_value
 from ...errors import KafkaError
+from .launch import on_disk
 
 BROKERS: Final = "localhost:9092"
 
@@ -34,16 +35,25 @@ Settings: TypeAlias = Annotated[
         "begins with @ is written @@. 'kafka-async options' lists the options.",
     ),
 ]
+
+
+def _path(text: str) -> Path:
+    return Path(on_disk(text))
+
+
 CommandConfig: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "-F",
         "--command-config",
         metavar="FILE",
+        parser=_path,
         help="A properties file with options, as for Java's tools: option=value on each line. -b, -X and the like override it.",
     ),
 ]
 
+_FILES: Final = ("file", "keytab")
+"""How the options that name a file end."""
 _NAME: Final = re.compile(r"[a-z]+([._][a-z]+)*")
 
 
@@ -92,7 +102,8 @@ def setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise typer.BadParameter(f"{typed.strip()}: expected option=value")
     try:
-        return name, option_value(name, _content(name, value))  # with its blanks: a password may begin or end with one
+        content = _content(name, value)  # with its blanks: a password may begin or end with one
+        return name, option_value(name, on_disk(content) if name.endswith(_FILES) else content)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -119,7 +130,7 @@ def _content(name: str, value: str) -> str:
     if not value.startswith("@"):
         return value
     try:
-        return re.sub(r"\r?\n\Z", "", Path(value[1:]).read_text("utf-8"))
+        return re.sub(r"\r?\n\Z", "", _path(value[1:]).read_text("utf-8"))
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
         raise typer.BadParameter(

@@ -488,6 +488,29 @@ def test_a_foreign_name_is_shown_whatever_the_locale(locale: dict[str, str]) -> 
     assert [json.loads(line)["topic"] for line in lines.stdout.splitlines()] == ["größe", "orders"]
 
 
+def test_a_foreign_name_is_understood_in_a_locale_without_its_letters(brokers: str, tmp_path: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    (tmp_path / "größe.properties").write_text("client.id=größe\n")
+    config = f"-F '{tmp_path}/größe.properties' -X client.rack=@'{tmp_path}/größe.properties'"
+
+    member = sh(f"kafka-async consume orders -b {brokers} -q -c 1 -f '%t' -G größe {config}", **locale)
+    table = sh(f"kafka-async offsets show größe -b {brokers}", **locale)
+    line = sh(f"kafka-async groups list -b {brokers} --json", **locale)
+    mistyped = sh(f"kafka-async offsets show grösse -b {brokers}", **locale)
+
+    assert (member.returncode, member.stderr) == (table.returncode, table.stderr) == (0, "")
+    assert "größe" in [json.loads(each)["group"] for each in line.stdout.splitlines()]
+    assert mistyped.stderr == "kafka-async: group 'gr\\xf6sse' does not exist; did you mean 'gr\\xf6\\xdfe'?\n"
+
+
+def test_an_argument_that_is_no_text_is_an_error_that_does_not_show_it() -> None:
+    done = sh("kafka-async consume orders -b localhost -X sasl.plain.password=$(printf 'secret\\377')")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kafka-async: argument 6 is not text in ")
+    assert "secret" not in done.stderr
+
+
 def test_an_interrupt_while_modules_are_imported_shows_no_traceback() -> None:
     code = """
 import importlib.abc, sys
