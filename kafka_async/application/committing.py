@@ -19,7 +19,7 @@ from ..config import ConsumerConfig
 from ..errors import CommitFailedError, KafkaError
 from ..events import Call, CommitOffsets, Refusals
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from ..trace import Fault, Listener
+from ..trace import Fault, Listener, Recovered
 from ..values import define, field, frozen
 from .arguments import one_partition
 from .callbacks import settled
@@ -40,6 +40,9 @@ Not zero: a slow application would work through another batch before it gives up
 MOST_HOLDERS: Final = 64
 """Number of tasks and threads whose records are tracked, above which those that have ended are dropped."""
 
+AUTO_COMMIT: Final = "auto-commit"
+"""The outage in which the cluster refuses what is committed by interval."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -57,6 +60,12 @@ def refusal(refused: Refusals) -> KafkaError:
     return failed
 
 
+def _cause(refused: Refusals) -> KafkaError:
+    """Return the one error of a whole commit, or else what ``refusal`` does."""
+    first, *others = refused.values()
+    return first if all(error is first for error in others) else refusal(refused)
+
+
 @define(eq=False)
 class Ledger:
     """What this consumer has committed."""
@@ -65,6 +74,8 @@ class Ledger:
     runtime: "Runtime" = field(repr=False)
     interceptors: tuple[Any, ...]
     trace: Listener = field(repr=False)
+    _refused: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions of ours whose last auto-commit was refused."""
 
     def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the consumed offsets that lie past what was committed."""
@@ -96,6 +107,22 @@ class Ledger:
     def report(self, text: str, error: KafkaError) -> None:
         """Report that a commit that the caller did not ask for failed; it stops nothing."""
         self.trace(Fault(now=self.runtime.clock(), text=text, error=error, subject="commit"))
+
+    def report_interval(self, offsets: Offsets, refused: Refusals) -> None:
+        """Report what of an auto-commit by interval was refused, and that what was refused before is committed."""
+        gone = {partition: error for partition, error in refused.items() if isinstance(error, CommitFailedError)}
+        denied = {partition: error for partition, error in refused.items() if partition not in gone}
+        now, well = self.runtime.clock(), frozenset(offsets.keys() - refused.keys()) & self._refused
+        self._refused = (self._refused - well) | denied.keys()
+        if denied:
+            text = "auto-commit was refused; trying again at the next interval"
+            error, partitions = _cause(denied), frozenset(denied)
+            self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=AUTO_COMMIT, partitions=partitions))
+        if gone:
+            text = "auto-commit was refused; records since the last commit may be read again"
+            self.trace(Fault(now=now, text=text, error=_cause(gone), subject="commit", partitions=frozenset(gone)))
+        if well:
+            self.trace(Recovered(now=now, outage=AUTO_COMMIT, subject="commit", partitions=well))
 
     async def intercept(self, achieved: Offsets) -> None:
         """Pass committed offsets to the interceptors."""
@@ -316,15 +343,12 @@ class AutoCommit:
         except KafkaError as error:
             retry, interval = self.config.retry_backoff, self.config.auto_commit_interval_ms / 1000
             self._due_at = now + (retry if error.retriable else max(retry, interval))
-            text = (
-                "auto-commit failed; trying again"
-                if error.retriable
-                else "auto-commit was refused; trying again at the next interval"
-            )
-            self.ledger.report(text, error)
+            if error.retriable:
+                self.ledger.report("auto-commit failed; trying again", error)
+            else:
+                self.ledger.report_interval(offsets, dict.fromkeys(offsets, error))
             return None
-        if refused:
-            self.ledger.report("auto-commit was refused for some partitions; trying again at the next interval", refusal(refused))
+        self.ledger.report_interval(offsets, refused)
         return self.ledger.book(offsets, refused) or None
 
     def withdraw(self) -> None:

@@ -23,7 +23,7 @@ from ..errors import (
 from ..events import Call
 from ..model import OffsetAndTimestamp, TopicPartition
 from ..network import UnsentRequest
-from ..trace import Fault, Listener
+from ..trace import Fault, Listener, Recovered
 from ..values import define, field, frozen
 from ..wire.messages import (
     ListOffsetsPartition,
@@ -38,6 +38,8 @@ from .request_manager import IDLE, NEVER, Backoff, Poll, backoff_of
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+_LOOKUPS: Final = "looking up offsets"
+"""The outage in which leaders do not answer look-ups."""
 
 
 @frozen
@@ -81,6 +83,8 @@ class ListOffsetsManager:
     _lookups: dict[int, _Lookup] = field(factory=dict, init=False)
     """By number, so that an answer to one of ten thousand finds it at once."""
     _lookup_count: int = field(default=0, init=False)
+    _failing: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions whose last look-up failed and was tried again."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -221,15 +225,25 @@ class ListOffsetsManager:
                 TopicPartition(topic.name, part.partition_index): part for topic in outcome.topics for part in topic.partitions
             }
         again: dict[TopicPartition, KafkaError] = {}
+        well: set[TopicPartition] = set()
         for lookup in lookups:
             lookup.in_flight = False
             failure = error if error is not None else self._settle(lookup, answers.get(lookup.partition), now)
-            if failure is not None and self._is_repeated(lookup, failure, now):
+            if failure is None:
+                well.add(lookup.partition)
+            elif self._is_repeated(lookup, failure, now):
                 again[lookup.partition] = failure
+        self._report(again, well & self._failing, now)
+
+    def _report(self, again: Mapping[TopicPartition, KafkaError], well: set[TopicPartition], now: float) -> None:
+        """Trace in which partitions offsets cannot be looked up, and in which they can again."""
+        self._failing = (self._failing - well) | again.keys()
         if again:
+            text = "offsets cannot be looked up yet; trying again"
             first = next(iter(again.values()))
-            text = "offsets could not be looked up yet; trying again"
-            self.trace(Fault(now=now, text=text, error=first, subject="fetch", partitions=frozenset(again)))
+            self.trace(Fault(now=now, text=text, error=first, subject="fetch", outage=_LOOKUPS, partitions=frozenset(again)))
+        if well:
+            self.trace(Recovered(now=now, outage=_LOOKUPS, subject="fetch", partitions=frozenset(well)))
 
     def _settle(self, lookup: _Lookup, answer: ListOffsetsPartitionResponse | None, now: float) -> KafkaError | None:
         """Answer a lookup, or return why that cannot be done."""

@@ -7,7 +7,7 @@ and the callers who wait for positions. Must never fetch, and never take an erro
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..config import ConsumerConfig
 from ..errors import (
@@ -22,7 +22,7 @@ from ..errors import (
 from ..events import Call, PositionFound
 from ..model import OffsetAndMetadata, TopicPartition
 from ..network import UnsentRequest
-from ..trace import Fault, Listener, Notice
+from ..trace import Fault, Listener, Notice, Recovered
 from ..values import define, field
 from ..wire.messages import (
     EpochEndOffset,
@@ -38,6 +38,8 @@ from .metadata import MetadataManager
 from .request_manager import NEVER, Poll, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 
+_CHECKS: Final = "validating positions"
+"""The outage in which a broker does not say whether a position is still in its log."""
 _WORK = (FetchState.INITIALIZING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
 
 
@@ -69,6 +71,8 @@ class PositionsManager:
     _busy: dict[TopicPartition, tuple[PartitionState, FetchState]] = field(factory=dict, init=False)
     """The requests under way, and the state they belong to: a reset does not wait for a validation that hangs."""
     _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
+    _unchecked: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions whose last check failed."""
 
     # --- questions and hints ---------------------------------------------------------------------------------------------------
 
@@ -289,6 +293,8 @@ class PositionsManager:
         answers: dict[TopicPartition, EpochEndOffset] = {}
         if isinstance(outcome, OffsetForLeaderEpochResponse):
             answers = {TopicPartition(topic.topic, part.partition): part for topic in outcome.topics for part in topic.partitions}
+        failed: dict[type | None, tuple[KafkaError | None, set[TopicPartition]]] = {}
+        well: set[TopicPartition] = set()
         for entry, leader in entries:
             if self._busy.get(entry.partition) == (entry, FetchState.AWAIT_VALIDATION):
                 del self._busy[entry.partition]
@@ -300,20 +306,35 @@ class PositionsManager:
                 self.subscription.validated(entry, leader.epoch)  # a broker older than 2.1 does not know
             elif answer is None or answer.error_code:
                 error = for_code(answer.error_code) if answer is not None else outcome
-                self._check_failed(entry, error if isinstance(error, KafkaError) else None, now)
+                cause = error if isinstance(error, KafkaError) else None
+                if self._is_checked_again(entry, cause, now):
+                    failed.setdefault(type(cause), (cause, set()))[1].add(entry.partition)
             else:
+                well |= {entry.partition} & self._unchecked
                 self._judge(entry, leader, answer, now)
+        self._report(failed.values(), well, now)
 
-    def _check_failed(self, entry: PartitionState, error: KafkaError | None, now: float) -> None:
+    def _report(
+        self, failed: Iterable[tuple[KafkaError | None, set[TopicPartition]]], well: set[TopicPartition], now: float
+    ) -> None:
+        """Trace which positions cannot be validated, and which can again: an event for each reason, however many."""
+        self._unchecked -= well
+        for error, partitions in failed:
+            self._unchecked |= partitions
+            text = "positions cannot be validated yet; trying again"
+            self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_CHECKS, partitions=frozenset(partitions)))
+        if well:
+            self.trace(Recovered(now=now, outage=_CHECKS, subject="fetch", partitions=frozenset(well)))
+
+    def _is_checked_again(self, entry: PartitionState, error: KafkaError | None, now: float) -> bool:
+        """Return whether a check is simply repeated; if not, the application gets the error, and it is repeated more slowly."""
         delay = self.config.retry_backoff if error is None or error.retriable else self.config.retry_backoff_max
         self.subscription.delay(entry, now + delay)
         if error is None or error.retriable:
             self.metadata.request_update(now)
-            self.trace(
-                Fault(now=now, text=f"position of {entry.partition.topic} could not be validated yet", error=error, subject="fetch")
-            )
-        else:
-            self.handler.publish_error(_of_topic(error, entry))
+            return True
+        self.handler.publish_error(_of_topic(error, entry))
+        return False
 
     def _judge(self, entry: PartitionState, leader: Leader, answer: EpochEndOffset, now: float) -> None:
         """Compare the position with the end offset of the epoch it was read in."""

@@ -13,7 +13,7 @@ Sources: KIP-447 (stable offsets), KIP-709, KIP-516 (topic ids), KIP-848 (STALE_
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from ...config import ConsumerConfig
@@ -21,7 +21,7 @@ from ...errors import KafkaError, MalformedResponseError, StaleMemberEpochError,
 from ...events import Call
 from ...model import OffsetAndMetadata, TopicPartition
 from ...network import UnsentRequest
-from ...trace import Fault, Listener
+from ...trace import Fault, Listener, Recovered
 from ...values import define, field, frozen
 from ...wire.messages import (
     OffsetFetchRequest,
@@ -37,6 +37,8 @@ from ..request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
 from ..subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from .access import REFUSED, GroupAccess, named
 from .membership import Identity
+
+_OUTAGE: Final = "reading committed offsets"
 
 Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
 
@@ -236,6 +238,8 @@ class OffsetFetchManager:
             else:
                 found[partition] = result
         self._note(sent, errors, now)
+        if not errors:
+            self.trace(Recovered(now=now, outage=_OUTAGE, subject="commit"))
         self._answer_questions(sent, found, errors)
         self._start_partitions(sent, found, errors)
 
@@ -263,8 +267,8 @@ class OffsetFetchManager:
             self.on_error(error)
 
     def _report(self, error: KafkaError, now: float) -> None:
-        text = f"stored offsets of group {self.config.group_id!r} could not be read yet; trying again"
-        self.trace(Fault(now=now, text=text, error=error, subject="commit"))
+        text = f"committed offsets of group {self.config.group_id!r} cannot be read yet; trying again"
+        self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=_OUTAGE))
 
     def _note(self, sent: _Sent, errors: Mapping[TopicPartition, KafkaError], now: float) -> None:
         """Have each partition with an error wait for its own backoff."""

@@ -221,9 +221,9 @@ class ClassicMembership:
             return
         match failure:
             case CommitFailure.UNKNOWN_MEMBER:
-                self._expelled(Verdict.UNKNOWN_MEMBER, f"a commit found that {failure.value}", now)
+                self._thrown_out(Verdict.UNKNOWN_MEMBER, f"a commit found that {failure.value}", now)
             case CommitFailure.ILLEGAL_GENERATION:
-                self._expelled(Verdict.OLD_GENERATION, f"a commit found that {failure.value}", now)
+                self._thrown_out(Verdict.OLD_GENERATION, f"a commit found that {failure.value}", now)
             case CommitFailure.FENCED_INSTANCE:
                 self._fail(FencedInstanceIdError(), now)
             case CommitFailure.REBALANCING:
@@ -547,7 +547,7 @@ class ClassicMembership:
         self._standing.denied_by = request.backoff if verdict is Verdict.REPORT else None
         match verdict:
             case Verdict.UNKNOWN_MEMBER | Verdict.OLD_GENERATION | Verdict.GROUP_GONE:
-                self._expelled(verdict, verdict.value, now)
+                self._thrown_out(verdict, verdict.value, now)
             case Verdict.FATAL | Verdict.UNSUPPORTED:
                 self._fail(error, now)
             case Verdict.REPORT:
@@ -582,6 +582,12 @@ class ClassicMembership:
         self._standing.reason = what
         self.host.publish_error(error)
         self._move(_I.REJOIN, now)
+
+    def _thrown_out(self, verdict: Verdict, reason: str, now: float) -> None:
+        if self._proposals.held:  # an operator has to read why they are lost
+            text = f"group {self.config.group_id!r}: not a member any more, since {reason}; joining again"
+            self.trace(Fault(now=now, text=text, subject="group"))
+        self._expelled(verdict, reason, now)
 
     def _expelled(self, verdict: Verdict, reason: str, now: float) -> None:
         self._session.forget(keep_id=verdict is Verdict.OLD_GENERATION)

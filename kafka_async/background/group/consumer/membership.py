@@ -496,7 +496,7 @@ class ConsumerMembership:
         owned = self.host.owned()
         self._standing.move(MemberInput.PROPOSED, now)
         counts = f"{len(partitions)} partitions, {len(partitions - owned)} of them new"
-        text = f"group {self._group!r}: epoch {self._life.epoch} assigns {counts}"
-        self.trace(Notice(now=now, text=text, subject="group", partitions=partitions))
+        text = f"group {self._group!r}: rebalancing in epoch {self._life.epoch} to {counts}"  # their names come with the result
+        self.trace(Notice(now=now, text=text, subject="group"))
         self._proposals.propose(partitions)
         return NEVER
