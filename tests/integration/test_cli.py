@@ -399,7 +399,7 @@ def test_a_mistyped_group_is_not_made(request: pytest.FixtureRequest, version: s
     result = run(cluster, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group '{group}x' does not exist; did you mean '{group}'?; --create makes it" in result.stderr
+    assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
     assert f"{group}x" not in {line["group"] for line in lines(run(cluster, "groups", "list", "--json"))}
 
 
@@ -426,6 +426,11 @@ def test_a_share_group_is_not_taken_for_one_that_does_not_exist(kafka43: KafkaCl
             assert (result.exit_code, result.stdout) == (1, "")
             assert f"group '{group}' is in use by 1 member" in result.stderr
         assert "share protocol" in run(kafka43, "groups", "describe", group).stdout
+        for protocol in ("auto", "classic", "consumer"):
+            result = run(kafka43, "consume", topic, "-G", group, "--group-protocol", protocol)
+
+            assert (result.exit_code, result.stdout) == (1, "")
+            assert f"group '{group}' is a share group, not a group of consumers; 'kafka-async share consume' reads" in result.stderr
 
 
 @contextmanager

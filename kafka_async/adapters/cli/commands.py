@@ -18,10 +18,11 @@ from rich.text import Text
 
 from ... import __version__
 from ...config.reference import described, listed
+from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
 from ...records import IMPLEMENTATION
 from .copying import Copy, Membership, Partitions, Reading, Start
 from .formats import CODES
-from .groups import groups
+from .groups import groups, no_group_of_consumers
 from .launch import FAILED
 from .offsets import offsets
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
@@ -127,7 +128,14 @@ def consume(
     copy = Copy(reading=reading, count=count, exit_at_end=exit_at_end, write=write, delimiter=end)
     show_log(debug)
     output = Output(debug=debug, quiet=quiet)
-    run(copy.run(output), output)
+
+    async def work() -> int:
+        try:
+            return await copy.run(output)
+        except (InconsistentGroupProtocolError, GroupIdNotFound) as error:
+            raise await no_group_of_consumers(options, error) from error
+
+    run(work(), output)
 
 
 def _group_options(group: str | None, protocol: str | None, offset: str | None) -> dict[str, Any]:

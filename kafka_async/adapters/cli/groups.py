@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
-from ...errors import GroupIdNotFound
+from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group, GroupListing, Member, ShareOffset
 from .formats import dump
@@ -147,6 +147,21 @@ async def existing(admin: Admin, name: str) -> Group:
     except GroupIdNotFound as error:
         near = nearest(name, [listing.group_id for listing in await admin.list_groups()])
         raise GroupIdNotFound(f"group {name!r} does not exist{near}") from error
+
+
+async def no_group_of_consumers(options: Mapping[str, Any], error: KafkaError) -> KafkaError:
+    """Return an error that says of which kind the group is if it is not one of consumers, or else ``error``."""
+    try:
+        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+            kinds = {listing.group_id: listing.kind for listing in await Admin(client).list_groups()}
+    except KafkaError:
+        return error
+    group = options["group_id"]
+    kind = kinds.get(group, "")
+    if kind in ("", "classic", "consumer"):
+        return error
+    hint = "; 'kafka-async share consume' reads as a member of it" if kind == "share" else ""
+    return IllegalStateError(f"group {group!r} is a {kind} group, not a group of consumers{hint}")
 
 
 # --- describe ------------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,8 @@ def show(
 def _share_offsets(group: str, rows: Collection[Progress], as_json: bool) -> str | bytes:
     if as_json:
         return b"".join(json_line({"group": group, **row.as_json()}) for row in rows)
-    return table(("TOPIC", "PARTITION", "START", "LAG"), [(*row.partition, row.offset, row.lag) for row in rows])
+    settled = [(*row.partition, row.offset, row.lag) for row in rows]
+    return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n"
 
 
 # --- reset ---------------------------------------------------------------------------------------------------------------------
@@ -218,7 +219,8 @@ class Reset:
         except GroupIdNotFound as error:
             if self.create:
                 return ""
-            raise GroupIdNotFound(f"{error.args[0]}; --create makes it") from error
+            text = str(error.args[0])
+            raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create makes it") from error
         if group.protocol not in ("", "consumer", "share"):
             raise IllegalStateError(f"group {self.group!r} is a group of {group.protocol!r}, not of consumers")
         if group.members:
