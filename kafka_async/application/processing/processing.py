@@ -184,6 +184,11 @@ class Processing:
         return self._handling.counts.seconds_in_handlers
 
     @property
+    def reads_nothing(self) -> bool:
+        """Nothing is read, until ``resume`` or for good (for the source)."""
+        return self._holding or self._ending
+
+    @property
     def stalled(self) -> bool:
         """Whether a record has been unfinished for longer than ``stalled_after_ms``."""
         return self._stalled is not None
@@ -332,7 +337,7 @@ class Processing:
     def _refill(self) -> None:
         """There is room: take in at once what was fetched already; if there is nothing, let the read wait for it."""
         self._handling.low_water = -1
-        if self._holding or self._ending:
+        if self.reads_nothing:
             return
         intake = self._work.intake()
         batch: Batch = {}
@@ -406,7 +411,7 @@ class Processing:
 
     async def _read(self) -> None:
         work, reading = self._work, self._reading
-        intake = _NOTHING if self._holding or self._ending else work.intake()
+        intake = _NOTHING if self.reads_nothing else work.intake()
         seconds = max(0.0, reading.commit_at - self.source.clock())
         if intake.waiting:
             self._handling.low_water, seconds = work.held - intake.step, min(seconds, LOOK_AGAIN)

@@ -49,7 +49,10 @@ class ShareReader:
         until = now + seconds
         handler.polled_at = now
         handler.reading += 1
-        self.custody.exchange.wanted += size
+        demand = self.custody.exchange.demand
+        demand.wanted += size
+        if size:
+            demand.held_back = False
         try:
             if now >= self._turn_ends:
                 await signal.checkpoint()
@@ -70,7 +73,7 @@ class ShareReader:
                 await signal.wait(ticket, left)
         finally:
             handler.reading -= 1
-            self.custody.exchange.wanted -= size
+            demand.wanted -= size
             handler.polled_at = clock()
 
     def _look(self) -> None:

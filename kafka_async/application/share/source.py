@@ -99,12 +99,14 @@ class ShareSource:
         consumer = self.consumer
         self.put_back()
         consumer._custody.on_lost = consumer._custody.on_unwanted = consumer._processing = None
-        consumer._exchange.handlers, consumer._exchange.pace = 0, 0.0
+        demand = consumer._exchange.demand
+        demand.handlers, demand.pace = 0, 0.0
 
     def put_back(self) -> None:
         """Release what is not done: others may have it."""
         if self._work is None or self.consumer._lifecycle.phase is Phase.CLOSED:
             return
+        self.consumer._exchange.demand.held_back = True
         for record in self._work.left:
             self._release(record)
 
@@ -155,6 +157,8 @@ class ShareSource:
         cannot be deserialized at its last delivery; before that it is released.
         """
         self._pace()
+        if self._owner is not None and self._owner.reads_nothing:
+            self.consumer._exchange.demand.held_back = True
         if not self._refused:
             records = await self.consumer._reader.read(seconds, limit, self._refuse)
             if records:
@@ -200,15 +204,15 @@ class ShareSource:
 
     def _pace(self) -> None:
         """Tell the background how many records there are handlers for, and how fast these are."""
-        owner, exchange, work = self._owner, self.consumer._exchange, self._work
+        owner, demand, work = self._owner, self.consumer._exchange.demand, self._work
         if owner is None or work is None:
             return
-        exchange.handlers = work.most
+        demand.handlers = work.most
         seconds = owner.seconds_in_handlers
         records, spent = work.settled - self._paced[0], seconds - self._paced[1]
         if records > 0:
             pace = spent / records / owner.settings.concurrency
-            exchange.pace = (exchange.pace + pace) / 2 if exchange.pace else pace
+            demand.pace = (demand.pace + pace) / 2 if demand.pace else pace
             self._paced = work.settled, seconds
 
     # --- what share groups do not have -----------------------------------------------------------------------------------------

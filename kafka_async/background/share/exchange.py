@@ -149,6 +149,21 @@ Report: TypeAlias = Delivery | Renewed | Lost | Settled
 
 
 @define(eq=False)
+class Demand:
+    """How many records the application has use for. Written by the application."""
+
+    wanted: int = field(default=0, init=False)
+    """Records that read calls wait for."""
+    handlers: int = field(default=0, init=False)
+    """Records that ``process`` has room for, if it runs."""
+    pace: float = field(default=0.0, init=False)
+    """Seconds that a record takes in ``process``, all handlers together; 0: not known."""
+    held_back: bool = field(default=False, init=False)
+    """None, until a read call asks for some: ``process`` is paused, drains or ends. What is locked meanwhile would only be released
+    again, which costs each record one of its deliveries."""
+
+
+@define(eq=False)
 class Exchange:
     """The queues between a ``ShareConsumer`` and its background."""
 
@@ -173,14 +188,9 @@ class Exchange:
     """The last turn in which the background was woken: another one follows. Written by the application."""
     starving: bool = field(default=False, init=False)
     """The background would fetch if there were room. Written by the background."""
-    wanted: int = field(default=0, init=False)
-    """Records that read calls wait for. Written by the application."""
+    demand: Demand = field(factory=Demand, init=False)
     topics: frozenset[str] = field(default=frozenset(), init=False)
     """Subscribed topics; records of others are released on arrival. Written by the application."""
-    handlers: int = field(default=0, init=False)
-    """Records that ``process`` has room for, if it runs. Written by the application."""
-    pace: float = field(default=0.0, init=False)
-    """Seconds that a record takes in ``process``, all handlers together; 0: not known. Written by the application."""
 
     @property
     def unread(self) -> int:

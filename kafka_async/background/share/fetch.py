@@ -427,7 +427,7 @@ class ShareFetchManager:
 
     def _wants_more(self, now: float) -> bool:
         """Whether the application is going to read what is fetched now while its locks are young."""
-        if self.closing is not ClosingState.OPEN or self.exchange.handler.ended is not None:
+        if self.closing is not ClosingState.OPEN or self.exchange.handler.ended is not None or self.exchange.demand.held_back:
             return False
         handler = self.exchange.handler
         reads = handler.reading > 0 or now - handler.polled_at < self.locks.duration * _AHEAD
@@ -439,9 +439,10 @@ class ShareFetchManager:
         unread = exchange.unread
         if self.settings.strict_max_records:
             under_way = any(broker.in_flight is not None and broker.in_flight.most_bytes for broker in self._brokers.values())
-            return 0 if under_way else exchange.wanted - unread
-        if exchange.handlers:  # records that they would not get to in time are left to others
-            in_time = exchange.handlers if exchange.pace <= 0 else int(self.locks.duration * _AHEAD / exchange.pace)
+            return 0 if under_way else exchange.demand.wanted - unread
+        demand = exchange.demand
+        if demand.handlers:  # records that they would not get to in time are left to others
+            in_time = demand.handlers if demand.pace <= 0 else int(self.locks.duration * _AHEAD / demand.pace)
             most = max(1, min(most, in_time))
         return most if unread < max(1, most // 2) else 0
 

@@ -1,0 +1,96 @@
+"""What ``process`` locks of a share group's records, on the simulated cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async.application.processing.processing import Processing
+from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async.testing import Cluster
+from tests.testing.test_clusters import Run, on_both
+
+
+def _filled(count: int) -> Cluster:
+    cluster = Cluster()
+    cluster.topic("jobs", partitions=1)
+    cluster.group("workers", share_auto_offset_reset="earliest")
+    for number in range(count):
+        cluster.produce("jobs", value=str(number))
+    return cluster
+
+
+def _member(cluster: Cluster) -> ShareConsumer[Any, Any]:
+    return ShareConsumer("jobs", group_id="workers", **cluster.options())
+
+
+async def _take(consumer: ShareConsumer[Any, Any], count: int) -> dict[int, int]:
+    """Return how often each of so many records has been delivered."""
+    found: dict[int, int] = {}
+    with anyio.fail_after(60):
+        while len(found) < count:
+            batch = await consumer.getmany(timeout_ms=1_000)
+            found |= {record.offset: record.delivery_count for records in batch.values() for record in records}
+    return found
+
+
+@on_both
+@pytest.mark.parametrize("by", ["stop", "the end of the block"])
+def test_records_that_nobody_handled_cost_one_delivery_when_processing_ends(run: Run, by: str) -> None:
+    async def main() -> None:
+        cluster = _filled(20)
+        begun = anyio.Event()
+
+        async def handle(record: Any) -> None:
+            begun.set()
+            await anyio.sleep(1)
+
+        async with _member(cluster) as consumer:
+            async with consumer.processing(handle, concurrency=3):
+                await begun.wait()
+                await anyio.sleep(0.1)
+                if by == "stop":
+                    await consumer.stop()
+            if by != "stop":
+                await anyio.sleep(0.5)  # nobody reads
+        async with _member(cluster) as other:
+            assert await _take(other, 17) == dict.fromkeys(range(3, 20), 2)
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("how", [Processing.pause, Processing.drain])
+def test_nothing_is_locked_while_processing_rests_and_all_is_handled_afterwards(run: Run, how: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        cluster = _filled(10)
+        handled: set[int] = set()
+        changed = anyio.Event()
+
+        async def handle(record: Any) -> None:
+            nonlocal changed
+            handled.add(record.offset)
+            changed.set()
+            changed = anyio.Event()
+
+        async def until(count: int) -> None:
+            with anyio.fail_after(60):
+                while len(handled) < count:
+                    await changed.wait()
+
+        async with _member(cluster) as consumer, consumer.processing(handle, concurrency=2) as processing:
+            await until(10)
+            resting = how(processing)
+            if resting is not None:
+                await resting
+            await anyio.sleep(1)
+            for number in range(10):
+                cluster.produce("jobs", value=str(number))
+            async with _member(cluster) as other:
+                taken = await _take(other, 10)
+                assert taken == dict.fromkeys(range(10, 20), 1)
+            processing.resume()
+            await until(20)
+
+    run(main)
