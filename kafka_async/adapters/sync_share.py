@@ -208,6 +208,16 @@ class ShareConsumer(Generic[K, V]):
         """What the consumer is doing."""
         return self._consumer.state
 
+    @property
+    def ready(self) -> bool:
+        """Whether records can come; see ``kafka_async.ShareConsumer.ready``."""
+        return self._consumer.ready
+
+    @property
+    def alive(self) -> bool:
+        """Whether the consumer can come back by itself; see ``kafka_async.ShareConsumer.alive``."""
+        return self._consumer.alive
+
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name."""
         return self._consumer.metrics()

@@ -45,6 +45,13 @@ def state_of(lifecycle: Lifecycle, inbox: Inbox) -> ConsumerState:
             return _running_state(inbox)
 
 
+def is_alive(lifecycle: Lifecycle, inbox: Inbox, runtime: "Runtime") -> bool:
+    """Return whether a consumer can come back by itself."""
+    if lifecycle.look() not in (Phase.STARTING, Phase.RUNNING) or inbox.reported.final is not None:
+        return False
+    return runtime.clock() <= lifecycle.boundary.wakes_at + SLACK
+
+
 def _running_state(inbox: Inbox) -> ConsumerState:
     inbox.sort()
     if inbox.reported.final is not None:
@@ -96,10 +103,7 @@ class Observer:
 
     @property
     def alive(self) -> bool:
-        phase = self.lifecycle.look()
-        if phase not in (Phase.STARTING, Phase.RUNNING) or self.inbox.reported.final is not None:
-            return False
-        return self.runtime.clock() <= self.lifecycle.boundary.wakes_at + SLACK
+        return is_alive(self.lifecycle, self.inbox, self.runtime)
 
     # --- metrics ---------------------------------------------------------------------------------------------------------------
 

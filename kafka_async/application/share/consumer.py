@@ -24,7 +24,7 @@ from ..callbacks import Deserializers
 from ..calls import Calls
 from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase
-from ..observing import state_of
+from ..observing import is_alive, state_of
 from ..otlp import source_of
 from ..outbox import Outbox
 from ..place import Place
@@ -386,6 +386,22 @@ class ShareConsumer(Generic[K, V]):
         state = state_of(self._lifecycle, self._inbox)
         stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
         return ConsumerState.STALLED if stalled else state
+
+    @property
+    def ready(self) -> bool:
+        """Whether records can come: started, a member with partitions if it is subscribed, and a broker can be reached.
+
+        For a readiness probe. While a coordinator or every broker is away it is ``False`` and comes back by itself.
+        """
+        return state_of(self._lifecycle, self._inbox) is ConsumerState.STEADY
+
+    @property
+    def alive(self) -> bool:
+        """Whether the consumer can come back by itself: started, not stopped, no final error, and its loop turns.
+
+        For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help.
+        """
+        return is_alive(self._lifecycle, self._inbox, self._runtime)
 
     def statistics(self) -> ShareStatistics:
         """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""

@@ -15,7 +15,7 @@ from ...config.words import Background, Deserializer, DnsLookup, Mechanism, Reco
 from ...trace import Listener
 from .record import ShareRecord
 
-_GROUP: Final = "of the group's configuration, which kafka-configs --entity-type groups sets"
+_GROUP: Final = "of the group's configuration, which 'kafka-async groups configure' sets, and so does Java's kafka-configs"
 _REFUSED: Final[Mapping[str, str]] = {
     "auto_offset_reset": f"where a share group starts is share.auto.offset.reset {_GROUP}",
     "isolation_level": f"a share group has one for all its members: share.isolation.level {_GROUP}",
@@ -32,6 +32,11 @@ _REFUSED: Final[Mapping[str, str]] = {
     "interceptors": "interceptors see offsets that are committed, and share groups have none",
 }
 """Options of consumers that share groups do not have, and what to use instead."""
+_JAVAS: Final[Mapping[str, str]] = {
+    "share_acknowledgement_mode": "each record is acknowledged by itself: accept(), or 'async with record'",
+    "share_acquire_mode": "strict_max_records=True is what record_limit is there",
+}
+"""Options that only Java's share consumer has."""
 
 Reaction = Callable[[ShareRecord[Any, Any], BaseException, int], Awaitable[object] | object]
 ShareOnFailure = Literal["stop", "skip", "release"] | Reaction
@@ -148,6 +153,9 @@ def share_options(options: Mapping[str, Any]) -> tuple[ConsumerConfig, ShareSett
     refused = [f"{name}: {_REFUSED[name]}" for name in options if name in _REFUSED]
     if refused:
         raise ValueError(f"share groups do not have the option {'; '.join(refused)}")
+    javas = [f"{name}: {_JAVAS[name]}" for name in options if name in _JAVAS]
+    if javas:
+        raise TypeError(f"unknown option {'; '.join(javas)}")
     own = {name: options[name] for name in _OWN if name in options}
     for name in ("max_processing_ms", "bad_record_deliveries"):
         value = own.get(name, 1)

@@ -27,6 +27,14 @@ def test_options_that_share_groups_do_not_have_are_refused_with_what_to_use_inst
         share_options({"group_id": "g", option: value})
 
 
+@pytest.mark.parametrize(
+    ("option", "instead"), [("share_acknowledgement_mode", r"accept\(\)"), ("share_acquire_mode", "strict_max_records=True")]
+)
+def test_options_of_javas_share_consumer_are_unknown_and_the_error_says_what_is_like_them(option: str, instead: str) -> None:
+    with pytest.raises(TypeError, match=f"unknown option {option}: .*{instead}"):
+        share_options({"group_id": "g", option: "x"})
+
+
 def test_every_option_of_a_consumer_is_a_share_consumers_or_refused_by_name() -> None:
     known = set(ShareOptions.__annotations__) - OWN
     for name in ConsumerConfig.__annotations__.keys() - {"given"}:
