@@ -1,6 +1,7 @@
-// Java's KafkaShareConsumer for the benchmark of share groups: reads COUNT records, with a handler of MS milliseconds and
-// as many THREADS, and accepts each. Prints the seconds from the first record to the last acknowledgement, or the latencies, of which
-// the first WARM_UP do not count.
+// Java's KafkaShareConsumer for the benchmark of share groups: reads COUNT records, with a handler of MS milliseconds (SLOW_MS for
+// every EVERY-th record, if that is not 0) and as many THREADS, and accepts each. It reads BATCH records at once, and again when all
+// of them are done: poll() raises IllegalStateException before that. Prints the seconds from the first record to the last
+// acknowledgement, and the latencies, of which the first WARM_UP do not count.
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
@@ -9,12 +10,14 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public class ShareWorker {
     public static void main(String[] args) throws Exception {
-        String bootstrap = args[0], topic = args[1], group = args[2];
-        int count = Integer.parseInt(args[3]), ms = Integer.parseInt(args[4]), threads = Integer.parseInt(args[5]);
-        int warmUp = Integer.parseInt(args[6]);
+        String bootstrap = args[0], topic = args[1];
+        int count = Integer.parseInt(args[2]), ms = Integer.parseInt(args[3]), threads = Integer.parseInt(args[4]);
+        int slowMs = Integer.parseInt(args[5]), batch = Integer.parseInt(args[6]);
+        int every = Integer.parseInt(args[7]), warmUp = Integer.parseInt(args[8]);
         Properties options = new Properties();
         options.put("bootstrap.servers", bootstrap);
-        options.put("group.id", group);
+        options.put("group.id", topic);
+        options.put("max.poll.records", batch);
         options.put("key.deserializer", ByteArrayDeserializer.class.getName());
         options.put("value.deserializer", ByteArrayDeserializer.class.getName());
         options.put("share.acknowledgement.mode", "explicit");
@@ -31,7 +34,8 @@ public class ShareWorker {
                 List<Future<?>> running = new ArrayList<>();
                 for (ConsumerRecord<byte[], byte[]> record : records) {
                     latencies.add(System.currentTimeMillis() - (double) record.timestamp());
-                    if (ms > 0) running.add(pool.submit(() -> { try { Thread.sleep(ms); } catch (InterruptedException e) { } }));
+                    int takes = slowMs > 0 && record.offset() % every == every - 1 ? slowMs : ms;
+                    if (ms > 0) running.add(pool.submit(() -> { try { Thread.sleep(takes); } catch (InterruptedException e) { } }));
                     else { consumer.acknowledge(record); done++; }
                 }
                 int at = 0;

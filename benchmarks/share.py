@@ -4,11 +4,20 @@
 
 Each client is one member in a process of its own, with one partition of a broker that this starts, and explicit acknowledgements.
 Timing starts with the first record and ends when the last acknowledgement was answered. Java's handlers are threads, and so are
-confluent-kafka's: both take one batch at a time and go on when all of it is done, as their interfaces ask. Ours are measured in
-three ways: plain handlers of ``process`` and the blocking facade sleep on threads as theirs do, async handlers on the event loop.
+confluent-kafka's. Ours are measured in three ways: plain handlers of ``process`` and the blocking facade sleep on threads as theirs
+do, async handlers on the event loop.
 
 A handler sleeps. The timer of an event loop is coarser than that of a thread: epoll waits for whole milliseconds. So there is a
 line for each kind of sleep by itself, in the same rotation: no client can be faster than its own.
+
+If all handlers take the same time, they end together, and that time is all there is to measure. Real work is uneven: a few jobs
+wait for a slow database. So in one case the handlers take ``SLOW_MS`` for every 50th record, by its offset, and 3 ms for the
+others: 5 ms on average, and the same for each client. Both others take one batch at a time and go on when all of it is done, since
+their interfaces ask for that: in explicit mode Java's ``poll`` raises ``IllegalStateException`` while a record of the last batch is
+not acknowledged, and so does confluent-kafka's. Java could acknowledge the slow ones with RENEW and poll; but then ``poll`` returns
+only those, and new ones when all of them are settled (``ShareConsumerImpl.collect``). What helps them is a larger batch, in which a
+slow job keeps fewer handlers waiting for less of the time: so in this case they are measured with ``BATCH`` records at once too, as
+many as a broker locks for a partition.
 
 Latencies leave out the first records, which find broker and client cold, or a member that has not joined yet.
 """
@@ -22,20 +31,43 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.brokers import CURRENT, KafkaCluster, jars
 
 JAVA: Final = Path(__file__).with_name("ShareWorker.java")
+SLOW_MS, EVERY = 103, 50
+"""Where handlers are uneven: how long the slow ones take, and that every 50th is slow."""
+BATCH: Final = 2_000
+"""The records that a broker locks for a partition (``group.share.partition.max.record.locks``); clients take 500 by default."""
+
+
+class Case(NamedTuple):
+    """What the members do."""
+
+    records: int
+    ms: int
+    """That a handler takes."""
+    at_once: int
+    slow_ms: int = 0
+    """That every 50th handler takes instead, if not 0."""
+    batch: int = 500
+    """Records that one read may return."""
+
+    def seconds(self, offset: int) -> float:
+        """Return how long the handler of the record at this offset takes."""
+        return (self.slow_ms if self.slow_ms and offset % EVERY == EVERY - 1 else self.ms) / 1000
+
+
 CASES: Final = {
-    "one handler of 5 ms": (1_000, 5, 1),
-    "50 handlers of 5 ms": (20_000, 5, 50),
-    "no work": (200_000, 0, 1),
+    "one handler of 5 ms": Case(1_000, 5, 1),
+    "50 handlers of 5 ms": Case(20_000, 5, 50),
+    "50 uneven handlers": Case(20_000, 3, 50, SLOW_MS),
+    "no work": Case(200_000, 0, 1),
 }
-"""Records, milliseconds that a handler takes, and how many there are at once."""
 RATE, SECONDS, WARM_UP = 200, 15, 5
 """Of the latencies: jobs a second, for how long, and how many of these seconds do not count."""
 LATENCY: Final = f"latency at {RATE} jobs/s"
@@ -67,43 +99,43 @@ class _Watch:
         return _summary(seconds, self.waits)
 
 
-async def _ours(bootstrap: str, topic: str, group: str, count: int, ms: int, at_once: int) -> dict[str, float]:
+async def _ours(bootstrap: str, topic: str, case: Case) -> dict[str, float]:
     """Async handlers; without work a loop around ``getmany``."""
     done = asyncio.Event()
-    watch = _Watch(count, done.set)
+    watch = _Watch(case.records, done.set)
 
     async def handle(record: Any) -> None:
         watch.begin(record)
-        await asyncio.sleep(ms / 1000)
+        await asyncio.sleep(case.seconds(record.offset))
         watch.end()
 
-    return await _process(bootstrap, topic, group, at_once, watch, handle if ms else None, done)
+    return await _process(bootstrap, topic, case, watch, handle if case.ms else None, done)
 
 
-async def _ours_plain(bootstrap: str, topic: str, group: str, count: int, ms: int, at_once: int) -> dict[str, float]:
+async def _ours_plain(bootstrap: str, topic: str, case: Case) -> dict[str, float]:
     """Plain handlers, which ``process`` calls on threads."""
     done, loop = asyncio.Event(), asyncio.get_running_loop()
-    watch = _Watch(count, lambda: loop.call_soon_threadsafe(done.set))
-    return await _process(bootstrap, topic, group, at_once, watch, _sleeper(watch, ms), done)
+    watch = _Watch(case.records, lambda: loop.call_soon_threadsafe(done.set))
+    return await _process(bootstrap, topic, case, watch, _sleeper(watch, case), done)
 
 
-def _sleeper(watch: _Watch, ms: int) -> Callable[[Any], None]:
+def _sleeper(watch: _Watch, case: Case) -> Callable[[Any], None]:
     def handle(record: Any) -> None:
         watch.begin(record)
-        time.sleep(ms / 1000)
+        time.sleep(case.seconds(record.offset))
         watch.end()
 
     return handle
 
 
 async def _process(
-    bootstrap: str, topic: str, group: str, at_once: int, watch: _Watch, handler: Callable[[Any], Any] | None, done: asyncio.Event
+    bootstrap: str, topic: str, case: Case, watch: _Watch, handler: Callable[[Any], Any] | None, done: asyncio.Event
 ) -> dict[str, float]:
     from kafka_async import ShareConsumer
 
-    async with ShareConsumer(topic, bootstrap_servers=bootstrap, group_id=group) as consumer:
+    async with ShareConsumer(topic, bootstrap_servers=bootstrap, group_id=topic) as consumer:
         if handler is not None:
-            async with consumer.processing(handler, concurrency=at_once) as run:
+            async with consumer.processing(handler, concurrency=case.at_once) as run:
                 await done.wait()
                 await run.drain()
         else:
@@ -119,16 +151,16 @@ async def _process(
         return watch.summary(consumer.statistics().refused)
 
 
-def _ours_blocking(bootstrap: str, topic: str, group: str, count: int, ms: int, at_once: int) -> dict[str, float]:
+def _ours_blocking(bootstrap: str, topic: str, case: Case) -> dict[str, float]:
     """The blocking facade: a ``for`` loop with one handler, ``processing`` with several."""
     from kafka_async.sync import ShareConsumer
 
     done = threading.Event()
-    watch = _Watch(count, done.set)
-    handle = _sleeper(watch, ms)
-    with ShareConsumer(topic, bootstrap_servers=bootstrap, group_id=group) as consumer:
-        if at_once > 1:
-            with consumer.processing(handle, concurrency=at_once) as run:
+    watch = _Watch(case.records, done.set)
+    handle = _sleeper(watch, case)
+    with ShareConsumer(topic, bootstrap_servers=bootstrap, group_id=topic) as consumer:
+        if case.at_once > 1:
+            with consumer.processing(handle, concurrency=case.at_once) as run:
                 done.wait()
                 run.drain()
         else:
@@ -145,47 +177,55 @@ SLEEPS: Final = ("asyncio.sleep alone", "time.sleep alone")
 """What the handlers do, without a client."""
 
 
-async def _sleep_in_tasks(count: int, ms: int, at_once: int) -> None:
+async def _sleep_in_tasks(case: Case) -> None:
+    offsets = iter(range(case.records))
+
     async def sleep() -> None:
-        for _ in range(count // at_once):
-            await asyncio.sleep(ms / 1000)
+        for offset in offsets:
+            await asyncio.sleep(case.seconds(offset))
 
-    await asyncio.gather(*(sleep() for _ in range(at_once)))
-
-
-def _sleep_on_thread(times: int, ms: int) -> None:
-    for _ in range(times):
-        time.sleep(ms / 1000)
+    await asyncio.gather(*(sleep() for _ in range(case.at_once)))
 
 
-def _sleep(kind: str, count: int, ms: int, at_once: int) -> dict[str, float]:
+def _sleep_on_threads(case: Case) -> None:
+    offsets = iter(range(case.records))  # several threads may take from it
+
+    def sleep() -> None:
+        for offset in offsets:
+            time.sleep(case.seconds(offset))
+
+    threads = [threading.Thread(target=sleep) for _ in range(case.at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _sleep(kind: str, case: Case) -> dict[str, float]:
     began = time.perf_counter()
     if kind == SLEEPS[0]:
-        asyncio.run(_sleep_in_tasks(count, ms, at_once))
+        asyncio.run(_sleep_in_tasks(case))
     else:
-        threads = [threading.Thread(target=_sleep_on_thread, args=(count // at_once, ms)) for _ in range(at_once)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return {"seconds": time.perf_counter() - began, "done": count}
+        _sleep_on_threads(case)
+    return {"seconds": time.perf_counter() - began, "done": case.records}
 
 
-def _confluent(bootstrap: str, topic: str, group: str, count: int, ms: int, at_once: int) -> dict[str, float]:
+def _confluent(bootstrap: str, topic: str, case: Case) -> dict[str, float]:
     from confluent_kafka import ShareConsumer
 
     waits: list[float] = []
     began = 0.0
-    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, "share.acknowledgement.mode": "explicit"})
+    options = {"share.acknowledgement.mode": "explicit", "max.poll.records": case.batch}
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": topic, **options})
     consumer.subscribe([topic])
-    with ThreadPoolExecutor(at_once) as pool:
-        while len(waits) < count:
+    with ThreadPoolExecutor(case.at_once) as pool:
+        while len(waits) < case.records:
             messages = [message for message in consumer.poll(1.0) or () if message.error() is None]
             began = began or (time.perf_counter() if messages else 0.0)
             now = time.time() * 1000
             waits += [now - message.timestamp()[1] for message in messages]
-            if ms:
-                list(pool.map(lambda _: time.sleep(ms / 1000), messages))
+            if case.ms:
+                list(pool.map(lambda message: time.sleep(case.seconds(message.offset())), messages))
             for message in messages:
                 consumer.acknowledge(message)
         consumer.commit_sync()
@@ -205,31 +245,46 @@ def _summary(seconds: float, waits: list[float]) -> dict[str, float]:
     }
 
 
-def _command(client: str, *arguments: str) -> list[str]:
+OURS: Final = {"async handler": _ours, "plain handler": _ours_plain, "blocking": _ours_blocking}
+OTHERS: Final = ("confluent-kafka", "Java")
+LARGER: Final = f", {BATCH:,} at once"
+"""Ending of the names of those that take larger batches."""
+WITHOUT_WORK: Final = ("async handler", *OTHERS)
+"""Where no handler is called."""
+
+
+def _compared(case: Case) -> list[str]:
+    """Return who is measured in a case."""
+    if not case.ms:
+        return list(WITHOUT_WORK)
+    return [*OURS, *OTHERS, *(other + LARGER for other in OTHERS if case.slow_ms), *SLEEPS]
+
+
+def _command(client: str, bootstrap: str, topic: str, case: Case) -> list[str]:
+    arguments = [bootstrap, topic, *map(str, case)]
     if client == "Java":
-        return ["java", "-Xmx512m", "-cp", f"{jars(CURRENT)}/*", str(JAVA), *arguments, str(RATE * WARM_UP)]
+        return ["java", "-Xmx512m", "-cp", f"{jars(CURRENT)}/*", str(JAVA), *arguments, str(EVERY), str(RATE * WARM_UP)]
     return [sys.executable, "-m", "benchmarks.share", client, *arguments]
 
 
-OURS: Final = {"async handler": _ours, "plain handler": _ours_plain, "blocking": _ours_blocking}
-OTHERS: Final = ("confluent-kafka", "Java")
-CLIENTS: Final = ("async handler", *OTHERS)
-"""Of cases without work, where no handler is called."""
-
-
-def _run(client: str, cluster: KafkaCluster, case: tuple[int, int, int], *, paced: bool) -> dict[str, float]:
+def _run(client: str, cluster: KafkaCluster, case: Case, *, paced: bool = False) -> dict[str, float]:
     """Run one client once, in a process of its own, with a topic and a group of its own."""
-    count, ms, at_once = case
+    if client.endswith(LARGER):
+        client, case = client.removesuffix(LARGER), case._replace(batch=BATCH)
     topic = cluster.create_topic(f"bench-{uuid.uuid4().hex[:8]}")
     cluster.alter_config("group", topic, {"share.auto.offset.reset": "earliest"})
     if not paced:
-        for start in range(0, count, 20_000):
-            cluster.produce(topic, min(20_000, count - start), start=start)
-    command = _command(client, cluster.bootstrap_servers, topic, topic, str(count), str(ms), str(at_once))
+        for start in range(0, case.records, 20_000):
+            cluster.produce(topic, min(20_000, case.records - start), start=start)
+    command = _command(client, cluster.bootstrap_servers, topic, case)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:  # noqa: S603 - ours
         if paced:
-            threading.Thread(target=_write, args=(cluster, topic, count), daemon=True).start()
-        out, _ = process.communicate(timeout=120)
+            threading.Thread(target=_write, args=(cluster, topic, case.records), daemon=True).start()
+        try:
+            out, _ = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()  # else the end of the block would wait for it
+            raise
     found: dict[str, float] = json.loads(out.splitlines()[-1])
     return found
 
@@ -246,40 +301,56 @@ def _write(cluster: KafkaCluster, topic: str, count: int) -> None:
     producer.flush()
 
 
+def _ratios(found: Mapping[str, Sequence[float]], of: str, beside: str) -> str:
+    """Return the median of one client's figures through those of another, each pair being of one round."""
+    return f"{statistics.median(a / b for a, b in zip(found[of], found[beside], strict=True)):.2f} of {beside}"
+
+
+def _measure(cluster: KafkaCluster, name: str, say: Callable[[str], None], rounds: int) -> None:
+    case = CASES[name]
+    rates: dict[str, list[float]] = {client: [] for client in _compared(case)}
+    for _ in range(rounds):
+        for client, seen in rates.items():
+            found = _sleep(client, case) if client in SLEEPS else _run(client, cluster, case)
+            seen.append(found["done"] / found["seconds"])
+    for client, seen in rates.items():
+        line = f"{name:24} {client:32} {statistics.median(seen):10,.0f} jobs/s ({min(seen):,.0f}-{max(seen):,.0f})"
+        beside = [other for other in rates if client in OURS and other not in OURS]
+        say("; ".join((line, *(_ratios(rates, client, other) for other in beside))))
+
+
+def _measure_latency(cluster: KafkaCluster, say: Callable[[str], None], rounds: int) -> None:
+    middle: dict[str, list[float]] = {client: [] for client in WITHOUT_WORK}
+    late: dict[str, list[float]] = {client: [] for client in WITHOUT_WORK}
+    for _ in range(rounds):
+        for client in WITHOUT_WORK:
+            found = _run(client, cluster, Case(RATE * SECONDS, 0, 1), paced=True)
+            middle[client].append(found["median_ms"])
+            late[client].append(found["p99_ms"])
+    for client in WITHOUT_WORK:
+        for what, waits in (("median", middle), ("99 %", late)):
+            seen = waits[client]
+            line = f"{LATENCY:24} {client:20} {what:6} {statistics.median(seen):.2f} ms ({min(seen):.2f}-{max(seen):.2f})"
+            say("; ".join((line, *(_ratios(waits, client, other) for other in OTHERS if client in OURS))))
+
+
 def main(say: Callable[[str], None] = print, rounds: int = ROUNDS, only: Collection[str] = ()) -> None:
-    """Run every client in rotation, and print medians over the rounds (min-max). ``only``: some of the cases."""
+    """Run every client in rotation, and print medians over the rounds (min-max) and ratios. ``only``: some of the cases."""
     properties = {
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "4",
     }
     with KafkaCluster(CURRENT, properties=properties) as cluster:
-        for name, case in CASES.items():
-            if only and name not in only:
-                continue
-            compared = (*OURS, *OTHERS, *SLEEPS) if case[1] else CLIENTS
-            rates: dict[str, list[float]] = {client: [] for client in compared}
-            for _ in range(rounds):
-                for client in compared:
-                    found = _sleep(client, *case) if client in SLEEPS else _run(client, cluster, case, paced=False)
-                    rates[client].append(found["done"] / found["seconds"])
-            for client, seen in rates.items():
-                say(f"{name:24} {client:20} {statistics.median(seen):10,.0f} jobs/s ({min(seen):,.0f}-{max(seen):,.0f})")
-        if only and LATENCY not in only:
-            return
-        waits: dict[str, list[tuple[float, float]]] = {client: [] for client in CLIENTS}
-        for _ in range(rounds):
-            for client in CLIENTS:
-                found = _run(client, cluster, (RATE * SECONDS, 0, 1), paced=True)
-                waits[client].append((found["median_ms"], found["p99_ms"]))
-        for client, pairs in waits.items():
-            middle, late = (statistics.median(each) for each in zip(*pairs, strict=True))
-            say(f"{LATENCY:24} {client:20} median {middle:.1f} ms, 99 % {late:.1f} ms, of each round {pairs}")
+        for name in CASES:
+            if not only or name in only:
+                _measure(cluster, name, say, rounds)
+        if not only or LATENCY in only:
+            _measure_latency(cluster, say, rounds)
 
 
 if __name__ == "__main__":
-    client, bootstrap, topic, group, *numbers = sys.argv[1:]
-    count, ms, at_once = map(int, numbers)
+    client, bootstrap, topic, *numbers = sys.argv[1:]
     run: Callable[..., Any] = OURS.get(client, _confluent)
-    found = run(bootstrap, topic, group, count, ms, at_once)
+    found = run(bootstrap, topic, Case(*map(int, numbers)))
     sys.stdout.write(json.dumps(asyncio.run(found) if asyncio.iscoroutine(found) else found) + "\n")
