@@ -447,12 +447,18 @@ def _moved() -> MetadataResponse:
     return cluster(described("t", (2, 2, 2), epoch=1), brokers=(2, 3))
 
 
-def test_a_refusal_that_retrying_cannot_mend_is_reported() -> None:
+def test_a_refusal_that_retrying_cannot_mend_is_reported_and_tried_again_after_a_backoff() -> None:
     world = World()
     world.fetching({A: 3})
     world.answer(FetchRequest, AuthenticationFailedError("wrong password"), 1.0)
     assert [type(error) for error in world.errors()] == [AuthenticationFailedError]
-    assert world.poll(1.0) != [] or world.wake_at > 1.0
+    world.poll(1.0)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), 1.0)
+    world.poll(1.0)
+    assert not world.waiting(FetchRequest)
+    assert world.wake_at == pytest.approx(1.1)
+    world.poll(1.1)
+    assert asked(world.find(FetchRequest).message) == {0: 3}
 
 
 # The budget.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_async.background.group.classic.states import HEARTBEATING, TRANSITIONS, ClassicInput, ClassicState
+from kafka_async.background.group.classic.states import HEARTBEATING, ClassicState
 from kafka_async.background.group.membership import CommitFailure
 from kafka_async.background.subscription import Subscription
 from kafka_async.errors import FencedInstanceIdError, KafkaConnectionError
@@ -85,10 +85,6 @@ def reach(state: ClassicState) -> World:
 every_state = pytest.mark.parametrize("state", S, ids=lambda state: state.name)
 
 
-def after(state: ClassicState, what: ClassicInput) -> str:
-    return TRANSITIONS[state, what].name
-
-
 @every_state
 def test_old_numbers_move_nobody(state: ClassicState) -> None:
     w = reach(state)
@@ -151,10 +147,8 @@ def test_leaving_works_from_everywhere_and_nothing_is_proposed_after_it(state: C
     assert w.turn(100.0).requests == ()
 
 
-@every_state
+@pytest.mark.parametrize("state", [S.ASSIGNING, S.OVERTAKEN], ids=lambda state: state.name)
 def test_what_is_still_being_taken_over_is_lost_too(state: ClassicState) -> None:
-    if state not in (S.ASSIGNING, S.OVERTAKEN):
-        return
     w = reach(state)
     w.host.have = frozenset()
     w.turn(10.0)
