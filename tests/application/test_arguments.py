@@ -64,7 +64,7 @@ def test_impossible_partitions_are_named(bad: TopicPartition) -> None:
         partition_set([bad])
 
 
-def test_a_partition_in_words() -> None:
+def test_a_partition_is_named_by_topic_and_number_and_its_name_is_none() -> None:
     assert one_partition(TP) == "t-0"
     with pytest.raises(TypeError, match="t-0"):
         one_partition("t-0")

@@ -32,7 +32,7 @@ async def test_positions_follow_what_was_returned() -> None:
 
 
 @virtual
-async def test_seeks_by_look_up() -> None:
+async def test_seeks_to_ends_and_times_move_the_position() -> None:
     cluster, (tp, other) = filled(10, partitions=2)
     cluster.log(tp).delete_before(0)
     async with consumer_on(cluster, "t") as consumer:
@@ -167,7 +167,7 @@ async def test_next_offsets_within_an_iteration_cover_the_current_record_as_a_co
 
 
 @virtual
-async def test_no_group_no_commit() -> None:
+async def test_a_consumer_without_a_group_can_neither_commit_nor_ask_what_is_committed() -> None:
     cluster, (tp,) = filled()
     async with consumer_on(cluster, "t") as consumer:
         with pytest.raises(IllegalOperation):

@@ -163,7 +163,7 @@ def test_an_end_below_nothing_is_not_believed() -> None:
     assert isinstance(caught.value.__cause__, MalformedResponseError)
 
 
-def test_backoffs_grow() -> None:
+def test_look_ups_that_fail_are_repeated_at_growing_intervals() -> None:
     world = known()
     ask(world, {A: -1})
     now, waits = 1.0, []

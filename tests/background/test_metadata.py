@@ -77,7 +77,7 @@ def test_needs_are_met_a_backoff_after_the_last_answer() -> None:
     assert len(world.poll(0.1)) == 1
 
 
-def test_failures_back_off() -> None:
+def test_metadata_requests_that_fail_are_repeated_at_growing_intervals() -> None:
     world = World()
     now, waits = 0.0, []
     for _ in range(6):

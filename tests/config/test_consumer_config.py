@@ -82,7 +82,7 @@ def test_defaults_of_security_are_javas() -> None:
     ("protocol", "tls", "sasl"),
     [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
 )
-def test_the_four_protocols(protocol: str, tls: bool, sasl: bool) -> None:
+def test_a_security_protocol_says_whether_tls_and_sasl_are_used(protocol: str, tls: bool, sasl: bool) -> None:
     options = {"sasl_mechanism": "SCRAM-SHA-512", **LOGIN} if sasl else {}
     made = config(security_protocol=protocol, **options)
     assert (made.uses_tls, made.uses_sasl) == (tls, sasl)

@@ -55,7 +55,7 @@ def test_random_programs_hold(part: int) -> None:
 
 
 @pytest.mark.brokers
-def test_the_pure_implementation_holds() -> None:
+def test_random_programs_hold_on_the_other_decoder() -> None:
     """The other half of the pair, in a process of its own, since the half to use is chosen once, at import."""
     pure = "" if os.environ.get("KAFKA_ASYNC_PURE") == "1" else "1"
     program = (

@@ -174,7 +174,7 @@ def _unsubscribe_unsaid(model: Model) -> None:
         _unsubscribe_unsaid,
     ],
 )
-def test_it_complains_of(wrong: Callable[[Model], None]) -> None:
+def test_the_model_complains_of(wrong: Callable[[Model], None]) -> None:
     model = owning()
     wrong(model)
     assert model.breaches

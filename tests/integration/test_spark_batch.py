@@ -13,7 +13,7 @@ from tests.brokers import KafkaCluster
 
 from .secure import Secure, acl, login
 from .spark import JVM, OURS, Row, rows, source
-from .test_positions import raise_log_start
+from .test_reading_positions import raise_log_start
 from .tools import new_topic, spoil
 
 pytestmark = pytest.mark.spark

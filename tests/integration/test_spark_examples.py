@@ -10,7 +10,7 @@ import pytest
 from tests.brokers import KafkaCluster
 from tests.test_examples import run, skip_without_spark
 
-from .test_examples import ALL, ORDERS, PARTITIONS, orders, second, write
+from .test_examples_on_brokers import ALL, ORDERS, PARTITIONS, orders, second, write
 from .tools import new_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -24,8 +24,8 @@ from kafka_async.adapters.spark.plan.planner import OffsetRange, plan
 from tests.brokers import KafkaCluster
 
 from .spark import JVM, Row, rows, source
+from .test_read_committed import Transactions
 from .test_spark_tasks import task_reader
-from .test_transactions import Transactions
 from .tools import new_topic, wait_until
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ from kafka_async.spark import Lag, add_lag_listener
 from tests.brokers import KafkaCluster
 
 from .spark import JVM, OURS, Row, rows, source
-from .test_positions import raise_log_start
+from .test_reading_positions import raise_log_start
 from .tools import PATIENCE, new_topic, wait_until
 
 pytestmark = pytest.mark.spark

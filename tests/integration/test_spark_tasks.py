@@ -21,7 +21,7 @@ from kafka_async.errors import DataLossError
 from tests.adapters.spark.values.test_columns import spark_schema
 from tests.brokers import KafkaCluster
 
-from .test_positions import raise_log_start
+from .test_reading_positions import raise_log_start
 from .tools import new_topic
 
 pytestmark = pytest.mark.spark

@@ -229,7 +229,7 @@ def test_a_refused_certificate_says_why_and_what_to_do(files: Files) -> None:
         ("TLSV1_ALERT_INTERNAL_ERROR", TlsHandshakeError, "INTERNAL_ERROR"),
     ],
 )
-def test_other_words_of_openssl(reason: str, kind: type[Exception], says: str) -> None:
+def test_a_reason_of_openssl_is_put_into_the_words_of_the_options(reason: str, kind: type[Exception], says: str) -> None:
     error = ssl.SSLError(1, f"[SSL: {reason}] words (_ssl.c:1000)")
     error.reason = reason
     meaning = tls_error("broker:9093", error)

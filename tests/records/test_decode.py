@@ -412,7 +412,7 @@ class TestTwins:
 
     @given(data=MUTATED, chunk=st.integers(1, 9))
     @examples(4)
-    def test_on_mutated_data(self, data: bytes, chunk: int) -> None:
+    def test_both_readers_agree_on_mutated_data(self, data: bytes, chunk: int) -> None:
         assert outcome_of(CompiledReader, data, chunk) == outcome_of(PurePythonReader, data, chunk)
 
     @given(records=mutated(b"".join(map(encode_record, MANY))), chunk=st.integers(1, 9), codec=st.sampled_from((0, 0, GZIP)))
@@ -436,13 +436,13 @@ class TestTwins:
 
     @given(data=st.sampled_from(CORPUS), chunk=st.integers(1, 9), limit=st.sampled_from((2**31 - 1, 150, 5)))
     @examples(2)
-    def test_on_views(self, data: bytes, chunk: int, limit: int) -> None:
+    def test_both_readers_agree_on_views(self, data: bytes, chunk: int, limit: int) -> None:
         views = columns_of(CompiledReader, data, chunk, limit, view=True)
         assert views == columns_of(PurePythonReader, data, chunk, limit, view=True)
 
     @given(data=st.sampled_from(CORPUS), chunk=st.integers(1, 9), limit=st.sampled_from((2**31 - 1, 150, 5)))
     @examples(2)
-    def test_on_columns(self, data: bytes, chunk: int, limit: int) -> None:
+    def test_both_readers_agree_on_columns(self, data: bytes, chunk: int, limit: int) -> None:
         assert columns_of(CompiledReader, data, chunk, limit) == columns_of(PurePythonReader, data, chunk, limit)
 
     @given(data=MUTATED, offset=st.integers(0, 20))
@@ -452,7 +452,7 @@ class TestTwins:
 
     @given(data=st.binary(max_size=300))
     @examples(3)
-    def test_on_noise(self, data: bytes) -> None:
+    def test_both_readers_agree_on_noise(self, data: bytes) -> None:
         assert outcome_of(CompiledReader, data, 5) == outcome_of(PurePythonReader, data, 5)
 
 

@@ -61,7 +61,7 @@ def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[s
     ],
     ids=["function loop", "session loop", "anyio", "asyncio.run"],
 )
-def test_it_works_with_every_way_to_run_async_tests(code: str, options: list[str], passed: int, tmp_path: Path) -> None:
+def test_the_plugin_serves_every_way_to_run_async_tests(code: str, options: list[str], passed: int, tmp_path: Path) -> None:
     found = run(tmp_path, code, *options)
     assert found.returncode == 0, found.stdout + found.stderr
     assert f"{passed} passed" in found.stdout

@@ -17,7 +17,7 @@ def test_there_are_five_recipes() -> None:
 
 
 @pytest.mark.parametrize(("title", "code"), RECIPES, ids=[title for title, _ in RECIPES])
-def test_recipes_work(title: str, code: str, request: pytest.FixtureRequest) -> None:
+def test_every_recipe_of_the_page_passes(title: str, code: str, request: pytest.FixtureRequest) -> None:
     names: dict[str, Any] = {}
     exec(compile(code, f"{PAGE.name}: {title}", "exec"), names)  # noqa: S102 - our own page
     tests = [value for name, value in names.items() if name.startswith("test_")]

@@ -27,7 +27,7 @@ from tests.virtual import run_virtual
         ("s@1970-01-01T02:00+01:00", Start(kind="time", number=3_600_000)),
     ],
 )
-def test_a_start_is_read(text: str, start: Start) -> None:
+def test_each_way_to_say_where_to_begin_is_understood(text: str, start: Start) -> None:
     assert Start.parse(text) == start
 
 

@@ -29,7 +29,7 @@ NOTHING: dict[str, Any] = {"earliest": False, "latest": False, "offset": None, "
         ({"moment": "1970-01-01T00:00:01"}, Target(kind="time", number=1000)),
     ],
 )
-def test_one_target_is_taken(given: dict[str, Any], target: Target) -> None:
+def test_each_way_to_say_where_to_move_a_group_is_understood(given: dict[str, Any], target: Target) -> None:
     assert Target.parse(**(NOTHING | given)) == target
 
 

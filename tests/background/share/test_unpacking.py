@@ -30,7 +30,7 @@ def test_only_acquired_offsets_are_handed_out_each_with_its_delivery_count() -> 
     assert (found.gaps, found.missing, found.bad, found.error) == ([], [], [], None)
 
 
-def test_nothing_acquired_is_nothing() -> None:
+def test_records_that_were_not_acquired_are_left_out() -> None:
     assert offsets(unpacked(batch(0, 0, 1))) == []
 
 

@@ -18,7 +18,7 @@ def token(claims: Any) -> str:
 
 
 @pytest.mark.parametrize("exp", [1, 1_900_000_000, 1_900_000_000.5])
-def test_the_time_is_read(exp: float) -> None:
+def test_the_expiry_of_a_token_is_read(exp: float) -> None:
     assert expiry(token({"exp": exp, "sub": "x" * 3})) == exp
 
 
@@ -47,7 +47,7 @@ def test_what_is_no_token_of_that_kind_has_no_time(text: str) -> None:
 
 
 @given(st.text(max_size=200), st.binary(max_size=200))
-def test_nothing_makes_it_fail(text: str, payload: bytes) -> None:
+def test_no_text_makes_the_reading_of_an_expiry_fail(text: str, payload: bytes) -> None:
     for word in (text, f"{text}.{base64.urlsafe_b64encode(payload).decode()}.{text}"):
         time = expiry(word)
         assert time is None or isfinite(time)

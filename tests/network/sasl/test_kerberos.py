@@ -1,4 +1,4 @@
-"""The door to libkrb5, with a stand-in for the library; ``integration/test_kerberos.py`` has a real one."""
+"""The door to libkrb5, with a stand-in for the library; ``integration/test_kerberos_tickets.py`` has a real one."""
 
 import sys
 import threading
@@ -157,7 +157,7 @@ async def test_a_message_that_is_not_signed_is_refused() -> None:
         made.unwrap(b"anything")
 
 
-def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gssapi_is_named_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     config = ConsumerConfig.from_options({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"})
     with pytest.raises(ImportError, match=r"package gssapi.* extra 'gssapi'.* pip install '\.\[gssapi\]'"):

@@ -91,7 +91,7 @@ def test_a_profile_or_a_role() -> None:
         MskTokenProvider("eu-west-1", profile="a", role_arn="b")
 
 
-def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_signer_is_named_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(ImportError, match=r"aws-msk-iam-sasl-signer-python.* extra 'msk-iam'.* pip install '\.\[msk-iam\]'"):
         MskTokenProvider("eu-west-1")

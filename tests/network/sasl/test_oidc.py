@@ -101,7 +101,7 @@ async def test_a_fault_that_stays_is_reported_with_its_reason() -> None:
     assert len(endpoint.asked) > 3
 
 
-async def test_nobody_there() -> None:
+async def test_an_endpoint_where_nobody_listens_is_a_connection_error() -> None:
     with TokenEndpoint() as endpoint:
         pass
     with pytest.raises(KafkaConnectionError, match="ConnectError"):

@@ -42,7 +42,7 @@ WHOLE = OffsetRange(A0, 10, 20)
         ([EqualTo(("value",), b"x"), EqualTo(("headers", "key"), "x"), EqualTo(OFFSET, None)], 10, 20),
     ],
 )
-def test_offsets_are_cut(filters: list[Filter], start: int, end: int) -> None:
+def test_filters_on_offsets_cut_the_range(filters: list[Filter], start: int, end: int) -> None:
     assert Bounds.of(filters).cut(WHOLE) == OffsetRange(A0, start, end)
 
 

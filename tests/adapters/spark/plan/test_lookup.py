@@ -34,7 +34,7 @@ def cluster() -> Cluster:
         ({"subscribePattern": "x.*"}, set()),
     ],
 )
-def test_the_options_name_partitions(given: dict[str, str], found: set[object]) -> None:
+def test_each_way_to_name_topics_leads_to_their_partitions(given: dict[str, str], found: set[object]) -> None:
     assert lookup(cluster(), options(**given)).partitions() == found
 
 
@@ -63,7 +63,7 @@ def test_failures_that_may_pass_are_met_with_patience() -> None:
     assert lookup(there, options()).latest({A0}) == {A0: 10}
 
 
-def test_patience_has_an_end() -> None:
+def test_a_look_up_fails_after_as_many_retries_as_the_option_says() -> None:
     there = cluster()
     there.failures = [KafkaTimeoutError("late")] * 3
     with pytest.raises(KafkaTimeoutError):
@@ -123,7 +123,7 @@ def test_what_does_not_pass_is_raised_at_once() -> None:
         (OffsetSpec("committed", "o"), {A0: 4, A1: 0}),
     ],
 )
-def test_offsets_are_resolved(spec: OffsetSpec, found: dict[object, int]) -> None:
+def test_each_way_to_name_offsets_leads_to_an_offset_of_each_partition(spec: OffsetSpec, found: dict[object, int]) -> None:
     there = cluster()
     there.times = {A0: OffsetAndTimestamp(6, 100), A1: OffsetAndTimestamp(8, 100)}
     there.committed = {A0: OffsetAndMetadata(4)}

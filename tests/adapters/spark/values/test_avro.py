@@ -110,7 +110,7 @@ def test_a_time_out_of_range_is_a_bad_value() -> None:
     assert rows(decoder(schema), [written({"at": 0}, plain), bad]) == [(datetime(1970, 1, 1, tzinfo=UTC), None), (None, bad)]
 
 
-def test_fewer_columns() -> None:
+def test_a_decoder_for_fewer_columns_reads_those_alone() -> None:
     narrow = decoder(ORDER).select(("id",))
 
     assert narrow.fields == (("id", pa.int64()), *BAD)

@@ -26,7 +26,7 @@ def test_values_stay_bytes_unless_asked() -> None:
     assert decoder_for({"value.format": "BINARY"}) is None
 
 
-def test_texts() -> None:
+def test_text_that_is_not_utf8_is_a_bad_value() -> None:
     assert decoded({"value.format": "string"}, ["é".encode(), None]) == [["é", None], [None, None], [None, None]]
     assert decoded({"value.format": "string"}, [b"a", b"\xff", b"b"]) == [
         ["a", None, "b"],

@@ -314,7 +314,7 @@ def test_after_a_bad_value_arrow_is_asked_again_from_time_to_time() -> None:
     assert asked == [bad, good, good, good]
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_values_give_no_rows() -> None:
     assert rows(decoder(), []) == []
 
 

@@ -25,7 +25,7 @@ X, Y, Z = (member(name, "a") for name in "xyz")
 
 
 @pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor()], ids=lambda a: a.name)
-def test_one_consumer(assignor: Assignor) -> None:
+def test_a_lone_member_gets_all_it_subscribes_to(assignor: Assignor) -> None:
     assert divide(assignor, plain(a=3), X) == {"x": "a0 a1 a2"}
     assert divide(assignor, {}, X) == {"x": ""}
     assert divide(assignor, plain(a=3, other=3), X) == {"x": "a0 a1 a2"}
@@ -50,7 +50,7 @@ def test_range_divides_topics_of_equal_members_alike() -> None:
     assert divide(RangeAssignor(), plain(a=3, b=3), member("x", "ab"), member("y", "ab")) == {"x": "a0 a1 b0 b1", "y": "a2 b2"}
 
 
-def test_range_with_mixed_subscriptions() -> None:
+def test_range_divides_each_topic_among_its_subscribers() -> None:
     members = (member("x", "a"), member("y", "ab"), member("z", "a"))
     assert divide(RangeAssignor(), plain(a=3, b=2), *members) == {"x": "a0", "y": "a1 b0 b1", "z": "a2"}
 
@@ -177,7 +177,7 @@ def test_who_names_assignors_offers_these_alone() -> None:
         (Mine(), ["mine"]),
     ],
 )
-def test_what_the_option_takes(value: Any, names: list[str]) -> None:
+def test_assignors_are_taken_by_name_class_or_object(value: Any, names: list[str]) -> None:
     assert named(value) == names
 
 

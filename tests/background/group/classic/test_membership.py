@@ -48,7 +48,7 @@ from tests.background.group.classic.world import (
 )
 
 
-def test_it_is_a_membership() -> None:
+def test_before_it_subscribes_nothing_is_due() -> None:
     member: Membership = world().member
     assert member.poll(0.0).wake_at == inf
 

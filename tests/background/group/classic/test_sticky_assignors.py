@@ -162,7 +162,7 @@ def test_every_partition_is_read_in_its_rack_if_the_numbers_allow_it() -> None:
     assert all(in_rack(m, topics[p.topic][p.partition]) for m in members for p in division[m.member_id])
 
 
-def test_more_members_than_partitions() -> None:
+def test_members_beyond_the_number_of_partitions_get_nothing() -> None:
     assert counts(eager(plain(a=1), [member(name, "a") for name in "xyz"])) == [0, 0, 1]
 
 

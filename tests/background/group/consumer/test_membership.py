@@ -87,7 +87,7 @@ def at_rest(**options: object) -> World:
 # --- joining ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_a_membership() -> None:
+def test_before_it_subscribes_it_is_nobody_and_wants_nothing() -> None:
     membership: Membership = World().member
     assert membership.identity == Identity()
     assert (membership.state, membership.wanted_topics, membership.session_deadline) == (ConsumerState.STEADY, frozenset(), inf)

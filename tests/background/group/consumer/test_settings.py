@@ -127,7 +127,7 @@ def test_a_question_that_does_not_arrive_is_asked_again_after_a_backoff(error: K
         "nonsense",
     ],
 )
-def test_nonsense_is_not_believed(outcome: object) -> None:
+def test_an_answer_that_makes_no_sense_leaves_the_default_session_timeout(outcome: object) -> None:
     world = World()
     world.answer(outcome)
     assert world.settings.session_timeout == SESSION_TIMEOUT
