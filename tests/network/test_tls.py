@@ -85,6 +85,8 @@ def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str = "broke
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
+    ours.do_handshake()  # nothing is left to do, or it raises
+    theirs.do_handshake()
     return theirs
 
 
