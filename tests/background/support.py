@@ -92,6 +92,15 @@ def asked(request: Request[Any]) -> dict[int, int]:
     return {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
 
 
+class Untouchable(dict[TopicPartition, Any]):
+    """Partitions of which nothing but the number may be asked."""
+
+    def _touched(self, *_: object) -> Any:
+        raise AssertionError("a partition was looked at")
+
+    __contains__ = __getitem__ = __iter__ = get = items = keys = values = _touched
+
+
 class FakeNetwork:
     """The network as the background sees it; a test says what it answers."""
 
