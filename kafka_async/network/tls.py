@@ -67,6 +67,16 @@ def verifying_context() -> ssl.SSLContext:
     return context
 
 
+def trusting_context(cafile: str | os.PathLike[str] | None) -> ssl.SSLContext:
+    """Return a context that verifies, and trusts the authorities in a file, or the system's. Raises ``OSError`` for a bad file."""
+    context = verifying_context()
+    if cafile is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cafile=cafile)
+    return context
+
+
 def _trust(context: ssl.SSLContext, config: ConsumerConfig) -> None:
     if config.ssl_cafile is not None:
         with _named(f"ssl_cafile={config.ssl_cafile!r}"):

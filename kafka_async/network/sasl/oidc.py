@@ -23,7 +23,7 @@ import anyio
 from ...config import endpoint_fault
 from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from ..backoff import ExponentialBackoff
-from ..tls import verifying_context
+from ..tls import trusting_context
 from .conversation import shown
 from .jwt import expiry
 from .oauthbearer import TOKEN, extension_fault
@@ -202,15 +202,10 @@ def _credentials_fault(client_id: str, urlencode: bool) -> str | None:
 
 
 def _context(cafile: str | PathLike[str] | None) -> ssl.SSLContext:
-    context = verifying_context()
     try:
-        if cafile is None:
-            context.load_default_certs()
-        else:
-            context.load_verify_locations(cafile=cafile)
-    except (OSError, ssl.SSLError) as error:
+        return trusting_context(cafile)
+    except OSError as error:
         raise ValueError(f"sasl_oauthbearer_ssl_cafile={str(cafile)!r}: cannot be read as certificates: {error}") from error
-    return context
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

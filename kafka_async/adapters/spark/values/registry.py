@@ -25,7 +25,7 @@ from attrs import field, frozen
 
 from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
 from ....network.backoff import ExponentialBackoff
-from ....network.tls import verifying_context, why_not_loaded
+from ....network.tls import trusting_context, why_not_loaded
 from ..options.secrets import OF_REGISTRY, REGISTRY, Hidden, is_reference, resolve_one
 
 if TYPE_CHECKING:
@@ -351,13 +351,9 @@ def _provider(registry: Registry, secret: str) -> "OidcTokenProvider":
 
 
 def _context(options: Mapping[str, str]) -> ssl.SSLContext:
-    context = verifying_context()
     option = _CA
     try:
-        if _CA in options:
-            context.load_verify_locations(cafile=options[_CA])
-        else:
-            context.load_default_certs()
+        context = trusting_context(options.get(_CA))
         if (option := _CERTIFICATE) in options:
             password = options.get("ssl.key.password", "")  # without one OpenSSL would ask the terminal
             context.load_cert_chain(options[_CERTIFICATE], options.get("ssl.key.location"), password)
