@@ -371,6 +371,8 @@ class KafkaConsumer(Generic[K, V]):
         rows may be in the arrays before and after; or of whole compressed batches, each with up to twice the bytes that it
         decompresses to. To keep a few rows of many batches, read with ``view=False`` or copy those rows. Messages in the formats
         before Kafka 0.11 are copied.
+
+        Raises as ``getone`` does, except for deserializers, and ``ImportError`` without pyarrow.
         """
         batch = await self._getarrow(partitions, timeout_ms, max_records, columns, view)
         self._unread.taken = None  # delivered: nothing can come between this and the return
@@ -408,7 +410,7 @@ class KafkaConsumer(Generic[K, V]):
     ) -> "AsyncIterator[pyarrow.RecordBatch]":
         """Iterate over Arrow record batches of up to ``max_records`` rows, until the consumer is stopped.
 
-        ``columns`` and ``view``: see ``getarrow``.
+        ``columns`` and ``view``: see ``getarrow``. Raises as that does, which ends it; a new iteration goes on after that.
         """
         while True:
             try:
@@ -447,7 +449,7 @@ class KafkaConsumer(Generic[K, V]):
         return record
 
     def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Read exactly the offsets from the first up to, and without, the second number of each partition.
+        """Read exactly these offsets of each partition: from the first number up to the second, which is left out.
 
         Fetching starts at once, of all partitions together and within ``fetch_buffer_bytes``, and stops at the ends. Replaces
         ranges and partitions that were assigned before. Raises ``ValueError`` for anything but a range, ``IllegalStateError`` after
@@ -690,11 +692,17 @@ class KafkaConsumer(Generic[K, V]):
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
 
     async def topics(self) -> set[str]:
-        """Ask the cluster for all topics that this client may see."""
+        """Ask the cluster for all topics that this client may see.
+
+        Raises ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
+        """
         return set((await self.describe_topics()).topics)
 
     async def describe_topics(self, *topics: str) -> ClusterDescription:
-        """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Those that do not exist are missing."""
+        """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Those that do not exist are missing.
+
+        Raises ``InvalidTopicError`` for a name that no topic can have, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
+        """
         names = arguments.topic_names(topics) or None
         self._check_running()
         return await self._calls.ask(lambda call: TopicMetadata(call=call, topics=names))
@@ -731,11 +739,17 @@ class KafkaConsumer(Generic[K, V]):
         self._sought[cursor.partition] = target
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Go to the first offset of ``partitions`` (none: all assigned). Return ``True`` when the positions are found."""
+        """Go to the first offset of ``partitions`` (none: all assigned). Return ``True`` when the positions are found.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
+        """
         return await self._seek_by_lookup(partitions, "earliest")
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Go to the end (``read_committed``: the last stable offset) of ``partitions`` (none: all). Return ``True`` when found."""
+        """Go to the end (``read_committed``: the last stable offset) of ``partitions`` (none: all). Return ``True`` when found.
+
+        Raises as ``seek_to_beginning`` does.
+        """
         return await self._seek_by_lookup(partitions, "latest")
 
     async def seek_to_timestamp(
@@ -743,7 +757,8 @@ class KafkaConsumer(Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Go to the first record at or after ``when`` (milliseconds), of ``partitions`` (none: all) or per partition of a mapping.
 
-        Return what was found; a partition without such a record is read from its end on.
+        Return what was found; a partition without such a record is read from its end on. Raises as ``offsets_for_times`` does,
+        and ``IllegalStateError`` for a partition that is not assigned.
         """
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._assigned(partitions), when)
         for partition in wanted:
@@ -769,32 +784,51 @@ class KafkaConsumer(Generic[K, V]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Look up the first offsets of the partitions, which need not be assigned, within ``timeout_ms``."""
+        """Look up the first offsets of the partitions, which need not be assigned.
+
+        Raises ``KafkaTimeoutError`` with the reason after ``timeout_ms`` (default: ``default_api_timeout_ms``), also for a topic or
+        a partition that does not exist: it may be about to.
+        """
         return await self._list_offsets(partitions, -2, timeout_ms)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
-        """Look up the offsets that come next (``read_committed``: the last stable offsets), within ``timeout_ms``."""
+        """Look up the offsets that come next (``read_committed``: the last stable offsets) in partitions that need not be assigned.
+
+        Raises as ``beginning_offsets`` does.
+        """
         return await self._list_offsets(partitions, -1, timeout_ms)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark as of the last fetch; ``None`` before the first."""
+        """Return the high watermark, an offset, as of the last fetch; ``None`` before the first.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned.
+        """
         marks = self._watermarks(partition)
         return marks.high_watermark if marks is not None else None
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the last stable offset (KIP-98) as of the last fetch; ``None`` before the first."""
+        """Return the last stable offset (KIP-98) as of the last fetch; ``None`` before the first.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned.
+        """
         marks = self._watermarks(partition)
         return marks.last_stable_offset if marks is not None else None
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return when the high watermark was last received (milliseconds since the epoch); ``None`` before the first fetch."""
+        """Return when the high watermark was last received (milliseconds since the epoch); ``None`` before the first fetch.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned.
+        """
         marks = self._watermarks(partition)
         if marks is None:
             return None
         return int((time.time() - (self._runtime.clock() - marks.fetched_at)) * 1000)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets lie between the position and the end as of the last fetch; ``None`` if it is not known."""
+        """Return how many offsets lie between the position and the end as of the last fetch; ``None`` if it is not known.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned.
+        """
         marks = self._watermarks(partition)
         return lag(self._config, self._cursor(partition), marks)
 
@@ -858,9 +892,9 @@ class KafkaConsumer(Generic[K, V]):
         """Commit ``offsets`` (the next offsets to read), or everything handed out so far, to the group.
 
         Without ``offsets``, or with an ``OffsetAndMetadata`` that has one, the leader epoch is carried along (KIP-320).
-        Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned, and
-        ``CommitFailedError`` if the group refuses; its ``lost`` names partitions that are no longer ours, the others were
-        committed.
+        Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned,
+        ``CommitFailedError`` if the group refuses (its ``lost`` names partitions that are no longer ours; the others were
+        committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing is sent later), and the authorization errors.
         """
         self._need_group("commit()")
         self._check_running()
@@ -905,12 +939,16 @@ class KafkaConsumer(Generic[K, V]):
         return self._unread.positions(lambda cursor: not self._is_given_up(cursor))
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of a partition, ``None`` if there is none. Raises ``IllegalOperation`` without a group."""
+        """Return the committed offset of a partition, ``None`` if there is none. Raises as ``committed_offsets`` does."""
         found = (await self.committed_offsets(partition))[as_partition(partition)]
         return found.offset if found is not None else None
 
     async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of ``partitions`` (none: all assigned) with all that was committed, in one request."""
+        """Return the committed offsets of ``partitions`` (none: all assigned) with all that was committed, in one request.
+
+        Raises ``IllegalOperation`` without a group, ``KafkaTimeoutError`` after ``default_api_timeout_ms``, and the authorization
+        errors. An error never passes for "nothing is committed".
+        """
         self._need_group("committed_offsets()")
         wanted = frozenset(partition_set(partitions) or self._cursors())
         self._check_running()
@@ -919,7 +957,11 @@ class KafkaConsumer(Generic[K, V]):
         return dict(await self._calls.ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Go to the committed offsets of ``partitions`` (none: all assigned) and return them; one without any stays where it is."""
+        """Go to the committed offsets of ``partitions`` (none: all assigned) and return them; one without any stays where it is.
+
+        Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
+        ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
+        """
         self._need_group("seek_to_committed()")
         found = await self.committed_offsets(*self._assigned(partitions))
         for partition, target in found.items():
@@ -939,7 +981,10 @@ class KafkaConsumer(Generic[K, V]):
         return self._inbox.group
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance at the next opportunity (KIP-568); without effect in the consumer protocol, as in Java."""
+        """Have the group rebalance at the next opportunity (KIP-568); without effect in the consumer protocol, as in Java.
+
+        Raises ``IllegalOperation`` without a group, ``ConsumerStoppedError`` after ``stop``.
+        """
         self._need_group("enforce_rebalance()")
         self._check_running()
         self._outbox.add(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))

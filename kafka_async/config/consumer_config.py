@@ -169,9 +169,7 @@ class ConsumerConfig:
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, validator=OPTIONAL_SECRET, repr=False)
     sasl_oauthbearer_scope: str | None = field(default=None, validator=OPTIONAL_TEXT)
     sasl_oauthbearer_extensions: Mapping[str, str] | None = field(default=None, validator=OPTIONAL_MAPPING, repr=False)
-    sasl_oauthbearer_ssl_cafile: str | None = field(
-        default=None, converter=checks.path, validator=optional_file("ssl_truststore_certificates")
-    )
+    sasl_oauthbearer_ssl_cafile: str | None = field(default=None, converter=checks.path, validator=optional_file())
     sasl_oauthbearer_allow_http: bool = field(default=False, validator=FLAG)
     sasl_oauthbearer_header_urlencode: bool = field(default=False, validator=FLAG)
     sasl_login_connect_timeout_ms: int = field(default=10_000, validator=number(1))

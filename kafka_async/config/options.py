@@ -179,8 +179,8 @@ class ConsumerOptions(TypedDict, total=False):
     """Commit in the background what was handed out, every ``auto_commit_interval_ms``, before partitions leave and at a clean
     stop.
 
-    Only records that *earlier* calls returned are committed, and of an iteration those before the one that is being handled: a
-    crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
+    Only records that *earlier* calls returned are committed; in an iteration, those before the record that is being handled. So
+    a crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
 
     Default: ``True``.
     Allowed: True or False.
@@ -190,7 +190,7 @@ class ConsumerOptions(TypedDict, total=False):
     auto_commit_interval_ms: int
     """How often offsets are committed with ``enable_auto_commit``.
 
-    It bounds how much is read again after a crash. Nothing is sent if nothing was read. 0 commits at every call that reads.
+    It bounds how much is read again after a crash. Nothing is sent if nothing was read. With 0, every call that reads commits.
 
     Default: ``5000``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -734,7 +734,7 @@ class ConsumerOptions(TypedDict, total=False):
     """File of the certificate authorities (PEM) of the token endpoint. ``None``: the system's.
 
     Default: ``None``.
-    Allowed: the path of a file (PEM text goes into ssl_truststore_certificates), or None.
+    Allowed: the path of a file, or None.
     Kafka: none.
     """
 
