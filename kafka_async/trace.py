@@ -195,6 +195,11 @@ def partition_names(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(f"{topic}-{','.join(numbers)}" for topic, numbers in by_topic.items())
 
 
+def plural(count: int) -> str:
+    """Return the ending of a noun after ``count``."""
+    return "" if count == 1 else "s"
+
+
 def connection_outage(node: str) -> str:
     """Return the name of the outage that ends when a connection to ``node`` is open."""
     return f"the connection to {node}"
@@ -314,7 +319,7 @@ class LoggingListener:
             return
         seconds = event.now - min(outage.since for outage in over.values())
         failures = sum(outage.faults for outage in over.values())
-        text = f"recovered: {event.outage}, after {seconds:.1f} s and {failures} {'failure' if failures == 1 else 'failures'}"
+        text = f"recovered: {event.outage}, after {seconds:.1f} s and {failures} failure{plural(failures)}"
         partitions = frozenset(partition for partition in over if partition is not None)
         self._write(logging.INFO, event.subject, text, partitions, outage=event.outage, outage_seconds=seconds)
 

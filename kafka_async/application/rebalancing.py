@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
 from ..model import TopicPartition
-from ..trace import Fault, Listener, Notice
+from ..trace import Fault, Listener, Notice, plural
 from ..values import define, field
 from .callbacks import ConsumerRebalanceListener
 from .committing import LastCommit
@@ -303,7 +303,8 @@ class Rebalancing:
             if again := paused & added:
                 self.unread.pause(again, paused=True)
             self.lost -= proposal.partitions
-            text = f"assigned {len(proposal.partitions)} partitions, {len(added)} of them new"
+            count = len(proposal.partitions)
+            text = f"assigned {count} partition{plural(count)}, {len(added)} of them new"
             self.trace(Notice(now=self.runtime.clock(), text=text, subject="group", partitions=proposal.partitions))
             await self._call(carrying, "on_partitions_assigned", added)
         else:
@@ -325,12 +326,12 @@ class Rebalancing:
             self.lost |= partitions
             return
         carrying.given_up = partitions
-        now = self.runtime.clock()
+        now, count = self.runtime.clock(), len(partitions)
         if lost:  # nothing of them was committed, and another member may be reading them already
             self.lost |= partitions
-            self.trace(Fault(now=now, text=f"lost {len(partitions)} partitions", subject="group", partitions=partitions))
+            self.trace(Fault(now=now, text=f"lost {count} partition{plural(count)}", subject="group", partitions=partitions))
         else:
-            self.trace(Notice(now=now, text=f"revoked {len(partitions)} partitions", subject="group", partitions=partitions))
+            self.trace(Notice(now=now, text=f"revoked {count} partition{plural(count)}", subject="group", partitions=partitions))
         await self._call(carrying, "on_partitions_lost" if lost else "on_partitions_revoked", partitions)
         self.lost |= partitions  # not before: applications commit in the call-back for partitions that leave
 

@@ -25,7 +25,7 @@ from ....errors import FencedInstanceIdError, KafkaError, MalformedResponseError
 from ....events import Call
 from ....model import ConsumerState, Node, TopicPartition
 from ....network import Lane, UnsentRequest
-from ....trace import Fault, Listener, Notice, Recovered
+from ....trace import Fault, Listener, Notice, Recovered, plural
 from ....values import define, field
 from ....wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...request_manager import NEVER, Poll, backoff_of
@@ -495,7 +495,7 @@ class ConsumerMembership:
             return self._life.assignments.wake_at
         owned = self.host.owned()
         self._standing.move(MemberInput.PROPOSED, now)
-        counts = f"{len(partitions)} partitions, {len(partitions - owned)} of them new"
+        counts = f"{len(partitions)} partition{plural(len(partitions))}, {len(partitions - owned)} of them new"
         text = f"group {self._group!r}: rebalancing in epoch {self._life.epoch} to {counts}"  # their names come with the result
         self.trace(Notice(now=now, text=text, subject="group"))
         self._proposals.propose(partitions)
