@@ -8,7 +8,9 @@ import anyio.lowlevel
 from attrs import Factory, define
 
 from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.errors import TopicAuthorizationFailedError
 from kafka_async.testing.simulation import FakeCluster
+from kafka_async.trace import Fault, Recovered, TraceEvent
 from kafka_async.wire import Api
 
 from .support import Records, consumer_on, read_values, virtual
@@ -53,6 +55,24 @@ async def test_what_was_read_is_committed_by_the_next_reads_when_the_interval_is
         commits = len(cluster.asked(Api.OFFSET_COMMIT))
         await consumer.getmany(timeout_ms=5_000)
     assert len(cluster.asked(Api.OFFSET_COMMIT)) == commits, "what was committed is not committed again"
+
+
+@virtual
+async def test_a_refused_auto_commit_is_an_outage_until_it_is_accepted() -> None:
+    cluster, one, _ = two_partitions()
+    seen: list[TraceEvent] = []
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, trace=seen.append) as consumer:
+        consumer.assign([one])
+        assert len(await read_values(consumer, 10)) == 10
+        give_back = cluster.control(Api.OFFSET_COMMIT, lambda broker, request: TopicAuthorizationFailedError.errno, keep=True)
+        for _ in range(30):
+            await consumer.getmany(timeout_ms=100)
+        give_back()
+        for _ in range(30):
+            await consumer.getmany(timeout_ms=100)
+    outage = [(type(event), event.outage) for event in seen if isinstance(event, Fault | Recovered) and event.partitions == {one}]
+    assert outage == [(Fault, "auto-commit")] * (len(outage) - 1) + [(Recovered, "auto-commit")]
+    assert len(outage) > 1
 
 
 @virtual

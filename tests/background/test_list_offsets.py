@@ -16,7 +16,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, ListOffsets
-from kafka_async.trace import Fault
+from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -108,6 +108,17 @@ def test_partitions_that_fail_in_one_answer_are_one_line_of_the_log() -> None:
     world.answer(ListOffsetsRequest, answer(part(A, error_code=6), part(C, error_code=6)), 1.0)
     (fault,) = (event for event in world.seen if isinstance(event, Fault))
     assert (fault.subject, fault.partitions) == ("fetch", frozenset({A, C}))
+
+
+def test_look_ups_that_fail_are_an_outage_until_there_is_an_answer() -> None:
+    world = known()
+    ask(world, {A: -1, C: -1})
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, error_code=6), part(C, 3)), 1.0)
+    when = until(world, lambda: bool(world.waiting(ListOffsetsRequest)), 1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, 8)), when)
+    outage = [(type(event), event.outage, set(event.partitions)) for event in world.seen if isinstance(event, Fault | Recovered)]
+    assert outage == [(Fault, "looking up offsets", {A}), (Recovered, "looking up offsets", {A})]
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 7, 9, 13, 14, 56, 74, 75, 78, 100])

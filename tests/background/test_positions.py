@@ -18,6 +18,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, FindPositions, HaltPartition, PositionFound, ResetOffset
+from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import (
     EpochEndOffset,
     FetchRequest,
@@ -262,6 +263,15 @@ def test_a_check_survives_every_passing_error(code: int) -> None:
     assert until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 1.0) == pytest.approx(1.1)
     assert world.waiting(MetadataRequest)
     assert world.read_all() == []
+
+
+def test_checks_that_fail_are_an_outage_until_there_is_an_answer() -> None:
+    world = validating()
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, -1, -1, 75), 1.0)
+    when = until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 1.0)
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 50), when)
+    outage = [(type(event), event.outage, set(event.partitions)) for event in world.seen if isinstance(event, Fault | Recovered)]
+    assert outage == [(Fault, "validating positions", {A}), (Recovered, "validating positions", {A})]
 
 
 @pytest.mark.parametrize("code", [29, 31])

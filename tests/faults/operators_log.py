@@ -1,9 +1,10 @@
 """``python -m tests.faults.operators_log FILE [MINUTES]``: what two consumers in one process log while a cluster has its troubles.
+``--page`` puts such a file into the page on the log.
 
 Two groups, one in each protocol, read one topic from three brokers; another member joins and leaves, all brokers are restarted one
 after the other, one is killed, reading the topic is denied for a while, and the process is frozen for longer than a session. All
 this takes four minutes. If more are given, nothing happens in the time between. The page on the log (``kafka_async/LOGGING.md``)
-shows a run of an hour.
+shows such a run; it must never be edited by hand, or it shows what no consumer has written.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package does not mark what it re-exports
     AclBinding,
@@ -48,6 +50,31 @@ LOGIN = {
     "sasl_plain_password": "secret",
 }
 log = logging.getLogger("shop")
+
+PAGE: Final = Path(__file__).parent.parent.parent / "kafka_async" / "LOGGING.md"
+TITLE: Final = "## What an operator sees"
+HEAD: Final = f"""{TITLE}
+
+Two consumers in one process, `web-billing` (group protocol `consumer`) and `web-audit` (`classic`), read a topic of six
+partitions from three brokers: one run of `python -m tests.faults.operators_log FILE` on Apache Kafka 4.3.0, with sessions of ten
+seconds. From the first line to the last it took {{minutes:.0f}} minutes; troubles that are days apart elsewhere come one after the
+other here. In an hour in which nothing happens, nothing is logged. Every line of `kafka_async` is shown. Lines of the logger
+`shop` are the program's own: what was done to the cluster, and errors that reads raised, of which {{left_out}} repetitions are left
+out. Lines that begin with `#` are explanations.
+"""
+START: Final = "The start. A new cluster makes its coordinators on the first request, so each consumer waits for its own."
+EXPLAINED: Final = {
+    "another member of billing joins": "A rebalance: another member joins, and leaves soon. What stays is read meanwhile.",
+    "broker 0 is restarted": "A rolling restart. Other brokers take over as coordinators; commits and heartbeats wait for that.",
+    "dies": "The coordinator of billing is killed. Its partitions are read from other brokers.",
+    "and is started again": "It is back. Kafka moves leaders and coordinators back to it only after five minutes.\n"
+    "# Until a consumer needs it again, its connections count as broken, although nothing is held up.",
+    "an ACL denies reading the topic": "An ACL denies reading for ten seconds. Reads raise an error, which the program logs;\n"
+    "# a refused auto-commit can only be logged.",
+    "the process is frozen for 20 seconds": "The process is frozen for longer than its sessions: the groups went on without it.\n"
+    "# Records since the last commit come again.",
+}
+"""What is explained before each event."""
 
 
 async def read(group: str, protocol: str, servers: str) -> None:
@@ -140,6 +167,37 @@ async def produce(cluster: KafkaCluster) -> None:
         await asyncio.sleep(1)
 
 
+def page(lines: list[str]) -> str:
+    """Return the section of the page: every line of the log, but errors that a read has raised before only once."""
+    shown: list[str] = []
+    raised: set[str] = set()
+    left_out = 0
+    for line in lines:
+        what = line[9:]
+        if what.startswith("WARNING shop"):
+            left_out += what in raised
+            if what in raised:
+                continue
+            raised.add(what)
+        shown += [f"\n# {text}" for mark, text in EXPLAINED.items() if what.endswith(mark)]
+        shown.append(line)
+    minutes = (_seconds(lines[-1]) - _seconds(lines[0])) % 86400 / 60
+    log = "\n".join([f"# {START}", *shown])
+    return f"{HEAD.format(minutes=minutes, left_out=left_out)}\n```\n{log}\n```\n\n"
+
+
+def _seconds(line: str) -> int:
+    hours, minutes, seconds = map(int, line[:8].split(":"))
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def put_into_page(file: str) -> None:
+    """Replace the section of the page by one made of ``file``."""
+    before, _, rest = PAGE.read_text().partition(f"{TITLE}\n")
+    _, table, after = rest.partition("| an alarm worth setting")
+    PAGE.write_text(before + page(Path(file).read_text().splitlines()) + table + after)
+
+
 async def main(file: str, minutes: float) -> None:
     """Run it all."""
     logging.basicConfig(
@@ -172,4 +230,9 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("file")
     arguments.add_argument("minutes", nargs="?", type=float, default=4)
-    asyncio.run(main(**vars(arguments.parse_args())))
+    arguments.add_argument("--page", action="store_true", help="put FILE into the page on the log, and run nothing")
+    given = arguments.parse_args()
+    if given.page:
+        put_into_page(given.file)
+    else:
+        asyncio.run(main(given.file, given.minutes))

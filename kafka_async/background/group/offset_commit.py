@@ -414,8 +414,8 @@ class OffsetCommitManager:
         else:
             why = (
                 f"this consumer is not a member of group {self.config.group_id!r} any more, and others may have its partitions "
-                "by now: its heartbeats stopped for longer than the session timeout, or reads were further apart than max_poll_interval_ms "
-                f"({self.config.max_poll_interval_ms}); handle records faster, lower max_poll_records "
+                "by now: its heartbeats stopped for longer than the session timeout, or reads were further apart than "
+                f"max_poll_interval_ms ({self.config.max_poll_interval_ms}); handle records faster, lower max_poll_records "
                 f"({self.config.max_poll_records}) or raise max_poll_interval_ms"
             )
         failed = CommitFailedError(f"the commit was refused: {why}", tuple(sorted(commit.pending)))

@@ -790,6 +790,8 @@ def test_an_unknown_member_in_a_heartbeat_during_a_join_is_left_to_the_join() ->
     assert w.moves()[-1] == "JOINING"
     w.reply(JoinGroupResponse(error_code=25), 3.3)
     assert w.host.revocations == [(2, frozenset({A0}), True)]
+    (why,) = (event.text for event in w.events if isinstance(event, Fault))
+    assert why == "group 'g': not a member any more, since the coordinator does not know our member id; joining again"
 
 
 # --- the application is silent --------------------------------------------------------------------------------------------------
