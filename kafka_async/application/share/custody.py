@@ -7,7 +7,7 @@ record whose lock has ended. The background owns the locks; its reports on them 
 from collections import deque
 from collections.abc import Callable
 from threading import RLock
-from typing import Any
+from typing import Any, Final
 
 from ...background.share.exchange import (
     OVERHEAD,
@@ -31,6 +31,9 @@ from .record import ShareRecord
 
 Record = ShareRecord[Any, Any]
 Raw = ConsumerRecord[Any, Any]
+
+_RENEW: Final = AcknowledgeType.RENEW
+"""Looked up once, since it is asked for with each acknowledgement."""
 
 
 @define(eq=False)
@@ -380,7 +383,7 @@ class Custody:
 
     def acknowledge(self, record: Record, kind: AcknowledgeType) -> None:
         """Pass on an acknowledgement."""
-        renews = kind is AcknowledgeType.RENEW
+        renews = kind is _RENEW
         with self._lock:
             if self._closed:
                 record._is_lost = True

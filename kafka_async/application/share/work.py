@@ -18,6 +18,8 @@ from .record import ShareRecord
 
 Record = ShareRecord[Any, Any]
 
+_DONE: Final = Fate.DONE
+"""Looked up once, since it is asked for with each record."""
 _NOWHERE: Final = TopicPartition("", 0)
 
 
@@ -135,12 +137,12 @@ class ShareWork:
 
     def succeeded(self, item: Item, now: float) -> None:
         """A handler has returned: the record is accepted, unless the handler has acknowledged it otherwise."""
-        self._end(item, Fate.DONE)
+        self._end(item, _DONE)
 
     def pack_succeeded(self, pack: Pack, now: float) -> None:
         """As ``succeeded``, for records that were handled together."""
         for item in pack.items:
-            self._end(item, Fate.DONE)
+            self._end(item, _DONE)
 
     def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
         """A unit is over, though its handler has not returned."""
@@ -157,7 +159,7 @@ class ShareWork:
         record: Any = item.record
         if record._said is not None:
             return
-        if fate is Fate.DONE:
+        if fate is _DONE:
             record.accept()
         elif fate is Fate.REFUSED:
             record.reject()
