@@ -15,6 +15,7 @@ from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase
 from ..runtime import Runtime
 from .custody import Custody, Piece, Record
+from .pace import Pace
 
 Refused: TypeAlias = Callable[[Record, DeserializationError], None]
 
@@ -34,9 +35,13 @@ class ShareReader:
     deserializers: Deserializers | None
     bad_record_deliveries: int
     _turn_ends: float = field(default=0.0, init=False)
+    _pace: Pace = field(init=False, repr=False)
     _preparing: bool = field(default=False, init=False)
     _said: set[tuple[TopicPartition, int]] = field(factory=set, init=False)
     """Records that were reported before, since they cannot be deserialized."""
+
+    def __attrs_post_init__(self) -> None:
+        self._pace = Pace(self.custody.exchange)
 
     async def read(self, seconds: float, size: int, refused: Refused | None = None) -> list[Record]:
         """Return up to ``size`` records as soon as there are any; none if none came in time.
@@ -51,6 +56,8 @@ class ShareReader:
         handler.reading += 1
         demand = self.custody.exchange.demand
         demand.wanted += size
+        self._pace.begin(now)
+        records: list[Record] = []
         if size:
             demand.held_back = False
         try:
@@ -74,7 +81,8 @@ class ShareReader:
         finally:
             handler.reading -= 1
             demand.wanted -= size
-            handler.polled_at = clock()
+            handler.polled_at = now = clock()
+            self._pace.end(now, len(records))
 
     def _look(self) -> None:
         """End if stopped, and raise what the background reports."""

@@ -157,7 +157,7 @@ class Demand:
     handlers: int = field(default=0, init=False)
     """Records that ``process`` has room for, if it runs."""
     pace: float = field(default=0.0, init=False)
-    """Seconds that a record takes in ``process``, all handlers together; 0: not known."""
+    """Seconds that the application takes for a record, all its handlers or tasks together; 0: not known."""
     held_back: bool = field(default=False, init=False)
     """None, until a read call asks for some: ``process`` is paused, drains or ends. What is locked meanwhile would only be released
     again, which costs each record one of its deliveries."""

@@ -81,6 +81,8 @@ SHORT_POLL: Final = 0.1
 """Seconds that a broker may hold a fetch back while records are locked, since their acknowledgements would have to wait for it."""
 _AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
+_FIRST: Final = 10
+"""Records that are read ahead as long as nobody knows how long the application takes for one."""
 _POLLING: Final = 0.1
 """A broker may hold a fetch back for this share of the locks' duration: a lock counts from when the fetch was sent."""
 _SESSION_GONE: Final = (KafkaConnectionError, ShareSessionNotFoundError)
@@ -436,15 +438,17 @@ class ShareFetchManager:
     def _room_for_records(self) -> int:
         """Return for how many records a broker is asked."""
         exchange, most = self.exchange, self.config.max_poll_records
-        unread = exchange.unread
+        unread, demand = exchange.unread, exchange.demand
         if self.settings.strict_max_records:
             under_way = any(broker.in_flight is not None and broker.in_flight.most_bytes for broker in self._brokers.values())
-            return 0 if under_way else exchange.demand.wanted - unread
-        demand = exchange.demand
-        if demand.handlers:  # records that they would not get to in time are left to others
-            in_time = demand.handlers if demand.pace <= 0 else int(self.locks.duration * _AHEAD / demand.pace)
-            most = max(1, min(most, in_time))
-        return most if unread < max(1, most // 2) else 0
+            return 0 if under_way else demand.wanted - unread
+        # Records that the application would not get to in time are left to others.
+        in_time = (demand.handlers or _FIRST) if demand.pace <= 0 else int(self.locks.duration * _AHEAD / demand.pace)
+        ahead = max(1, min(most, in_time))
+        if unread >= max(1, ahead // 2):
+            return 0
+        # A read call gets what it asks for: it may do with many records at once what takes as long with few.
+        return ahead if demand.handlers else max(ahead, min(most, demand.wanted - unread))
 
     def _room_for_bytes(self) -> int:
         """Return for how many bytes a broker is asked, so that unread records stay under ``fetch_buffer_bytes``."""

@@ -92,7 +92,20 @@ def test_a_session_is_opened_for_the_assigned_partitions() -> None:
     request = fetch(world)
     assert (request.share_session_epoch, request.group_id, request.member_id) == (0, "g", "me")
     assert [(topic.topic_id, [part.partition_index for part in topic.partitions]) for topic in request.topics] == [(ID, [0, 1])]
-    assert (request.max_records, request.max_wait_ms) == (500, 500)
+    assert (request.max_records, request.max_wait_ms) == (10, 500)
+
+
+def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_application_gets_to() -> None:
+    def asked(wanted: int, pace: float) -> int:
+        world = World()
+        world.exchange.demand.wanted, world.exchange.demand.pace = wanted, pace
+        world.joined(0)
+        return fetch(world).max_records
+
+    soon = LOCK / 3
+    assert [asked(wanted, pace=0.0) for wanted in (0, 1, 40, 1_000)] == [10, 10, 40, 500]
+    assert [asked(0, pace) for pace in (soon / 10_000, soon / 50, soon / 3, soon * 9)] == [500, 50, 3, 1]
+    assert asked(40, soon) == 40
 
 
 def test_nothing_is_fetched_for_an_application_that_does_not_read() -> None:

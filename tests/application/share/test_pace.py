@@ -1,0 +1,143 @@
+"""How many records a member locks ahead: jobs that take long are left to other members."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async.application.share.pace import Pace
+from kafka_async.background.boundary import EventHandler
+from kafka_async.background.share.exchange import Exchange
+from kafka_async.testing import Cluster
+from kafka_async.wire import Api
+from kafka_async.wire.messages import ShareFetchRequest
+from tests.testing.test_clusters import Run, on_both
+
+Handler = Callable[[Any], Awaitable[None]]
+
+
+def _filled(count: int) -> Cluster:
+    cluster = Cluster()
+    cluster.topic("jobs", partitions=1)
+    cluster.group("workers", share_auto_offset_reset="earliest")
+    for _ in range(count):
+        cluster.produce("jobs", value="job")
+    return cluster
+
+
+def _member(cluster: Cluster) -> ShareConsumer[Any, Any]:
+    return ShareConsumer("jobs", group_id="workers", **cluster.options())
+
+
+def _measured() -> tuple[Exchange, Pace]:
+    exchange = Exchange(EventHandler(lambda: None, lambda: None))
+    return exchange, Pace(exchange)
+
+
+def _read(pace: Pace, exchange: Exchange, now: float, records: int) -> None:
+    pace.begin(now)
+    exchange.taken += records
+    pace.end(now, records)
+
+
+def test_the_time_between_read_calls_is_what_records_take() -> None:
+    exchange, pace = _measured()
+    _read(pace, exchange, 1.0, 4)
+    assert exchange.demand.pace == 0
+    pace.begin(3.0)
+    assert exchange.demand.pace == 0.5
+
+
+def test_the_time_for_which_a_call_waits_does_not_count() -> None:
+    exchange, pace = _measured()
+    for now in (0.0, 100.0, 200.0):
+        pace.begin(now)
+        exchange.taken += 1
+        pace.end(now + 99.0, 1)
+    pace.begin(300.0)
+    assert exchange.demand.pace == 1.0
+
+
+def test_tasks_that_read_in_a_burst_count_together() -> None:
+    exchange, pace = _measured()
+    for _ in range(5):
+        _read(pace, exchange, 0.0, 1)
+    assert exchange.demand.pace == 0
+    pace.begin(1.0)
+    assert exchange.demand.pace == 0.2
+
+
+def test_records_that_take_no_time_have_a_pace() -> None:
+    exchange, pace = _measured()
+    _read(pace, exchange, 0.0, 500)
+    pace.begin(0.0)
+    assert 0 < exchange.demand.pace < 0.001
+
+
+async def _iterate(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
+    async for record in consumer:
+        async with record:
+            await handle(record)
+
+
+async def _read_batches(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
+    while True:
+        for records in (await consumer.getmany(timeout_ms=1_000, max_records=5)).values():
+            for record in records:
+                async with record:
+                    await handle(record)
+
+
+async def _process(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
+    await consumer.process(handle, concurrency=1)
+
+
+@on_both
+@pytest.mark.parametrize("read", [_iterate, _read_batches, _process])
+def test_two_members_share_jobs_that_take_long(
+    run: Run, read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        cluster = _filled(60)
+        done = [0, 0]
+        all_done = anyio.Event()
+
+        async def work(index: int) -> None:
+            await anyio.sleep(index)  # the second one finds the first at work
+
+            async def handle(record: Any) -> None:
+                await anyio.sleep(1)
+                done[index] += 1
+                if sum(done) == 60:
+                    all_done.set()
+
+            async with _member(cluster) as consumer:
+                await read(consumer, handle)
+
+        with anyio.fail_after(45):  # one member would take 60 s
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(work, 0)
+                tasks.start_soon(work, 1)
+                await all_done.wait()
+                tasks.cancel_scope.cancel()
+        assert min(done) >= 20
+
+    run(main)
+
+
+@on_both
+def test_a_read_call_gets_as_many_records_as_it_wants_however_long_they_took(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled(60)
+        async with _member(cluster) as consumer:
+            for record in [await consumer.getone() for _ in range(60)]:
+                record.accept()
+            await anyio.sleep(1_000)
+            reading = [logged.request for logged in cluster.requests(Api.SHARE_FETCH)]
+            assert await consumer.getmany(timeout_ms=1_000, max_records=40) == {}
+            asked = [logged.request for logged in cluster.requests(Api.SHARE_FETCH)][len(reading) :]
+            assert max(request.max_records for request in asked if isinstance(request, ShareFetchRequest)) == 40
+
+    run(main)
