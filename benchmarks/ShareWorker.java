@@ -3,6 +3,7 @@
 // of them are done: poll() raises IllegalStateException before that. Prints the seconds from the first record to the last
 // acknowledgement, and the latencies, of which the first WARM_UP do not count.
 import java.time.Duration;
+import java.time.Instant;
 import java.util.*;
 import java.util.concurrent.*;
 import org.apache.kafka.clients.consumer.*;
@@ -33,7 +34,8 @@ public class ShareWorker {
                 if (began == 0) began = System.nanoTime();
                 List<Future<?>> running = new ArrayList<>();
                 for (ConsumerRecord<byte[], byte[]> record : records) {
-                    latencies.add(System.currentTimeMillis() - (double) record.timestamp());
+                    Instant now = Instant.now();
+                    latencies.add(now.getEpochSecond() * 1e3 + now.getNano() / 1e6 - record.timestamp());
                     int takes = slowMs > 0 && record.offset() % every == every - 1 ? slowMs : ms;
                     if (ms > 0) running.add(pool.submit(() -> { try { Thread.sleep(takes); } catch (InterruptedException e) { } }));
                     else { consumer.acknowledge(record); done++; }

@@ -292,7 +292,7 @@ def _run(client: str, cluster: KafkaCluster, case: Case, *, paced: bool = False)
 def _write(cluster: KafkaCluster, topic: str, count: int) -> None:
     from confluent_kafka import Producer
 
-    time.sleep(8)  # the member has joined
+    time.sleep(12)  # the member has joined; one whose first assignment was empty asks again after 5 s
     producer, began = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}), time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, began + number / RATE - time.monotonic()))
