@@ -4,6 +4,8 @@ Counted in calls of the Python functions of this package: the same on every mach
 """
 
 import asyncio
+import itertools
+import statistics
 import sys
 from pathlib import Path
 from types import FrameType
@@ -17,7 +19,7 @@ PACKAGE = str(Path(kafka_async.__file__).parent)
 CLUSTER = str(Path(PACKAGE, "testing"))
 TRIPS = 50
 MOST = 215
-"""Calls per round trip; 208 in Python 3.11. Whoever makes it more should know why."""
+"""Calls per round trip; 214 in Python 3.11. Whoever makes it more should know why."""
 
 
 class Counter:
@@ -33,10 +35,10 @@ class Counter:
 
 
 async def calls_per_round_trip() -> float:
-    """Return how many there are on average."""
+    """Return how many there are in the median: on a busy machine some trips have timers of the consumer in them."""
     cluster = Cluster()
     cluster.topic("t", partitions=1)
-    counter = Counter()
+    counter, counts = Counter(), [0]
     async with KafkaConsumer(auto_offset_reset="earliest", **cluster.options()) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         for number in range(-10, TRIPS):
@@ -46,8 +48,10 @@ async def calls_per_round_trip() -> float:
                 sys.setprofile(counter)
             cluster.produce("t", value=b"x" * 100)
             await reading
+            if number >= 0:
+                counts.append(counter.calls)
         sys.setprofile(None)
-    return counter.calls / TRIPS
+    return statistics.median(after - before for before, after in itertools.pairwise(counts))
 
 
 def test_a_round_trip_takes_no_more_calls_than_it_has_to() -> None:
