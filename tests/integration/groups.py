@@ -25,11 +25,13 @@ from confluent_kafka import KafkaError, Producer
 from kafka_async import ConsumerRebalanceListener, TopicPartition
 from tests.brokers import CURRENT, KafkaCluster, class_archive, jars
 
-from .tools import PATIENCE, Consumer, Record, all_of, flat, make, offsets, spans, until
+from .tools import PATIENCE, Consumer, Record, all_of, at_once, flat, make, offsets, spans, until
 
 PROTOCOLS: Final = ("classic", "consumer")
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
 """Runs a test once in each group protocol."""
+both_at_once = at_once("protocol", PROTOCOLS)
+"""Runs a test in both group protocols at the same time: for one that mostly waits, and never holds the event loop."""
 
 SESSION_MS: Final = 10_000
 """Session timeout of members, unless a test sets another."""
@@ -139,7 +141,7 @@ class Reading:
     seen: dict[tuple[int, int], float] = field(factory=dict)
     """When a record (partition, offset) was last read, in seconds of the monotonic clock."""
     errors: list[Exception] = field(factory=list)
-    """What read calls raised; the member reads on."""
+    """What read calls raised; the member reads on. A test that wants errors takes them out with ``raised``."""
     task: "asyncio.Task[None] | None" = None
 
     @property
@@ -151,6 +153,12 @@ class Reading:
     def offsets(self) -> dict[int, list[int]]:
         """Offsets read so far, by partition."""
         return offsets(self.records)
+
+    def raised(self, error: type[Exception]) -> list[Exception]:
+        """Fail unless the reads raised this error and no other; take out what they raised, and return it."""
+        assert {type(each) for each in self.errors} == {error}, self.errors
+        found, self.errors = self.errors, []
+        return found
 
     async def loop(self) -> None:
         """Read until cancelled."""
@@ -182,7 +190,10 @@ class Reading:
 
 @asynccontextmanager
 async def reading(group: Group, *topics: str, journal: Journal | None = None, **options: Any) -> AsyncIterator[Reading]:
-    """Start a member of the group, with a journal as its listener, and keep it reading; stop it at the end."""
+    """Start a member of the group, with a journal as its listener, and keep it reading; stop it at the end.
+
+    Raises what its reads raised and the test has not taken out of ``errors``.
+    """
     journal = journal or Journal()
     consumer = group.member(**options)
     consumer.subscribe(topics, listener=journal)
@@ -193,6 +204,8 @@ async def reading(group: Group, *topics: str, journal: Journal | None = None, **
         yield member
     finally:
         await member.stop()
+    if member.errors:
+        raise ExceptionGroup("reads of a member raised", member.errors)
 
 
 @asynccontextmanager

@@ -93,6 +93,7 @@ async def _freeze(cluster: KafkaCluster, protocol: str, background: str, way: st
                         records += 1
                     if records == 5:
                         break
+                assert records == 5, f"{way}, {background}: it ended"
     finally:
         process.kill()
         await process.wait()

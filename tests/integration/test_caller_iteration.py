@@ -1,6 +1,7 @@
 """Reading record by record from a real broker: what is called between two records, and what happens between them."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -167,12 +168,10 @@ async def test_a_handler_that_turns_slow_is_handed_nothing_that_another_member_o
     assert not late
 
 
-@both_backgrounds
 async def test_a_member_that_was_frozen_longer_than_its_session_hands_out_nothing_before_it_has_asked(
-    kafka43: KafkaCluster, background: str
+    kafka43: KafkaCluster,
 ) -> None:
-    import time
-
+    """With the background in a thread of its own the session is kept meanwhile."""
     topic = new_topic(kafka43, 2)
     await asyncio.to_thread(kafka43.produce, topic, 2000, partitions=2)
     group = new_group(kafka43, "classic", session_ms=6000)
@@ -185,10 +184,8 @@ async def test_a_member_that_was_frozen_longer_than_its_session_hands_out_nothin
         def on_partitions_lost(self, lost: Any) -> None:
             told.append("lost")
 
-    consumer = group.member(background=background)
+    consumer = group.member(background="task")
     consumer.subscribe([topic], listener=RecordingListener())
-    if background == "thread":
-        pytest.skip("the background's own thread keeps the session while the application is frozen")
     async with consumer:
         records = aiter(consumer)
         for _ in range(300):

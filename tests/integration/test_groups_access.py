@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from kafka_async.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
+from kafka_async.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from tests.brokers import KafkaCluster
 
 from .groups import Reading, both, exactly, new_group, reading, shared
@@ -41,10 +41,9 @@ def _unreadable(cluster: KafkaCluster, kind: ResourceType, name: str) -> Iterato
         cluster.admin.delete_acls([every])[every].result()
 
 
-async def _told(member: Reading, error: type[KafkaError]) -> None:
-    """Wait until a read call raised the error; it raises nothing else."""
-    await until(lambda: any(isinstance(raised, error) for raised in member.errors))
-    assert {type(raised) for raised in member.errors} == {error}
+async def _told(member: Reading) -> None:
+    """Wait until a read call raised something."""
+    await until(lambda: bool(member.errors))
 
 
 @both
@@ -55,13 +54,14 @@ async def test_a_topic_that_may_not_be_read_for_a_while_is_read_on_without_a_gap
     async with reading(group, topic, enable_auto_commit=False) as member:
         await exactly([member], before)
         with _unreadable(kafka43, ResourceType.TOPIC, topic):
-            await _told(member, TopicAuthorizationFailedError)
+            await _told(member)
             with pytest.raises(TopicAuthorizationFailedError):
                 await member.consumer.commit()
             after = kafka43.produce(topic, 20, partitions=2).offsets
         await exactly([member], {partition: before[partition] + after[partition] for partition in before})
         await member.consumer.commit()
         assert member.journal.entries == [("assigned", frozenset({0, 1}))]
+        member.raised(TopicAuthorizationFailedError)
     assert group.committed() == {0: 20, 1: 20}
 
 
@@ -73,7 +73,7 @@ async def test_a_group_that_may_not_be_used_for_a_while_keeps_its_member(kafka43
     async with reading(group, topic, enable_auto_commit=False) as member:
         await exactly([member], before)
         with _unreadable(kafka43, ResourceType.GROUP, group.name):
-            await _told(member, GroupAuthorizationFailedError)
+            await _told(member)
             with pytest.raises(GroupAuthorizationFailedError):
                 await member.consumer.commit()
             with pytest.raises(GroupAuthorizationFailedError):
@@ -83,6 +83,7 @@ async def test_a_group_that_may_not_be_used_for_a_while_keeps_its_member(kafka43
         await exactly([member], {partition: before[partition] + after[partition] for partition in before})
         await member.consumer.commit()
         assert member.journal.entries == [("assigned", frozenset({0, 1}))]
+        member.raised(GroupAuthorizationFailedError)
     assert group.committed() == {0: 20, 1: 20}
 
 
@@ -94,12 +95,13 @@ async def test_a_member_whose_session_ended_without_access_joins_again_when_it_h
     async with reading(group, topic) as member:
         await shared([member], 2)
         with _unreadable(kafka43, ResourceType.GROUP, group.name):
-            await _told(member, GroupAuthorizationFailedError)
+            await _told(member)
             await until(lambda: not kafka43.admin.describe_consumer_groups([group.name])[group.name].result().members)
         await until(lambda: bool(member.journal.all_of("lost")))
         await shared([member], 2)
         kafka43.produce(topic, 20, partitions=2)
         await until(lambda: {number for numbers in member.offsets.values() for number in numbers} == set(range(20)))
+        member.raised(GroupAuthorizationFailedError)
     async with group.member(topic) as next_one:
         kafka43.produce(topic, 2, partitions=2)
         assert offsets(await read(next_one, 2)) == {0: [20], 1: [20]}

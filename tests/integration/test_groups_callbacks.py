@@ -138,7 +138,7 @@ async def test_what_a_listener_raises_reaches_the_caller_and_the_rebalance_is_do
         await shared([member], 2)
         expected = kafka_cluster3.produce(topic, 10, partitions=2).offsets
         await exactly([member], expected)
-        assert {str(error) for error in member.errors} == {where}
+        assert {str(error) for error in member.raised(ZeroDivisionError)} == {where}
 
 
 @define(eq=False)

@@ -79,7 +79,7 @@ async def test_client_credentials_come_in_and_ask_once(
     assert SECRET not in caplog.text
 
 
-async def test_extensions_reach_the_broker(kafka_identity: Identity) -> None:
+async def test_extensions_do_no_harm(kafka_identity: Identity) -> None:
     """Kafka ignores extensions that its validator does not know, so what is seen is that they do no harm."""
     extensions = {"logicalCluster": "lkc-1"}
     await comes_in(kafka_identity, "SIGNED", **client(kafka_identity, sasl_oauthbearer_extensions=extensions))

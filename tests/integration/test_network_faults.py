@@ -247,7 +247,6 @@ async def test_connections_that_are_cut_again_and_again_cost_no_place_and_no_rec
         # 0.3 s if nothing else keeps the machine busy. A connection may be cut twice in a row, and a backoff is up to a second.
         assert longest_wait(members, writing) < 15
         assert [list(member.journal.entries) for member in members] == before
-        assert not [error for member in members for error in member.errors]
     assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
 
 

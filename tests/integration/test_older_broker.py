@@ -3,12 +3,16 @@
 import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.errors import KafkaError, UnsupportedVersionError
 from tests.brokers import KafkaCluster
 
+from .groups import new_group
+from .share import member as sharing
 from .tools import all_of, make, new_topic, nothing_more, offsets, read
 
 pytestmark = pytest.mark.brokers
@@ -27,7 +31,7 @@ async def test_records_of_every_codec_come_once_in_order(kafka39: KafkaCluster, 
     assert all(list(record.headers) == [("a", b"1"), ("b", None)] for record in records)
 
 
-async def test_positions_and_look_ups(kafka39: KafkaCluster) -> None:
+async def test_positions_and_look_ups_are_as_on_a_newer_broker(kafka39: KafkaCluster) -> None:
     topic = new_topic(kafka39)
     kafka39.produce(topic, 100, timestamps=lambda index: BEGAN_MS + index)
     partition = TopicPartition(topic, 0)
@@ -46,7 +50,7 @@ async def test_positions_and_look_ups(kafka39: KafkaCluster) -> None:
         assert topic in await consumer.topics()
 
 
-async def test_read_committed(kafka39: KafkaCluster) -> None:
+async def test_read_committed_skips_what_was_aborted(kafka39: KafkaCluster) -> None:
     topic = new_topic(kafka39)
     kafka39.produce(topic, 10, transaction="commit")
     kafka39.produce(topic, 10, transaction="abort")
@@ -77,3 +81,28 @@ async def test_a_broker_that_forgets_fetch_sessions_costs_no_record(kafka39: Kaf
         for consumer, records in zip(consumers, seen, strict=True):
             records += await read(consumer, 30)
             assert offsets(records) == {index: produced.offsets[index] + more.offsets[index] for index in range(3)}
+
+
+async def test_without_a_protocol_asked_for_the_classic_one_is_spoken(kafka39: KafkaCluster) -> None:
+    topic = new_topic(kafka39)
+    kafka39.produce(topic, 10)
+    group = new_group(kafka39, "auto")
+    async with make(kafka39, topic, group_id=group.name) as consumer:
+        assert len(await read(consumer, 10)) == 10
+        described = kafka39.admin.describe_consumer_groups([group.name])[group.name].result()
+        assert (described.type.name, len(described.members)) == ("CLASSIC", 1)
+    assert group.committed() == {0: 10}
+
+
+async def test_the_consumer_protocol_demanded_of_a_broker_without_it_is_a_plain_error(kafka39: KafkaCluster) -> None:
+    topic = new_topic(kafka39)
+    with pytest.raises(KafkaError, match="group_protocol"):
+        async with make(kafka39, topic, group_id="any", group_protocol="consumer", request_timeout_ms=10_000):
+            pytest.fail("it started")
+
+
+async def test_share_groups_are_refused_with_what_is_needed(kafka39: KafkaCluster) -> None:
+    topic = kafka39.create_topic(f"jobs-{uuid4().hex[:8]}")
+    with pytest.raises(UnsupportedVersionError, match=r"need brokers of Kafka 4\.2 or newer"):
+        async with sharing(kafka39, topic, topic):
+            pass

@@ -33,7 +33,6 @@ Record = ShareRecord[bytes, bytes]
 
 pytestmark = pytest.mark.brokers
 
-SHARE_FETCH = 78
 SHARE_ACKNOWLEDGE = 79
 
 
@@ -471,13 +470,6 @@ async def test_a_topic_that_does_not_exist_is_named(broker: KafkaCluster) -> Non
     )
     with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
         await consumer.start()
-
-
-async def test_an_older_broker_is_refused_with_what_is_needed(kafka39: KafkaCluster) -> None:
-    topic = kafka39.create_topic(f"jobs-{uuid4().hex[:8]}")
-    with pytest.raises(UnsupportedVersionError, match=r"need brokers of Kafka 4\.2 or newer"):
-        async with member(kafka39, topic, topic):
-            pass
 
 
 async def test_a_cluster_with_the_feature_off_is_refused_with_how_to_turn_it_on(real_brokers: None) -> None:
