@@ -61,8 +61,10 @@ def kafka43(real_brokers: None) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def kafka_share(real_brokers: None) -> Iterator[KafkaCluster]:
-    """One broker that serves share groups."""
-    with KafkaCluster(CURRENT, properties=share_properties()) as cluster, _shared("kafka_share", cluster):
+    """One broker that serves share groups, directly and through a proxy."""
+    listeners = {PROXIED: "PLAINTEXT"}
+    cluster = KafkaCluster(CURRENT, properties=share_properties(), listeners=listeners, proxied=[PROXIED])
+    with cluster, _shared("kafka_share", cluster):
         yield cluster
 
 

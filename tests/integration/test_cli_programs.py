@@ -1,11 +1,9 @@
 """The command line as a program beside a real broker: its output, its signals, its secrets, whatever the terminal is."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,22 +12,12 @@ pytest.importorskip("typer")
 import kafka_async
 from tests.brokers import KafkaCluster
 
-from .secure import PASSWORD, Secure
+from .cli import QUICK, kafka
 from .tools import PATIENCE, new_topic, topic_name
 
 pytestmark = pytest.mark.brokers
 
-QUICK = ("-X", "fetch.max.wait.ms=100", "-X", "request.timeout.ms=10000")
 HOSTILE = "red\x1b[31m c1\x9b31m bidi\u202e line\u2028 del\x7f"
-
-
-def kafka(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run the program to its end. Its output is read as UTF-8."""
-    command = [sys.executable, "-m", "kafka_async", *arguments]
-    settings = os.environ | {"PYTHONIOENCODING": "utf-8"} | environment
-    return subprocess.run(  # noqa: S603  # our own program
-        command, capture_output=True, encoding="utf-8", timeout=PATIENCE, env=settings, check=False
-    )
 
 
 def test_the_version_names_python_and_the_decoder_without_a_broker() -> None:
@@ -96,33 +84,3 @@ def test_a_closed_standard_output_is_one_line(kafka43: KafkaCluster, arguments: 
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603  # ours
 
     assert (done.returncode, done.stderr) == (1, "kafka-async: standard output is closed\n")
-
-
-# --- secrets -------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def login(kafka_secure: Secure) -> tuple[str, ...]:
-    settings = ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", "sasl.plain.username=alice"]
-    settings += [f"ssl.cafile={kafka_secure.authority}"]
-    return ("-b", kafka_secure.cluster.listener("TLSLOGIN"), *(word for setting in settings for word in ("-X", setting)))
-
-
-def test_a_password_comes_from_a_file_and_not_from_the_arguments(login: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "password").write_text(PASSWORD + "\n")
-    (tmp_path / "client.properties").write_text(f"sasl.plain.password={PASSWORD}\n")
-
-    with_value = kafka("topics", "list", *login, "-X", f"sasl.plain.password=@{tmp_path}/password")
-    with_file = kafka("topics", "list", *login, "-F", str(tmp_path / "client.properties"))
-
-    assert (with_value.returncode, with_file.returncode) == (0, 0), with_value.stderr + with_file.stderr
-
-
-def test_a_wrong_or_mistyped_password_is_refused_and_not_shown(login: tuple[str, ...]) -> None:
-    wrong = kafka("topics", "list", *login, "-X", "sasl.plain.password=hunter-2")
-    blank = kafka("topics", "list", *login, "-X", f"sasl.plain.password= {PASSWORD}")  # blanks belong to it
-    mistyped = kafka("topics", "list", *login, "-X", "sasl.plain.pasword=hunter-2")
-
-    assert [done.returncode for done in (wrong, blank, mistyped)] == [1, 1, 2]
-    assert "AuthenticationFailed" in wrong.stderr or "uthentication" in wrong.stderr
-    assert not any(secret in done.stderr for done in (wrong, blank, mistyped) for secret in ("hunter-2", PASSWORD))

@@ -12,13 +12,11 @@ from typing import Any, Final, Literal
 import pytest
 from attrs import define, field, frozen
 
-from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka_async.trace import RequestSent, TraceEvent
 from tests.brokers import KafkaCluster, payload
-from tests.faults.proxy import Proxy, Strike, Trap, Way, in_front_of, proxied
+from tests.faults.proxy import Proxy, Strike, Trap, Way, proxied
 
 from .groups import PROTOCOLS, Group, both, exactly, load, longest_wait, new_group, reading, several, shared
-from .secure import Secure, login
 from .tools import PATIENCE, Consumer, Record, flat, make, new_topic, nothing_more, offsets, read, until
 
 pytestmark = pytest.mark.brokers
@@ -317,25 +315,3 @@ async def test_a_start_that_is_cancelled_before_the_member_has_its_name_leaves_n
             await start
         async with asyncio.timeout(PATIENCE), reading(group, topic) as comes:
             await shared([stays, comes], 2)
-
-
-AUTHENTICATION: Final = {"handshake": 17, "credentials": 36}
-
-
-async def test_a_fault_while_logging_in_is_a_typed_error_or_another_try(kafka_secure: Secure) -> None:
-    topic = new_topic(kafka_secure.cluster)
-    kafka_secure.cluster.produce(topic, RECORDS)
-
-    async def live(api: int, way: Way, strike: Strike) -> None:
-        async with in_front_of(kafka_secure.cluster.listener("LOGIN")) as proxy:
-            trap = proxy.everyone.set_trap(api, way, strike)
-            options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, **SHORT, **login()}
-            began = time.monotonic()
-            try:
-                async with kafka_secure.consumer("LOGIN", topic, **options) as consumer:
-                    assert offsets(await read(consumer, RECORDS)) == {0: list(range(RECORDS))}
-            except (KafkaConnectionError, KafkaTimeoutError):
-                assert time.monotonic() - began < SHORT["request_timeout_ms"] / 1000 + 15
-            assert trap.sprung.is_set()
-
-    await asyncio.gather(*(live(api, way, strike) for api in AUTHENTICATION.values() for way, strike in FAULTS))

@@ -7,22 +7,19 @@ from uuid import uuid4
 
 import pytest
 
-from tests.brokers import CURRENT, KafkaCluster
+from tests.brokers import KafkaCluster
 from tests.test_examples import ROOT
-
-from .share import share_properties
 
 pytestmark = pytest.mark.brokers
 
 
 @pytest.mark.parametrize("way", ["process", "getmany"])
-def test_every_job_is_done_though_workers_are_killed(real_brokers: None, way: str) -> None:
-    with KafkaCluster(CURRENT, properties=share_properties()) as cluster:
-        topic = cluster.create_topic(f"queue-{uuid4().hex[:8]}", 2)
-        cluster.produce(topic, 600, partitions=2)
-        words = [cluster.bootstrap_servers, topic, *(["getmany"] if way == "getmany" else [])]
-        command = [sys.executable, "-m", "examples.job_queue", *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)  # noqa: S603 - our own
+def test_every_job_is_done_though_workers_are_killed(kafka_share: KafkaCluster, way: str) -> None:
+    topic = kafka_share.create_topic(f"queue-{uuid4().hex[:8]}", 2)
+    kafka_share.produce(topic, 600, partitions=2)
+    words = [kafka_share.bootstrap_servers, topic, *(["getmany"] if way == "getmany" else [])]
+    command = [sys.executable, "-m", "examples.job_queue", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)  # noqa: S603 - our own
     found = re.search(r"(\S+) of 600 jobs done by 3 workers, (\d+) killed", done.stdout)
     assert done.returncode == 0, done.stderr
     assert found is not None, done.stdout

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -24,9 +24,9 @@ from kafka_async.errors import (
 )
 from kafka_async.model import ConsumerState, TopicPartition
 from tests.brokers import CURRENT, KafkaCluster
-from tests.faults.proxy import PROXIED, Strike, proxied
+from tests.faults.proxy import Strike, proxied
 
-from .share import LOCK, LONG, from_the_start, member, share_properties
+from .share import LOCK, LONG, from_the_start, member
 from .tools import PATIENCE, until
 
 Record = ShareRecord[bytes, bytes]
@@ -36,19 +36,11 @@ pytestmark = pytest.mark.brokers
 SHARE_ACKNOWLEDGE = 79
 
 
-@pytest.fixture(scope="module")
-def broker(real_brokers: None) -> Iterator[KafkaCluster]:
-    """One broker that serves share groups, directly and through a proxy."""
-    listeners = {PROXIED: "PLAINTEXT"}
-    with KafkaCluster(CURRENT, properties=share_properties(), listeners=listeners, proxied=[PROXIED]) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def topic(broker: KafkaCluster) -> str:
+def topic(kafka_share: KafkaCluster) -> str:
     """A topic of one partition, and a share group of the same name that starts at its beginning."""
-    name = broker.create_topic(f"jobs-{uuid4().hex[:8]}")
-    from_the_start(broker, name)
+    name = kafka_share.create_topic(f"jobs-{uuid4().hex[:8]}")
+    from_the_start(kafka_share, name)
     return name
 
 
@@ -57,9 +49,9 @@ async def next_of(consumer: ShareConsumer[bytes, bytes], seconds: float = PATIEN
         return await consumer.getone()
 
 
-def locked_for(broker: KafkaCluster, group: str, seconds: float) -> None:
+def locked_for(kafka_share: KafkaCluster, group: str, seconds: float) -> None:
     """Have locks of a group last so long."""
-    from_the_start(broker, group, share_record_lock_duration_ms=str(int(seconds * 1000)))
+    from_the_start(kafka_share, group, share_record_lock_duration_ms=str(int(seconds * 1000)))
 
 
 async def rest_of(consumer: ShareConsumer[bytes, bytes], seconds: float) -> list[Record]:
@@ -75,12 +67,12 @@ async def rest_of(consumer: ShareConsumer[bytes, bytes], seconds: float) -> list
 # --- jobs -----------------------------------------------------------------------------------------------------------------------
 
 
-async def test_two_members_share_the_jobs_of_one_partition(broker: KafkaCluster, topic: str) -> None:
+async def test_two_members_share_the_jobs_of_one_partition(kafka_share: KafkaCluster, topic: str) -> None:
     done: Counter[int] = Counter()
     shares: Counter[str] = Counter()
 
     async def work(name: str) -> None:
-        async with member(broker, topic, topic, max_poll_records=50) as consumer:
+        async with member(kafka_share, topic, topic, max_poll_records=50) as consumer:
             async for job in consumer:
                 async with job:
                     await asyncio.sleep(0.002)
@@ -91,7 +83,7 @@ async def test_two_members_share_the_jobs_of_one_partition(broker: KafkaCluster,
     sent = 0
     async with asyncio.timeout(PATIENCE):
         while sent < 1000 or len(shares) < 2:  # a member learns of its partitions with some heartbeat, maybe after the other
-            await asyncio.to_thread(broker.produce, topic, 100, start=sent)  # in batches: whole ones are acquired
+            await asyncio.to_thread(kafka_share.produce, topic, 100, start=sent)  # in batches: whole ones are acquired
             sent += 100
         await until(lambda: done.total() >= sent)
     for worker in workers:
@@ -102,10 +94,10 @@ async def test_two_members_share_the_jobs_of_one_partition(broker: KafkaCluster,
     assert set(shares) == {"one", "two"}
 
 
-async def test_a_job_that_is_at_work_when_others_stop_the_consumer_twice_is_accepted(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 50)
+async def test_a_job_that_is_at_work_when_others_stop_the_consumer_twice_is_accepted(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 50)
     done: list[int] = []
-    consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=broker.bootstrap_servers, group_id=topic)
+    consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=kafka_share.bootstrap_servers, group_id=topic)
 
     async def work() -> None:
         async for job in consumer:
@@ -119,19 +111,21 @@ async def test_a_job_that_is_at_work_when_others_stop_the_consumer_twice_is_acce
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(consumer.stop(), consumer.stop())
         await working
-    async with member(broker, topic, topic) as other:
+    async with member(kafka_share, topic, topic) as other:
         assert [(await next_of(other)).offset for _ in range(50 - len(done))] == list(range(len(done), 50))
     assert done == list(range(len(done)))
 
 
-async def test_reads_with_tiny_timeouts_and_an_async_deserializer_lose_and_repeat_no_job(broker: KafkaCluster, topic: str) -> None:
+async def test_reads_with_tiny_timeouts_and_an_async_deserializer_lose_and_repeat_no_job(
+    kafka_share: KafkaCluster, topic: str
+) -> None:
     async def slow(data: bytes) -> bytes:
         await asyncio.sleep(0.003)
         return data
 
-    broker.produce(topic, 100)
+    kafka_share.produce(topic, 100)
     done: Counter[int] = Counter()
-    async with member(broker, topic, topic, value_deserializer=slow) as consumer, asyncio.timeout(PATIENCE):
+    async with member(kafka_share, topic, topic, value_deserializer=slow) as consumer, asyncio.timeout(PATIENCE):
         for turn in count():
             try:
                 job = await asyncio.wait_for(consumer.getone(), 0.002 if turn % 3 else 2)
@@ -145,10 +139,10 @@ async def test_reads_with_tiny_timeouts_and_an_async_deserializer_lose_and_repea
     assert done == Counter(range(100))
 
 
-async def test_unsubscribing_between_two_jobs_loses_none(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 50)
+async def test_unsubscribing_between_two_jobs_loses_none(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 50)
     done: Counter[int] = Counter()
-    async with member(broker, topic, topic) as consumer, asyncio.timeout(PATIENCE):
+    async with member(kafka_share, topic, topic) as consumer, asyncio.timeout(PATIENCE):
         async for job in consumer:
             async with job:  # what was handed out before can still be accepted
                 if done.total() in (3, 20):
@@ -161,9 +155,9 @@ async def test_unsubscribing_between_two_jobs_loses_none(broker: KafkaCluster, t
     assert done == Counter(range(50))
 
 
-async def test_what_is_released_comes_again_and_what_is_rejected_does_not(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 3)
-    async with member(broker, topic, topic) as consumer:
+async def test_what_is_released_comes_again_and_what_is_rejected_does_not(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 3)
+    async with member(kafka_share, topic, topic) as consumer:
         records = [await next_of(consumer) for _ in range(3)]
         assert [record.delivery_count for record in records] == [1, 1, 1]
         records[0].accept()
@@ -179,10 +173,10 @@ async def test_what_is_released_comes_again_and_what_is_rejected_does_not(broker
         assert (statistics.delivered, statistics.out, statistics.unread, statistics.unanswered) == (4, 0, 0, 0)
 
 
-async def test_a_record_that_is_delivered_too_often_is_archived(broker: KafkaCluster, topic: str) -> None:
-    from_the_start(broker, topic, share_delivery_count_limit="2")
-    broker.produce(topic, 1)
-    async with member(broker, topic, topic) as consumer:
+async def test_a_record_that_is_delivered_too_often_is_archived(kafka_share: KafkaCluster, topic: str) -> None:
+    from_the_start(kafka_share, topic, share_delivery_count_limit="2")
+    kafka_share.produce(topic, 1)
+    async with member(kafka_share, topic, topic) as consumer:
         for deliveries in (1, 2):
             record = await next_of(consumer)
             assert record.delivery_count == deliveries
@@ -191,9 +185,9 @@ async def test_a_record_that_is_delivered_too_often_is_archived(broker: KafkaClu
         assert await rest_of(consumer, 1.0) == []
 
 
-async def test_a_record_is_acknowledged_once(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 1)
-    async with member(broker, topic, topic) as consumer:
+async def test_a_record_is_acknowledged_once(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 1)
+    async with member(kafka_share, topic, topic) as consumer:
         record = await next_of(consumer)
         record.accept()
         for again in (record.accept, record.release, record.reject, record.renew):
@@ -201,17 +195,17 @@ async def test_a_record_is_acknowledged_once(broker: KafkaCluster, topic: str) -
                 again()
 
 
-async def test_a_record_left_by_an_exception_comes_again(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 1)
-    async with member(broker, topic, topic) as consumer:
+async def test_a_record_left_by_an_exception_comes_again(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 1)
+    async with member(kafka_share, topic, topic) as consumer:
         with pytest.raises(LookupError):
             async with await next_of(consumer):
                 raise LookupError
         assert (await next_of(consumer)).delivery_count == 2
 
 
-async def test_a_bad_record_is_said_once_given_back_and_then_rejected(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 3)
+async def test_a_bad_record_is_said_once_given_back_and_then_rejected(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 3)
 
     def number(value: bytes) -> int:
         found = int(value.rstrip(b"."))
@@ -220,7 +214,7 @@ async def test_a_bad_record_is_said_once_given_back_and_then_rejected(broker: Ka
         return found
 
     consumer: ShareConsumer[bytes, int] = ShareConsumer(
-        topic, bootstrap_servers=broker.bootstrap_servers, group_id=topic, value_deserializer=number
+        topic, bootstrap_servers=kafka_share.bootstrap_servers, group_id=topic, value_deserializer=number
     )
     async with consumer:
         values: list[int] = []
@@ -243,9 +237,9 @@ async def test_a_bad_record_is_said_once_given_back_and_then_rejected(broker: Ka
 # --- locks ----------------------------------------------------------------------------------------------------------------------
 
 
-async def test_work_that_is_longer_than_the_lock_is_delivered_once(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 1)
-    async with member(broker, topic, topic) as worker, member(broker, topic, topic) as other:
+async def test_work_that_is_longer_than_the_lock_is_delivered_once(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 1)
+    async with member(kafka_share, topic, topic) as worker, member(kafka_share, topic, topic) as other:
         record = await next_of(worker)
         first = record.deadline
         async with record:
@@ -255,9 +249,11 @@ async def test_work_that_is_longer_than_the_lock_is_delivered_once(broker: Kafka
         assert await worker.flush() == {TopicPartition(topic, 0): None}
 
 
-async def test_a_lock_that_nobody_renews_ends_and_what_is_said_after_it_does_not_count(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 2)
-    async with member(broker, topic, topic) as first, member(broker, topic, topic) as second:
+async def test_a_lock_that_nobody_renews_ends_and_what_is_said_after_it_does_not_count(
+    kafka_share: KafkaCluster, topic: str
+) -> None:
+    kafka_share.produce(topic, 2)
+    async with member(kafka_share, topic, topic) as first, member(kafka_share, topic, topic) as second:
         held = [await next_of(first), await next_of(first)]
         again = [await next_of(second, 3 * LOCK), await next_of(second)]
         assert [record.delivery_count for record in again] == [2, 2]
@@ -272,24 +268,24 @@ async def test_a_lock_that_nobody_renews_ends_and_what_is_said_after_it_does_not
         assert (first.statistics().refused, first.statistics().accepted) == (2, 0)
 
 
-async def test_unread_records_are_kept_for_a_slow_application(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 20)
-    async with member(broker, topic, topic) as consumer:
+async def test_unread_records_are_kept_for_a_slow_application(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 20)
+    async with member(kafka_share, topic, topic) as consumer:
         (await next_of(consumer)).accept()
         await asyncio.sleep(2 * LOCK)
         records = await consumer.getmany(timeout_ms=1000)
         assert [record.delivery_count for record in records[TopicPartition(topic, 0)]] == [1] * 19
 
 
-async def test_one_acknowledgement_that_does_not_count_spoils_no_other(broker: KafkaCluster, topic: str) -> None:
+async def test_one_acknowledgement_that_does_not_count_spoils_no_other(kafka_share: KafkaCluster, topic: str) -> None:
     """The broker takes those of one partition together or not at all; here the lock of one has ended before the others'."""
     lock = 3 * LOCK  # what is left of the others' locks is enough on a busy machine, too
-    locked_for(broker, topic, lock)
-    broker.produce(topic, 1)
-    async with member(broker, topic, topic) as consumer:
+    locked_for(kafka_share, topic, lock)
+    kafka_share.produce(topic, 1)
+    async with member(kafka_share, topic, topic) as consumer:
         late = await next_of(consumer)
         await asyncio.sleep(lock * 0.6)
-        broker.produce(topic, 9, start=1)
+        kafka_share.produce(topic, 9, start=1)
         good = [await next_of(consumer) for _ in range(9)]
         assert late.delivery_count == 1
         # Frozen until the first lock has ended there. It is sent with the others, since nothing was looked at here meanwhile.
@@ -305,22 +301,22 @@ async def test_one_acknowledgement_that_does_not_count_spoils_no_other(broker: K
 # --- the end --------------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_neither_accepted_nor_rejected_goes_to_others_at_the_end(broker: KafkaCluster, topic: str) -> None:
-    locked_for(broker, topic, LONG)
-    broker.produce(topic, 10)
-    async with member(broker, topic, topic) as first:
+async def test_what_is_neither_accepted_nor_rejected_goes_to_others_at_the_end(kafka_share: KafkaCluster, topic: str) -> None:
+    locked_for(kafka_share, topic, LONG)
+    kafka_share.produce(topic, 10)
+    async with member(kafka_share, topic, topic) as first:
         batch = await first.getmany(timeout_ms=10_000, max_records=5)
         records = batch[TopicPartition(topic, 0)]
         records[0].accept()
     assert first.state is ConsumerState.CLOSED
-    async with member(broker, topic, topic) as second:
+    async with member(kafka_share, topic, topic) as second:
         found = [await next_of(second, LONG / 2) for _ in range(9)]
     assert sorted(record.offset for record in found) == list(range(1, 10))
 
 
-async def test_the_records_of_a_killed_member_go_to_others_at_once(broker: KafkaCluster, topic: str) -> None:
-    locked_for(broker, topic, LONG)
-    broker.produce(topic, 100)
+async def test_the_records_of_a_killed_member_go_to_others_at_once(kafka_share: KafkaCluster, topic: str) -> None:
+    locked_for(kafka_share, topic, LONG)
+    kafka_share.produce(topic, 100)
     program = (
         "import asyncio, sys\n"
         "from kafka_async.application.share.consumer import ShareConsumer\n"
@@ -332,10 +328,10 @@ async def test_the_records_of_a_killed_member_go_to_others_at_once(broker: Kafka
         "asyncio.run(main())\n"
     )
     victim = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, broker.bootstrap_servers, topic, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", program, kafka_share.bootstrap_servers, topic, stdout=asyncio.subprocess.PIPE
     )
     assert victim.stdout is not None
-    async with member(broker, topic, topic) as heir:
+    async with member(kafka_share, topic, topic) as heir:
         async with asyncio.timeout(PATIENCE):
             assert await victim.stdout.readline() == b"100\n"
         os.kill(victim.pid, signal.SIGKILL)
@@ -346,23 +342,23 @@ async def test_the_records_of_a_killed_member_go_to_others_at_once(broker: Kafka
     await victim.wait()
 
 
-async def test_unsubscribe_gives_back_what_was_not_read_and_keeps_what_was(broker: KafkaCluster, topic: str) -> None:
-    locked_for(broker, topic, LONG)
-    broker.produce(topic, 10)
-    async with member(broker, topic, topic) as consumer:
+async def test_unsubscribe_gives_back_what_was_not_read_and_keeps_what_was(kafka_share: KafkaCluster, topic: str) -> None:
+    locked_for(kafka_share, topic, LONG)
+    kafka_share.produce(topic, 10)
+    async with member(kafka_share, topic, topic) as consumer:
         record = await next_of(consumer)
         await consumer.unsubscribe()
         assert consumer.subscription() == frozenset()
         record.accept()
         assert await consumer.flush() == {TopicPartition(topic, 0): None}
-        async with member(broker, topic, topic) as other:
+        async with member(kafka_share, topic, topic) as other:
             assert len([await next_of(other, LONG / 2) for _ in range(9)]) == 9
 
 
-async def test_cancelling_a_read_loses_nothing(broker: KafkaCluster, topic: str) -> None:
-    async with member(broker, topic, topic) as consumer:
+async def test_cancelling_a_read_loses_nothing(kafka_share: KafkaCluster, topic: str) -> None:
+    async with member(kafka_share, topic, topic) as consumer:
         seen: list[int] = []
-        broker.produce(topic, 50)
+        kafka_share.produce(topic, 50)
         for attempt in count():
             if len(seen) == 50:
                 break
@@ -383,14 +379,14 @@ async def test_cancelling_a_read_loses_nothing(broker: KafkaCluster, topic: str)
 
 
 @pytest.fixture
-async def through(broker: KafkaCluster) -> AsyncIterator[Any]:
-    """The proxy in front of the broker."""
-    async with proxied(broker) as proxy:
+async def through(kafka_share: KafkaCluster) -> AsyncIterator[Any]:
+    """The proxy in front of the kafka_share."""
+    async with proxied(kafka_share) as proxy:
         yield proxy
 
 
-async def test_a_connection_that_is_cut_loses_the_locks_and_no_job(broker: KafkaCluster, topic: str, through: Any) -> None:
-    broker.produce(topic, 20)
+async def test_a_connection_that_is_cut_loses_the_locks_and_no_job(kafka_share: KafkaCluster, topic: str, through: Any) -> None:
+    kafka_share.produce(topic, 20)
     servers = through.bootstrap_servers
     consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=servers, group_id=topic)
     async with consumer:
@@ -409,8 +405,8 @@ async def test_a_connection_that_is_cut_loses_the_locks_and_no_job(broker: Kafka
 
 
 @pytest.mark.parametrize("way", ["request", "response"])
-async def test_acknowledgements_lost_on_the_way_are_reported(broker: KafkaCluster, topic: str, through: Any, way: Any) -> None:
-    broker.produce(topic, 5)
+async def test_acknowledgements_lost_on_the_way_are_reported(kafka_share: KafkaCluster, topic: str, through: Any, way: Any) -> None:
+    kafka_share.produce(topic, 5)
     servers = through.bootstrap_servers
     consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=servers, group_id=topic)
     async with consumer:
@@ -427,14 +423,14 @@ async def test_acknowledgements_lost_on_the_way_are_reported(broker: KafkaCluste
         assert len(again) == (5 if way == "request" and told is not None else 0)
 
 
-async def test_a_broker_that_restarts_hands_out_again_what_was_not_accepted(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 10)
-    async with member(broker, topic, topic) as consumer:
+async def test_a_broker_that_restarts_hands_out_again_what_was_not_accepted(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 10)
+    async with member(kafka_share, topic, topic) as consumer:
         records = [await next_of(consumer) for _ in range(10)]
         for record in records[:5]:
             record.accept()
         assert await consumer.flush() == {TopicPartition(topic, 0): None}
-        await asyncio.to_thread(broker.restart, 0)
+        await asyncio.to_thread(kafka_share.restart, 0)
         again = [await next_of(consumer, PATIENCE) for _ in range(5)]
         assert sorted(record.offset for record in again) == list(range(5, 10))
         assert all(record.lost for record in records[5:])
@@ -443,27 +439,27 @@ async def test_a_broker_that_restarts_hands_out_again_what_was_not_accepted(brok
         assert await consumer.flush() == {TopicPartition(topic, 0): None}
 
 
-async def test_stop_takes_no_longer_than_it_may_with_a_dead_broker(broker: KafkaCluster, topic: str) -> None:
-    broker.produce(topic, 3)
-    consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=broker.bootstrap_servers, group_id=topic)
+async def test_stop_takes_no_longer_than_it_may_with_a_dead_broker(kafka_share: KafkaCluster, topic: str) -> None:
+    kafka_share.produce(topic, 3)
+    consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=kafka_share.bootstrap_servers, group_id=topic)
     await consumer.start()
     (await next_of(consumer)).accept()
-    broker.pause(0)
+    kafka_share.pause(0)
     try:
         before = time.monotonic()
         await consumer.stop(timeout_ms=1500)
         assert time.monotonic() - before < 10
     finally:
-        broker.unpause(0)
+        kafka_share.unpause(0)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_does_not_exist_is_named(broker: KafkaCluster) -> None:
+async def test_a_topic_that_does_not_exist_is_named(kafka_share: KafkaCluster) -> None:
     consumer: ShareConsumer[bytes, bytes] = ShareConsumer(
         "nowhere",
-        bootstrap_servers=broker.bootstrap_servers,
+        bootstrap_servers=kafka_share.bootstrap_servers,
         group_id="g",
         allow_auto_create_topics=False,
         request_timeout_ms=1000,
@@ -480,8 +476,10 @@ async def test_a_cluster_with_the_feature_off_is_refused_with_how_to_turn_it_on(
                 pass
 
 
-async def test_a_stop_whose_task_is_cancelled_ends_the_loop_all_the_same(broker: KafkaCluster, topic: str, through: Any) -> None:
-    broker.produce(topic, 5)
+async def test_a_stop_whose_task_is_cancelled_ends_the_loop_all_the_same(
+    kafka_share: KafkaCluster, topic: str, through: Any
+) -> None:
+    kafka_share.produce(topic, 5)
     consumer: ShareConsumer[bytes, bytes] = ShareConsumer(topic, bootstrap_servers=through.bootstrap_servers, group_id=topic)
     await consumer.start()
     (await next_of(consumer)).accept()

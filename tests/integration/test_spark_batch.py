@@ -11,7 +11,6 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[
 
 from tests.brokers import KafkaCluster
 
-from .secure import Secure, acl, login
 from .spark import JVM, OURS, Row, rows, source
 from .test_reading_positions import raise_log_start
 from .tools import new_topic, spoil
@@ -167,22 +166,6 @@ def test_a_corrupt_batch_is_named_and_what_is_before_and_behind_it_is_read(spark
     with pytest.raises(Exception, match=f"CorruptRecordException: .*{topic}-0.* offset 40"):
         read(0, 100)
     assert read(0, 40) + read(50, 100) == [*range(40), *range(50, 100)]
-
-
-def test_a_topic_without_access_is_named_and_read_once_the_acl_is_given(spark: Any, kafka_secure: Secure) -> None:
-    topic = new_topic(kafka_secure.cluster)
-    kafka_secure.cluster.produce(topic, 5)
-    bob = {f"kafka.{name.replace('_', '.')}": text for name, text in login("bob").items()}
-    bob |= {"kafka.bootstrap.servers": kafka_secure.cluster.listener("LOGIN"), "kafka.security.protocol": "SASL_PLAINTEXT"}
-    wanted = source(spark, kafka_secure.cluster, bob, subscribe=topic)
-    with kafka_secure.only("alice", "TOPIC", topic):
-        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: .*topic '{topic}'"):
-            wanted.load().count()
-        kafka_secure.allow(acl("bob", "TOPIC", topic, "DESCRIBE"))  # now it is the tasks that are denied
-        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: topics '{topic}': Not authorized"):
-            wanted.load().count()
-        kafka_secure.allow(acl("bob", "TOPIC", topic, "READ"))
-        assert wanted.load().count() == 5
 
 
 @pytest.mark.parametrize(

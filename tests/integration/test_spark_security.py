@@ -12,7 +12,7 @@ from cryptography.x509 import load_pem_x509_certificates
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-from .secure import PASSWORD, Secure
+from .secure import PASSWORD, Secure, acl, login
 from .spark import JVM, OURS, rows, source
 from .tools import new_topic
 
@@ -118,3 +118,19 @@ def test_sql_shows_no_file_of_the_executors(spark: Any, kafka_secure: Secure, tm
     with pytest.raises(Exception, match="only options that hold secrets take references") as caught:
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW shown USING {OURS} OPTIONS ({listed})").collect()
     assert "told-to-nobody" not in str(caught.value)
+
+
+def test_a_topic_without_access_is_named_and_read_once_the_acl_is_given(spark: Any, kafka_secure: Secure) -> None:
+    topic = new_topic(kafka_secure.cluster)
+    kafka_secure.cluster.produce(topic, 5)
+    bob = {f"kafka.{name.replace('_', '.')}": text for name, text in login("bob").items()}
+    bob |= {"kafka.bootstrap.servers": kafka_secure.cluster.listener("LOGIN"), "kafka.security.protocol": "SASL_PLAINTEXT"}
+    wanted = source(spark, kafka_secure.cluster, bob, subscribe=topic)
+    with kafka_secure.only("alice", "TOPIC", topic):
+        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: .*topic '{topic}'"):
+            wanted.load().count()
+        kafka_secure.allow(acl("bob", "TOPIC", topic, "DESCRIBE"))  # now it is the tasks that are denied
+        with pytest.raises(Exception, match=f"TopicAuthorizationFailedError: topics '{topic}': Not authorized"):
+            wanted.load().count()
+        kafka_secure.allow(acl("bob", "TOPIC", topic, "READ"))
+        assert wanted.load().count() == 5

@@ -1,12 +1,8 @@
 """The command line with groups, on real brokers: members that read and commit, groups shown, groups moved."""
 
-import json
 import signal
 import socket
 import struct
-import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,16 +20,13 @@ from kio.schema.streams_group_heartbeat.v0.request import StreamsGroupHeartbeatR
 from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32, i32Timedelta
-from typer.testing import CliRunner, Result
 
-from kafka_async.adapters.cli.commands import app
 from tests.brokers import KafkaCluster
 
-from .tools import PATIENCE, new_topic, topic_name, wait_until
+from .cli import consume, filled, invoke, lines, member, run
+from .tools import PATIENCE, topic_name
 
 pytestmark = pytest.mark.brokers
-
-QUICK = ("-X", "fetch.max.wait.ms=100", "-X", "request.timeout.ms=10000")
 
 
 @pytest.fixture
@@ -44,49 +37,6 @@ def group() -> str:
 @pytest.fixture(params=["classic", "consumer"])
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def run(cluster: KafkaCluster, *arguments: str) -> Result:
-    return invoke(*arguments, "-b", cluster.bootstrap_servers, *QUICK)
-
-
-def invoke(*arguments: str) -> Result:
-    """Run the command line in this process. Raises what it would show as a traceback."""
-    result = CliRunner().invoke(app, [*arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def lines(result: Result) -> list[dict[str, Any]]:
-    assert result.exit_code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def consume(cluster: KafkaCluster, topic: str, group: str, *arguments: str) -> Result:
-    return run(cluster, "consume", topic, "--group", group, "-f", r"%p/%o\n", *arguments)
-
-
-@contextmanager
-def member(cluster: KafkaCluster, topic: str, group: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run a member in a process of its own, from the moment at which it has read one record."""
-    command = ["-m", "kafka_async", "consume", topic, "-b", cluster.bootstrap_servers, "-G", group, "-f", r"%p/%o\n"]
-    with subprocess.Popen(  # noqa: S603  # our own program
-        [sys.executable, *command, *QUICK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline()
-            yield process
-        finally:
-            process.kill()
-
-
-def filled(cluster: KafkaCluster, count: int = 20, partitions: int = 2) -> str:
-    """Make a topic whose record ``n`` has the timestamp ``1_000_000 + n`` (ms), which any retention would be too short for."""
-    topic = new_topic(cluster, partitions, retention_ms="-1")
-    cluster.produce(topic, count, partitions=partitions, timestamps=lambda index: 1_000_000 + index)
-    return topic
 
 
 # --- consume -------------------------------------------------------------------------------------------------------------------
@@ -169,24 +119,6 @@ def test_a_member_of_a_topic_that_does_not_exist_fails_at_once(kafka43: KafkaClu
 # --- groups --------------------------------------------------------------------------------------------------------------------
 
 
-def test_groups_of_all_brokers_are_listed(kafka_cluster3: KafkaCluster) -> None:
-    topic = filled(kafka_cluster3, partitions=1)
-    names = [f"g{number}-{topic}" for number in range(6)]  # enough to have several coordinators
-    for name in names:
-        assert run(kafka_cluster3, "offsets", "reset", name, "-t", topic, "--to-latest", "--execute", "--create").exit_code == 0
-    until = time.monotonic() + PATIENCE
-    while len({kafka_cluster3.coordinator(name) for name in names}) == 1 and time.monotonic() < until:
-        kafka_cluster3.spread_leaders()
-
-    def all_of_them() -> list[Any]:
-        found = [group for group in lines(run(kafka_cluster3, "groups", "list", "--json")) if group["group"] in names]
-        return found if [group["group"] for group in found] == names else []
-
-    found = wait_until(all_of_them)  # a group whose coordinator is moving just now is listed by nobody
-    assert {group["state"] for group in found} == {"Empty"}
-    assert len({kafka_cluster3.coordinator(name) for name in names}) > 1
-
-
 def test_groups_are_listed_by_state(kafka43: KafkaCluster, group: str, protocol: str) -> None:
     topic = filled(kafka43)
     with member(kafka43, topic, group, "--group-protocol", protocol):
@@ -238,17 +170,6 @@ def test_a_group_without_members_still_shows_its_lag(kafka43: KafkaCluster, grou
     assert [topic, "0", "10", "13", "3", "-"] in [line.split() for line in result.stdout.splitlines()]
 
 
-def test_an_older_broker_is_asked_in_the_classic_way(kafka39: KafkaCluster, group: str) -> None:
-    topic = filled(kafka39)
-    with member(kafka39, topic, group, "-X", "enable.auto.commit=false"):
-        (found,) = lines(run(kafka39, "groups", "describe", group, "--json"))
-        listed = lines(run(kafka39, "groups", "list", "--json"))
-
-    assert (found["type"], found["state"], len(found["members"])) == ("classic", "Stable", 1)
-    assert [row["end"] for row in found["partitions"]] == [10, 10]
-    assert group in {line["group"] for line in listed}
-
-
 @pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
 def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka43: KafkaCluster, command: tuple[str, str], group: str) -> None:
     consume(kafka43, filled(kafka43), group, "-e")
@@ -260,11 +181,10 @@ def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka43: KafkaCluster
 
 
 @pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
-@pytest.mark.parametrize("version", ["kafka43", "kafka39"])
 def test_a_group_that_does_not_exist_is_one_line_and_exit_code_1(
-    request: pytest.FixtureRequest, version: str, command: tuple[str, str], group: str
+    kafka43: KafkaCluster, command: tuple[str, str], group: str
 ) -> None:
-    result = run(request.getfixturevalue(version), *command, group)
+    result = run(kafka43, *command, group)
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"group {group!r} does not exist" in result.stderr
@@ -344,16 +264,6 @@ def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, tar
     assert kafka43.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
 
 
-def test_a_group_of_an_older_broker_is_shown_and_moved(kafka39: KafkaCluster, group: str) -> None:
-    topic = filled(kafka39, partitions=1)
-    consume(kafka39, topic, group, "-e")
-    assert run(kafka39, "offsets", "reset", group, "-t", topic, "--shift-by", "-2", "--execute").exit_code == 0
-
-    (row,) = lines(run(kafka39, "offsets", "show", group, "--json"))
-    assert (row["committed"], row["end"], row["lag"]) == (18, 20, 2)
-    assert consume(kafka39, topic, group, "-e").stdout.split() == ["0/18", "0/19"]
-
-
 def test_a_moved_group_reads_on_from_there(kafka43: KafkaCluster, group: str, protocol: str) -> None:
     topic = filled(kafka43, partitions=1)
     consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
@@ -390,17 +300,15 @@ def test_a_partition_to_reset_must_exist(kafka43: KafkaCluster, group: str) -> N
     assert f"topic {topic!r} has no partition 7; it has 2, from 0 on" in result.stderr
 
 
-@pytest.mark.parametrize("version", ["kafka43", "kafka39"])
-def test_a_mistyped_group_is_not_made(request: pytest.FixtureRequest, version: str, group: str) -> None:
-    cluster: KafkaCluster = request.getfixturevalue(version)
-    topic = filled(cluster)
-    consume(cluster, topic, group, "-e")
+def test_a_mistyped_group_is_not_made(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+    consume(kafka43, topic, group, "-e")
 
-    result = run(cluster, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
+    result = run(kafka43, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
-    assert f"{group}x" not in {line["group"] for line in lines(run(cluster, "groups", "list", "--json"))}
+    assert f"{group}x" not in {line["group"] for line in lines(run(kafka43, "groups", "list", "--json"))}
 
 
 @contextmanager
