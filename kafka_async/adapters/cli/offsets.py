@@ -134,7 +134,7 @@ def milliseconds(text: str) -> int:
         return moment(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r}: expected a time after 1970-01-01, such as 2026-01-31T09:30:00+01:00; UTC if it has no offset"
+            f"{text!r}: expected a time after 1970-01-01, such as 2026-01-31T09:30:00+01:00; UTC if it names no time zone"
         ) from None
 
 
@@ -268,7 +268,7 @@ def reset(
     offset: Annotated[int | None, typer.Option("--to-offset", metavar="OFFSET", min=0, help="To this offset.")] = None,
     moment: Annotated[
         str | None,
-        typer.Option("--to-datetime", metavar="ISO", help="To the first record at or after a time; UTC if it has no offset."),
+        typer.Option("--to-datetime", metavar="ISO", help="To the first record at or after a time; UTC if it names no time zone."),
     ] = None,
     shift: Annotated[
         int | None,

@@ -17,7 +17,7 @@ from .formats import CODES, Writer
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .shell import Debug, Output, layout, run, show_log
 
-share = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read as a member of a share group (Kafka 4.2).")
+share = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read as a member of a share group (Kafka 4.2 and later).")
 
 _WAIT: Final = 200
 """Milliseconds after which it is looked whether the time is over."""
@@ -25,7 +25,7 @@ _WAIT: Final = 200
 
 @share.callback()
 def _about() -> None:
-    """Read as a member of a share group (Kafka 4.2)."""
+    """Read as a member of a share group (Kafka 4.2 and later)."""
 
 
 @share.command(epilog=CODES)
