@@ -57,5 +57,5 @@ def test_a_mistyped_group_is_not_made(kafka39: KafkaCluster, group: str) -> None
     result = run(kafka39, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group '{group}x' does not exist; did you mean '{group}'?; --create makes it" in result.stderr
+    assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
     assert f"{group}x" not in {line["group"] for line in lines(run(kafka39, "groups", "list", "--json"))}
