@@ -1,0 +1,57 @@
+"""The page on the log shows lines that the code writes, and every outage in it has a beginning and an end.
+
+The lines are of a real run (``python -m tests.faults.operators_log``). A text that changes makes the page out of date.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "kafka_async" / "LOGGING.md").read_text()
+LINE = re.compile(
+    r"^\d\d:\d\d:\d\d (?P<level>[A-Z]+) +kafka_async(\.\w+)? \[(?P<who>web-\w+), group \w+\] (?P<text>.*)$", re.MULTILINE
+)
+LEAST = 12
+"""Letters of a text that are fixed, below which it would match anything."""
+
+
+def texts() -> list[re.Pattern[str]]:
+    """Return all texts of the package, with anything in place of what is filled in."""
+    found = []
+    for path in sorted((ROOT / "kafka_async").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                parts = [node.value]
+            else:
+                continue
+            if parts[:1] == [None]:
+                continue  # what is put into other texts
+            if sum(char.isalpha() for part in parts if part is not None for char in str(part)) >= LEAST:
+                found.append("".join(".*" if part is None else re.escape(str(part)) for part in parts))
+    return [re.compile(text + r"( \(.*\))?(: [\w.-]+-[\d,]+)*") for text in dict.fromkeys(found)]
+
+
+WRITTEN = [match["text"] for match in LINE.finditer(PAGE)]
+KNOWN = texts()
+
+
+def test_the_page_has_lines_of_both_consumers() -> None:
+    assert {match["who"] for match in LINE.finditer(PAGE)} == {"web-billing", "web-audit"}
+    assert len(WRITTEN) > 40
+
+
+@pytest.mark.parametrize("text", sorted(set(WRITTEN)), ids=lambda text: text[:60])
+def test_a_line_of_the_page_is_one_that_the_code_writes(text: str) -> None:
+    assert any(known.fullmatch(text) for known in KNOWN), text
+
+
+def test_the_end_of_an_outage_has_its_length() -> None:
+    ends = [text for text in WRITTEN if text.startswith("recovered: ")]
+
+    assert len(ends) > 5
+    assert all(re.fullmatch(r"recovered: .*, after \d+\.\d s and \d+ failures?(: .*)?", text) for text in ends)
