@@ -940,6 +940,7 @@ class KafkaConsumer(Generic[K, V]):
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition, ``None`` if there is none. Raises as ``committed_offsets`` does."""
+        self._need_group("committed()")
         found = (await self.committed_offsets(partition))[as_partition(partition)]
         return found.offset if found is not None else None
 

@@ -59,6 +59,8 @@ class ShareConsumer(Generic[K, V]):
 
     The group's own configuration sets where it starts (``share.auto.offset.reset``, by default the end of the log), how long a lock
     lasts (``share.record.lock.duration.ms``) and how often a record is delivered (``share.delivery.count.limit``).
+    A cluster of fewer than three brokers needs ``share.coordinator.state.topic.replication.factor`` (3 by default) and
+    ``share.coordinator.state.topic.min.isr`` (2) to fit. If they do not, no record ever comes, and the broker does not say why.
 
     Raises ``TypeError`` for an unknown option, ``ValueError`` for a bad value and for an option that share groups do not have.
     """
