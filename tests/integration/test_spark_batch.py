@@ -2,7 +2,6 @@
 
 import json
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -126,20 +125,6 @@ def test_a_schema_of_the_users_reads_fewer_columns(spark: Any, kafka43: KafkaClu
     )
     assert tuple(row) == (50, sum(range(50)), 100)
     assert source(spark, kafka43, subscribe=topics["plain"], columns="topic,offset").load().columns == ["topic", "offset"]
-
-
-def test_filters_are_pushed_down_if_both_sides_want_it(spark: Any, kafka43: KafkaCluster, topics: dict[str, str]) -> None:
-    wanted = source(spark, kafka43, subscribe=topics["plain"], pushFilters="true")
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        moment = datetime.fromtimestamp((BEGAN_MS + 10_000) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%fZ")
-        chosen = wanted.load().where(f"partition = 1 and offset >= 10 and offset < 20 and timestamp >= timestamp'{moment}'")
-        assert chosen.rdd.getNumPartitions() == 1
-        assert [row[4] for row in rows(chosen)] == list(range(10, 20))
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
-        wanted.load().count()
 
 
 def test_offsets_that_are_gone_are_an_error_or_left_out(spark: Any, kafka43: KafkaCluster) -> None:

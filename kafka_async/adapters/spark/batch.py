@@ -7,7 +7,6 @@ for offsets that do not exist.
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
 from .options.source_options import SourceOptions
-from .plan.filters import Bounds
 from .plan.lookup import Lookup
 from .plan.offsets import Offsets, OffsetSpec, names_of
 from .plan.planner import OffsetRange, Task
@@ -16,7 +15,7 @@ _FROM = OffsetSpec("earliest", "startingOffsets")
 _TO = OffsetSpec("latest", "endingOffsets")
 
 
-def plan_batch(options: SourceOptions, lookup: Lookup, bounds: Bounds) -> list[Task]:
+def plan_batch(options: SourceOptions, lookup: Lookup) -> list[Task]:
     """Return the tasks of a batch read.
 
     Raises ``UnknownTopicOrPartitionError``, ``KafkaConfigurationError`` for offsets that contradict each other, ``DataLossError``
@@ -28,12 +27,8 @@ def plan_batch(options: SourceOptions, lookup: Lookup, bounds: Bounds) -> list[T
         lookup.lost(f"{names_of(gone)}: deleted while the offsets to read were looked up")
     starts = lookup.resolve(options.starting or _FROM, begins, ends, start=True)
     stops = lookup.resolve(options.ending or _TO, begins, ends, start=False)
-    ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in begins if bounds.wants(partition)]
-    if bounds.since:
-        since = lookup.at_times({each.partition: bounds.since for each in ranges}, ends)
-        ranges = [OffsetRange(each.partition, max(each.start, since[each.partition]), each.end) for each in ranges]
-    wanted = (bounds.cut(each) for each in ranges)
-    return options.tasks(wanted)
+    ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in begins]
+    return options.tasks(ranges)
 
 
 def _range(

@@ -8,10 +8,10 @@ Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for adm
 """
 
 import logging
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import DataType, StructField, StructType
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._options.check_batch()
-        if self._options.push_filters:
-            return FilteringReader(self._options, self._task_reader(schema))
         return BatchReader(self._options, self._task_reader(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
@@ -119,14 +117,15 @@ def _as_spark_has_them(fields: "Fields") -> list[tuple[str, DataType]]:
 
 
 class BatchReader(DataSourceReader):
-    """A batch read: its offsets are found once, on the driver."""
+    """A batch read: its offsets are found once, on the driver.
+
+    It takes no filters (``pushFilters``): Spark 4.3 keeps a reader, with the filters it was given, for the next query of the same
+    DataFrame or view, and tells it nothing of the filters of that one. Rows would be missing.
+    """
 
     def __init__(self, options: "SourceOptions", tasks: "TaskReader") -> None:
-        from .plan.filters import Bounds
-
         self._options = options
         self._tasks = tasks
-        self._bounds = Bounds()
 
     def __reduce__(self) -> tuple[Any, ...]:
         from .task import received
@@ -138,18 +137,7 @@ class BatchReader(DataSourceReader):
         from .plan.lookup import Lookup
         from .task import input_partitions
 
-        return input_partitions(plan_batch(self._options, Lookup(self._options), self._bounds))
+        return input_partitions(plan_batch(self._options, Lookup(self._options)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return self._tasks.read(partition)
-
-
-class FilteringReader(BatchReader):
-    """A batch read that Spark tells its filters. Spark refuses it while ``spark.sql.python.filterPushdown.enabled`` is false."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Take what the filters say of topic, partition, offset and time. Spark checks all of them again."""
-        from .plan.filters import Bounds
-
-        self._bounds = Bounds.of(filters)
-        return filters

@@ -4,9 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-from kafka_async import OffsetAndTimestamp, TopicPartition
+from kafka_async import TopicPartition
 from kafka_async.adapters.spark.batch import plan_batch
-from kafka_async.adapters.spark.plan.filters import Bounds
 from kafka_async.errors import DataLossError, KafkaConfigurationError
 
 from .support import A0, A1, B0, Cluster, lookup, options
@@ -18,9 +17,9 @@ def cluster() -> Cluster:
     return Cluster(logs={A0: (3, 10), A1: (0, 20), B0: (0, 5)})
 
 
-def planned(given: dict[str, str], bounds: Bounds | None = None, there: Cluster | None = None) -> Found:
+def planned(given: dict[str, str], there: Cluster | None = None) -> Found:
     settings = options(**given)
-    tasks = plan_batch(settings, lookup(there or cluster(), settings), bounds or Bounds())
+    tasks = plan_batch(settings, lookup(there or cluster(), settings))
     return {piece.partition: (piece.start, piece.end) for task in tasks for piece in task}
 
 
@@ -75,14 +74,3 @@ def test_offsets_that_are_not_in_the_log_are_named_or_left_out(given: dict[str, 
 def test_offsets_that_contradict_each_other_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=message):
         planned(given)
-
-
-def test_filters_cut_the_ranges() -> None:
-    bounds = Bounds(numbers=frozenset((1,)), first=4, end=9)
-    assert planned({}, bounds) == {A1: (4, 9)}
-
-
-def test_a_filter_on_time_is_looked_up() -> None:
-    there = cluster()
-    there.times = {A0: OffsetAndTimestamp(6, 100)}
-    assert planned({}, Bounds(since=99), there) == {A0: (6, 10)}

@@ -86,7 +86,6 @@ class SourceOptions:
     retry_interval: float = 1.0
     """Seconds."""
     columns: tuple[str, ...] = ()
-    push_filters: bool = False
     commit_group: str | None = None
     group_id_prefix: str | None = None
     value: Mapping[str, str] = field(factory=dict)
@@ -198,8 +197,6 @@ class SourceOptions:
         """Raise ``KafkaConfigurationError`` for what only a batch can mean."""
         if self.ending is not None:
             raise KafkaConfigurationError(f"{self.ending.option}: a stream has no end; it is for batch reads")
-        if self.push_filters:
-            raise KafkaConfigurationError("pushFilters: Spark offers filters to batch reads only")
 
 
 # --- one option ------------------------------------------------------------------------------------------------------------------
@@ -269,8 +266,8 @@ def _at_least(low: int) -> Callable[[str, str], int]:
             number = int(text)
         except ValueError:
             number = low - 1
-        if number < low:
-            raise KafkaConfigurationError(f"{name}={text!r}: expected a whole number of at least {low}")
+        if not low <= number < 2**63:
+            raise KafkaConfigurationError(f"{name}={text!r}: expected a whole number of at least {low}, below 2**63")
         return number
 
     return read
@@ -324,7 +321,6 @@ _PLAIN: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "fetchOffset.retryIntervalMs": ("retry_interval", lambda name, text: _at_least(0)(name, text) / 1000),
     # Not in Spark's own connector:
     "columns": ("columns", lambda _, text: tuple(_words(text))),
-    "pushFilters": ("push_filters", _flag),
     "commitGroup": ("commit_group", _text),
     "packRecords": ("pack_records", _at_least(0)),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _bytes),

@@ -134,10 +134,6 @@ class Lookup:
                 self._check_complete(spec, begins)
                 return self._by_time(times, ends, spec.option, strict=start and not self.options.latest_without_match)
 
-    def at_times(self, times: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
-        """Return the first offset at or after a time (milliseconds) in each partition, its end if there is none."""
-        return self._by_time(times, ends, "timestamp", strict=False)
-
     def _by_time(self, times: Mapping[TopicPartition, int], ends: Offsets, option: str, *, strict: bool) -> Offsets:
         found = self._persist(lambda consumer: consumer.offsets_for_times(times)) if times else {}
         none = sorted(partition for partition, answer in found.items() if answer is None)

@@ -87,8 +87,8 @@ def parse_timestamps(option: str, text: str) -> OffsetSpec:
     """Return what ``startingOffsetsByTimestamp`` or ``endingOffsetsByTimestamp`` says (milliseconds)."""
     numbers = from_json(_loaded(text, option, '{"topic": {"0": 1000}}'), option)
     for partition, timestamp in numbers.items():
-        if timestamp < 0:
-            raise KafkaConfigurationError(f"{option}: time {timestamp} of {partition}: expected milliseconds, 0 or more")
+        if not 0 <= timestamp < 2**63:
+            raise KafkaConfigurationError(f"{option}: time {timestamp} of {partition}: expected milliseconds from 0 to 2**63 - 1")
     return OffsetSpec("timestamps", option, numbers)
 
 

@@ -46,8 +46,10 @@ _SIMPLE: Final = {
 }
 _SIZED: Final = ("VARCHAR", "CHAR", "CHARACTER")
 _DECIMAL: Final = ("DECIMAL", "DEC", "NUMERIC")
-_TOKEN: Final = re.compile(r"""`(?:[^`]|``)*`|\w+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S""")
-"""A name in backquotes, a word, a text in quotes, or a sign."""
+_NAME: Final = re.compile(r"`(?:[^`]|``)+`|\w+")
+_TEXT: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_TOKEN: Final = re.compile(rf"{_NAME.pattern}|{_TEXT.pattern}|\S")
+"""A name, a text in quotes, or a sign."""
 
 
 def parse_fields(text: str) -> Fields:
@@ -129,15 +131,15 @@ class _Parser:
 
     def field(self, depth: int) -> tuple[str, Any]:
         name = self.left[-1] if self.left else ""
-        if not re.match(r"[`\w]", name):
+        if not _NAME.fullmatch(name):
             raise KafkaConfigurationError(f"value.schema: expected the name of a field, found {name or 'the end'!r}")
         self.take()
         self.skip(":")
         found = self.type(depth)
         if self.skip("NOT"):
             self.take("NULL")
-        if self.skip("COMMENT"):
-            self.take()
+        if self.skip("COMMENT") and not _TEXT.fullmatch(text := self.take()):
+            raise KafkaConfigurationError(f"value.schema: expected a comment in quotes, found {text or 'the end'!r}")
         return name[1:-1].replace("``", "`") if name.startswith("`") else name, found
 
     def type(self, depth: int = 0) -> Any:

@@ -102,8 +102,10 @@ def projection(schema: StructType, known: Mapping[str, DataType]) -> tuple[str, 
             hint = "; set includeHeaders to true" if field.name.lower() == HEADERS else ""
             raise KafkaConfigurationError(f"schema: there is no column {field.name!r}; expected some of {', '.join(known)}{hint}")
         here, wanted = shown(known[name]), shown(field.dataType)
-        if here != wanted:
+        if here != wanted or not _alike(known[name], field.dataType):
             raise KafkaConfigurationError(f"schema: column {name} is {here}, not {wanted}")
+        if name in chosen:
+            raise KafkaConfigurationError(f"schema: column {name} is there twice")
         if not field.nullable and (name not in COLUMNS or name in _NULLABLE):
             raise KafkaConfigurationError(f"schema: column {name} can be null; it cannot be NOT NULL")
         within = StructType([StructField(name, field.dataType)])
@@ -113,6 +115,14 @@ def projection(schema: StructType, known: Mapping[str, DataType]) -> tuple[str, 
     if not chosen:
         raise KafkaConfigurationError(f"schema: there are no columns; expected at least one of {', '.join(known)}")
     return tuple(chosen)
+
+
+def _alike(one: DataType, other: DataType) -> bool:
+    """Return whether types that look alike are: names of fields may have colons and commas. What may be null does not count."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    first, second = (to_arrow_schema(StructType([StructField("", kind)]).toNullable(), timezone="UTC") for kind in (one, other))
+    return bool(first == second)
 
 
 def kafka_columns(names: Iterable[str], decoded: Mapping[str, str] = {}) -> frozenset[str]:

@@ -63,6 +63,8 @@ def test_durations_are_sparks(text: str, seconds: float) -> None:
         ({"assign": '{"a":[0]}'}, "exactly one of subscribe, subscribePattern and assign; found subscribe and assign"),
         ({"subscribe": " , "}, "subscribe=' , '"),
         ({"minPartitions": "0"}, "minPartitions='0': expected a whole number of at least 1"),
+        ({"startingTimestamp": "9" * 20}, f"startingTimestamp='{'9' * 20}': expected a whole number of at least 0, below 2**63"),
+        ({"startingOffsetsByTimestamp": f'{{"a":{{"0":{"9" * 20}}}}}'}, "expected milliseconds from 0 to"),
         ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition='many'"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe': expected true or false"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon'"),
@@ -202,7 +204,7 @@ def test_secrets_that_a_plan_would_show_are_known() -> None:
     assert SourceOptions.parse(SERVERS | {"subscribe": "a", "kafka.ssl.key.password": "x"}).exposed == ()
 
 
-@pytest.mark.parametrize("given", [{"endingOffsets": "latest"}, {"endingTimestamp": "5"}, {"pushFilters": "true"}])
+@pytest.mark.parametrize("given", [{"endingOffsets": "latest"}, {"endingTimestamp": "5"}])
 def test_a_stream_has_no_end_and_no_filters(given: dict[str, str]) -> None:
     with pytest.raises(KafkaConfigurationError):
         options(**given).check_stream()

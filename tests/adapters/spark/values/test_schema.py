@@ -88,6 +88,19 @@ def test_a_schema_that_does_not_fit_is_refused(field: StructField, message: str)
         projection(StructType([field]), known)
 
 
+def test_types_that_only_look_alike_are_told_apart() -> None:
+    known: dict[str, DataType] = {"s": StructType([StructField("c", IntegerType()), StructField("d", IntegerType())])}
+    wanted = StructType([StructField("s", StructType([StructField("c:int,d", IntegerType())]))])
+    with pytest.raises(KafkaConfigurationError, match="schema: column s is"):
+        projection(wanted, known)
+
+
+def test_a_column_is_there_once() -> None:
+    twice = StructType([StructField("offset", LongType()), StructField("Offset", LongType())])
+    with pytest.raises(KafkaConfigurationError, match="schema: column offset is there twice"):
+        projection(twice, layout(headers=False))
+
+
 def test_a_comment_makes_no_other_type() -> None:
     known: dict[str, DataType] = {"s": StructType([StructField("x", IntegerType())])}
     wanted = StructType([StructField("s", StructType([StructField("x", IntegerType(), metadata={"comment": "y"})]))])
