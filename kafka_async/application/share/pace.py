@@ -42,4 +42,6 @@ class Pace:
 
     def end(self, now: float, records: int) -> None:
         """A read call ends with so many records."""
-        self._since, self._taken = now, self.exchange.taken - records
+        if self._since is None:  # else other tasks are at work too: what they have counts as well
+            self._taken = self.exchange.taken - records
+        self._since = now

@@ -60,6 +60,7 @@ class ShareReader:
         records: list[Record] = []
         if size:
             demand.held_back = False
+            demand.asked, demand.missed = size, 0
         try:
             if now >= self._turn_ends:
                 await signal.checkpoint()
@@ -73,6 +74,9 @@ class ShareReader:
                     return records
                 left = until - clock()
                 if left <= 0:
+                    if size and not waits:
+                        demand.missed = size
+                        handler.wake_background()
                     return []
                 if not waits:
                     waits = True

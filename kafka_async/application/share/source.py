@@ -93,6 +93,7 @@ class ShareSource:
         consumer._processing = self._owner = owner
         consumer._custody.on_lost = self._lost
         consumer._custody.on_unwanted = self._unwanted
+        consumer._exchange.demand.pace = 0.0  # of whoever read before
         self._pace()
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -154,6 +154,10 @@ class Demand:
 
     wanted: int = field(default=0, init=False)
     """Records that read calls wait for."""
+    asked: int = field(default=0, init=False)
+    """Records that the last read call asked for."""
+    missed: int = field(default=0, init=False)
+    """As ``asked``, if it found none and did not wait: the next one finds only what was fetched meanwhile."""
     handlers: int = field(default=0, init=False)
     """Records that ``process`` has room for, if it runs."""
     pace: float = field(default=0.0, init=False)

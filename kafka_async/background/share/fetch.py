@@ -441,14 +441,18 @@ class ShareFetchManager:
         unread, demand = exchange.unread, exchange.demand
         if self.settings.strict_max_records:
             under_way = any(broker.in_flight is not None and broker.in_flight.most_bytes for broker in self._brokers.values())
-            return 0 if under_way else demand.wanted - unread
+            return 0 if under_way else max(demand.wanted, demand.missed) - unread
         # Records that the application would not get to in time are left to others.
         in_time = (demand.handlers or _FIRST) if demand.pace <= 0 else int(self.locks.duration * _AHEAD / demand.pace)
         ahead = max(1, min(most, in_time))
+        wanted, asked = min(most, max(demand.wanted, demand.missed) - unread), min(most, demand.asked)
+        if not demand.handlers and ahead < asked:
+            # A read call ends with what it finds, and may take as long for few records as for many: it finds as many as it asks
+            # for or none, and waits for them.
+            return max(wanted, asked - unread if unread > 0 else 0)
         if unread >= max(1, ahead // 2):
             return 0
-        # A read call gets what it asks for: it may do with many records at once what takes as long with few.
-        return ahead if demand.handlers else max(ahead, min(most, demand.wanted - unread))
+        return ahead if demand.handlers else max(ahead, wanted)
 
     def _room_for_bytes(self) -> int:
         """Return for how many bytes a broker is asked, so that unread records stay under ``fetch_buffer_bytes``."""

@@ -69,6 +69,17 @@ def test_tasks_that_read_in_a_burst_count_together() -> None:
     assert exchange.demand.pace == 0.2
 
 
+def test_tasks_whose_calls_wait_together_count_together() -> None:
+    exchange, pace = _measured()
+    for _ in range(5):
+        pace.begin(0.0)
+    for _ in range(5):
+        exchange.taken += 1
+        pace.end(10.0, 1)
+    pace.begin(11.0)
+    assert exchange.demand.pace == 0.2
+
+
 def test_records_that_take_no_time_have_a_pace() -> None:
     exchange, pace = _measured()
     _read(pace, exchange, 0.0, 500)
@@ -123,6 +134,65 @@ def test_two_members_share_jobs_that_take_long(
                 await all_done.wait()
                 tasks.cancel_scope.cancel()
         assert min(done) >= 20
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("timeout_ms", [0, 5_000])
+def test_batches_that_take_as_long_with_few_records_as_with_many_stay_whole(run: Run, timeout_ms: float) -> None:
+    async def main() -> None:
+        cluster = _filled(400)
+        sizes = list[int]()
+        async with _member(cluster) as consumer:
+            while sum(sizes) < 400:
+                batch = await consumer.getmany(timeout_ms=timeout_ms, max_records=100)
+                for record in [record for records in batch.values() for record in records]:
+                    record.accept()
+                sizes += [sum(map(len, batch.values()))] if batch else []
+                await anyio.sleep(20 if batch else 0.1)
+        assert sizes[1:4] == [100] * 3  # the first call may find what was read ahead of it
+
+    run(main)
+
+
+@on_both
+def test_calls_that_do_not_wait_find_records_though_nothing_is_read_ahead(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled(20)
+        found = list[int]()
+        async with ShareConsumer("jobs", group_id="workers", strict_max_records=True, **cluster.options()) as consumer:
+            with anyio.fail_after(10):
+                while len(found) < 20:
+                    for records in (await consumer.getmany(max_records=5)).values():
+                        assert len(records) <= 5
+                        for record in records:
+                            record.accept()
+                            found.append(record.offset)
+                    await anyio.sleep(0.02)
+        assert found == list(range(20))
+
+    run(main)
+
+
+@on_both
+def test_a_process_does_not_go_by_the_pace_of_reads_before_it(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled(600)
+        async with _member(cluster) as consumer:
+            for _ in range(600):
+                (await consumer.getone()).accept()
+
+            async def handle(record: Any) -> None:
+                await anyio.sleep(10)
+
+            async with consumer.processing(handle, concurrency=1):
+                await anyio.sleep(1)
+                for _ in range(600):
+                    cluster.produce("jobs", value="job")
+                await anyio.sleep(2)
+                statistics = consumer.statistics()
+                assert statistics.unread + statistics.out <= 40
 
     run(main)
 

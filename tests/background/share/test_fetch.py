@@ -108,6 +108,21 @@ def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_ap
     assert asked(40, soon) == 40
 
 
+def test_a_slow_application_finds_as_many_records_as_it_asks_for_or_none() -> None:
+    def asked(*, last: int, missed: int = 0, unread: int = 0) -> list[int]:
+        world = World()
+        demand = world.exchange.demand
+        demand.asked, demand.missed, demand.pace, world.exchange.delivered = last, missed, LOCK, unread
+        world.joined(0)
+        return [request.max_records for request in world.waiting(ShareFetchRequest)]
+
+    assert asked(last=1) == [1]
+    assert asked(last=40) == []
+    assert asked(last=40, unread=10) == [30]
+    assert asked(last=40, missed=40) == [40]
+    assert asked(last=1_000, missed=1_000) == [500]
+
+
 def test_nothing_is_fetched_for_an_application_that_does_not_read() -> None:
     world = World()
     world.coordinated()
