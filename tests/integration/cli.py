@@ -68,3 +68,24 @@ def kafka(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[s
     return subprocess.run(  # noqa: S603  # our own program
         command, capture_output=True, encoding="utf-8", timeout=PATIENCE, env=settings, check=False
     )
+
+
+def is_unknown(cluster: KafkaCluster, command: tuple[str, str], group: str) -> None:
+    """Check that a command about a group that does not exist says so in one line."""
+    result = run(cluster, *command, group)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"group {group!r} does not exist" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def is_not_made_if_mistyped(cluster: KafkaCluster, group: str) -> None:
+    """Check that moving a group with a mistyped name names the right one, and makes none."""
+    topic = filled(cluster)
+    consume(cluster, topic, group, "-e")
+
+    result = run(cluster, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
+    assert f"{group}x" not in {line["group"] for line in lines(run(cluster, "groups", "list", "--json"))}

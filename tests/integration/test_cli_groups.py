@@ -23,7 +23,7 @@ from kio.static.primitive import i16, i32, i32Timedelta
 
 from tests.brokers import KafkaCluster
 
-from .cli import consume, filled, invoke, lines, member, run
+from .cli import consume, filled, invoke, is_not_made_if_mistyped, is_unknown, lines, member, run
 from .tools import PATIENCE, topic_name
 
 pytestmark = pytest.mark.brokers
@@ -184,11 +184,7 @@ def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka43: KafkaCluster
 def test_a_group_that_does_not_exist_is_one_line_and_exit_code_1(
     kafka43: KafkaCluster, command: tuple[str, str], group: str
 ) -> None:
-    result = run(kafka43, *command, group)
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group {group!r} does not exist" in result.stderr
-    assert result.stderr.count("\n") == 1
+    is_unknown(kafka43, command, group)
 
 
 def test_brokers_that_do_not_answer_are_one_line_and_exit_code_1(unused_tcp_port: int) -> None:
@@ -301,14 +297,7 @@ def test_a_partition_to_reset_must_exist(kafka43: KafkaCluster, group: str) -> N
 
 
 def test_a_mistyped_group_is_not_made(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
-    consume(kafka43, topic, group, "-e")
-
-    result = run(kafka43, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
-    assert f"{group}x" not in {line["group"] for line in lines(run(kafka43, "groups", "list", "--json"))}
+    is_not_made_if_mistyped(kafka43, group)
 
 
 @contextmanager

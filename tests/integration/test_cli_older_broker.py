@@ -8,7 +8,7 @@ pytest.importorskip("typer")
 
 from tests.brokers import KafkaCluster
 
-from .cli import consume, filled, lines, member, run
+from .cli import consume, filled, is_not_made_if_mistyped, is_unknown, lines, member, run
 
 pytestmark = pytest.mark.brokers
 
@@ -43,19 +43,8 @@ def test_a_group_of_an_older_broker_is_shown_and_moved(kafka39: KafkaCluster, gr
 def test_a_group_that_does_not_exist_is_one_line_and_exit_code_1(
     kafka39: KafkaCluster, command: tuple[str, str], group: str
 ) -> None:
-    result = run(kafka39, *command, group)
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group {group!r} does not exist" in result.stderr
-    assert result.stderr.count("\n") == 1
+    is_unknown(kafka39, command, group)
 
 
 def test_a_mistyped_group_is_not_made(kafka39: KafkaCluster, group: str) -> None:
-    topic = filled(kafka39)
-    consume(kafka39, topic, group, "-e")
-
-    result = run(kafka39, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
-    assert f"{group}x" not in {line["group"] for line in lines(run(kafka39, "groups", "list", "--json"))}
+    is_not_made_if_mistyped(kafka39, group)

@@ -1,7 +1,6 @@
 """The command line with share groups on a real broker: reading, the group's settings, its lag, moving it."""
 
 import asyncio
-import json
 from typing import Any
 from uuid import uuid4
 
@@ -9,11 +8,11 @@ import pytest
 
 pytest.importorskip("typer")
 
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from kafka_async.adapters.cli.commands import app
 from tests.brokers import KafkaCluster
 
+from .cli import invoke, lines
 from .share import member
 
 pytestmark = pytest.mark.brokers
@@ -28,15 +27,7 @@ def topic(kafka_share: KafkaCluster) -> str:
 
 
 def run(cluster: KafkaCluster, *arguments: str) -> Result:
-    result = CliRunner().invoke(app, [*arguments, "-b", cluster.bootstrap_servers])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def lines(result: Result) -> list[dict[str, Any]]:
-    assert result.exit_code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return invoke(*arguments, "-b", cluster.bootstrap_servers)
 
 
 def consume(cluster: KafkaCluster, topic: str, *arguments: str) -> list[int]:
