@@ -6,6 +6,7 @@
     security.py           which options of TLS and SASL fit together
     sources.py            options from the environment and from properties files
     texts.py              what a text means; properties.py: Java's files
+    spelling.py           which name a mistyped one may have meant
     java.py, jaas.py      what only Java has, in our words; stores.py: its keystores
     reference.py          OPTIONS.md, printed from the docstrings
 

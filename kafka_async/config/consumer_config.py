@@ -43,6 +43,7 @@ from .checks import (
     parse_duration,
 )
 from .security import check_security, without_effect
+from .spelling import did_you_mean
 from .words import Background, Deserializer, DnsLookup, GroupProtocol, Mechanism, RecoveryStrategy, SecurityProtocol, TokenProvider
 
 if TYPE_CHECKING:
@@ -298,21 +299,17 @@ _LIBRDKAFKAS: Final = {"sasl_username": "sasl_plain_username", "sasl_password": 
 """librdkafka's names of options that look more like other ones."""
 
 
-def nearest(name: str) -> str:
+def nearest_option(name: str) -> str:
     """Return ``"; did you mean ...?"`` for a name that is nearly an option's, else nothing."""
-    import difflib  # needed only for a mistyped name
-
     name = name.replace(".", "_")
-    known = _LIBRDKAFKAS.get(name)
-    near = [known] if known is not None else difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(_LIBRDKAFKAS.get(name, name), NAMES)
 
 
 def _known(options: Any) -> frozenset[str]:
     """Take what has no meaning here out of ``options``, with a warning, and return the names of the rest."""
     for name in [name for name in options if name not in NAMES]:
         if name not in _IGNORED:
-            raise TypeError(f"unknown option {name!r}{nearest(name)}")
+            raise TypeError(f"unknown option {name!r}{nearest_option(name)}")
         _warn(f"option {name} is ignored: {_IGNORED[name]}", DeprecationWarning)
         del options[name]
     return frozenset(options)

@@ -20,7 +20,7 @@ from attrs import fields_dict
 from ..values import frozen
 from . import options
 from .checks import Check
-from .consumer_config import ConsumerConfig, nearest
+from .consumer_config import ConsumerConfig, nearest_option
 
 _SECTION: Final = re.compile(r"\s*# --- (.+) ---")
 _UNITS: Final = {"_ms": "milliseconds", "_bytes": "bytes", "_records": "records"}
@@ -90,7 +90,7 @@ def find(name: str) -> Option:
     """Return an option; its name may be written with dots. Raises ``KeyError`` that names the nearest known one."""
     found = options_by_name().get(name.strip().replace(".", "_").lower())
     if found is None:
-        raise KeyError(f"unknown option {name!r}{nearest(name)}")
+        raise KeyError(f"unknown option {name!r}{nearest_option(name)}")
     return found
 
 

@@ -4,7 +4,6 @@ Decides: which variables are options, and what becomes of the keys that only Jav
 may be a secret, read a file or a variable that the caller did not ask for, or load what a text names.
 """
 
-import difflib
 import os
 from collections.abc import Mapping
 from os import PathLike
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import KafkaConfigurationError
-from .consumer_config import NAMES, nearest
+from .consumer_config import NAMES, nearest_option
 from .java import MEANINGLESS, Dialect
 from .java import NAMES as JAVA_NAMES
 from .properties import parse_properties
+from .spelling import nearest
 from .texts import option_name, option_value
 
 _FILE: Final = Dialect()
@@ -40,8 +40,8 @@ def environment_options(prefix: str, environment: Mapping[str, str] | None = Non
         name = variable.removeprefix(prefix).lower()
         if name in NAMES:
             found[name] = option_value(name, text, variable)
-        elif near := difflib.get_close_matches(name, NAMES, n=1, cutoff=_NEAR):
-            raise TypeError(f"the environment variable {variable} is not an option; did you mean {prefix}{near[0].upper()}?")
+        elif near := nearest(name, NAMES, _NEAR):
+            raise TypeError(f"the environment variable {variable} is not an option; did you mean {prefix}{near.upper()}?")
     return found
 
 
@@ -81,7 +81,7 @@ def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
         elif name in NAMES or name in JAVA_NAMES:
             known[name] = _CASES.get(name, str)(text)
         elif name not in _LEFT_OUT:
-            raise TypeError(f"unknown option {key!r}{nearest(name)}")
+            raise TypeError(f"unknown option {key!r}{nearest_option(name)}")
     texts = _FILE.with_stores(_FILE.in_our_words(known))
     return options | {name: option_value(name, text, _FILE.dotted(name)) for name, text in texts.items()}
 

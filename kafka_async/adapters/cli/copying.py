@@ -13,10 +13,10 @@ from attrs import define, field, frozen
 
 from ...application.callbacks import ConsumerRebalanceListener
 from ...application.consumer import KafkaConsumer
+from ...config.spelling import did_you_mean
 from ...errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
 from .formats import Writer
-from .settings import nearest
 from .shell import Output, natural
 
 BATCH: Final = 1_000
@@ -172,7 +172,7 @@ async def find_partitions(
     partitions: list[TopicPartition] = []
     for topic in topics:
         if topic not in cluster.topics:
-            raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist{nearest(topic, await consumer.topics())}")
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist{did_you_mean(topic, await consumer.topics())}")
         found = sorted(part.partition for part in cluster.topics[topic].partitions)
         unknown = sorted(set(wanted) - set(found))
         if unknown:

@@ -12,11 +12,12 @@ from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
+from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group, GroupListing, Member, ShareOffset
 from .formats import dump
-from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options, nearest
+from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .shell import Debug, Output, run, show_log
 from .tables import printable, table
 
@@ -145,7 +146,7 @@ async def existing(admin: Admin, name: str) -> Group:
     try:
         return await admin.describe(name)
     except GroupIdNotFound as error:
-        near = nearest(name, [listing.group_id for listing in await admin.list_groups()])
+        near = did_you_mean(name, [listing.group_id for listing in await admin.list_groups()])
         raise GroupIdNotFound(f"group {name!r} does not exist{near}") from error
 
 

@@ -4,17 +4,15 @@ Decides: which of them wins (``-X``, then what has an option of its own, then th
 value. Owns nothing. Must never show a value that may be a secret, also where it was typed in the wrong place.
 """
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
 from ...config import ConsumerConfig
-from ...config.consumer_config import NAMES
-from ...config.consumer_config import nearest as nearest_option
+from ...config.consumer_config import NAMES, nearest_option
 from ...config.sources import properties_options
 from ...config.texts import OBJECTS, option_name, option_value
 from ...errors import KafkaError
@@ -115,12 +113,6 @@ def _unknown(typed: str, has_value: bool) -> str:
     near = nearest_option(option_name(typed))
     shown = repr(typed) if _NAME.fullmatch(typed) else "(not shown, for it may be a secret)"
     return f"unknown option {shown}{near}; 'kafka-async options' lists the options"
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'name'?`` for the one of ``known`` that is most like ``name``; an empty string if none is."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _content(name: str, value: str) -> str:

@@ -10,11 +10,12 @@ import typer
 from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
+from ...config.spelling import did_you_mean
 from ...errors import UnknownTopicOrPartitionError
 from ...events import PartitionDescription, TopicDescription
 from ...model import TopicPartition
 from .groups import AsJson, admin_options, json_line, start
-from .settings import Brokers, CommandConfig, Settings, nearest
+from .settings import Brokers, CommandConfig, Settings
 from .shell import Debug
 from .tables import Cell, table
 
@@ -120,7 +121,7 @@ async def describe_all(consumer: KafkaConsumer[Any, Any], names: Iterable[str]) 
     found: Mapping[str, TopicDescription] = (await consumer.describe_topics(*wanted)).topics
     for name in wanted:
         if name not in found:
-            raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{nearest(name, await consumer.topics())}")
+            raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{did_you_mean(name, await consumer.topics())}")
     led = [TopicPartition(name, part.partition) for name in wanted for part in found[name].partitions if part.leader is not None]
     begins = await consumer.beginning_offsets(led) if led else {}
     ends = await consumer.end_offsets(led) if led else {}

@@ -8,7 +8,7 @@ pytest.importorskip("typer")
 import typer
 
 from kafka_async import IsolationLevel
-from kafka_async.adapters.cli.settings import consumer_options, nearest
+from kafka_async.adapters.cli.settings import consumer_options
 
 
 def test_settings_take_the_type_of_their_option() -> None:
@@ -146,8 +146,3 @@ def test_an_unknown_option_is_named_and_says_where_the_known_ones_are_listed() -
         consumer_options(["fetch.max.wait=5"])
 
     assert "'kafka-async options' lists the options" in raised.value.message
-
-
-def test_the_nearest_name_is_offered_and_none_that_is_far() -> None:
-    assert nearest("order", ["orders", "payments"]) == "; did you mean 'orders'?"
-    assert nearest("xyz", ["orders", "payments"]) == ""

@@ -7,7 +7,6 @@ option: it may be a secret.
 Names and meanings are those of Spark's own connector (``KafkaSourceProvider``); Spark hands names over in any case.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from attrs import field, frozen
 from ....config.consumer_config import NAMES as CONSUMERS
 from ....config.java import MEANINGLESS, Dialect
 from ....config.java import NAMES as JAVAS
+from ....config.spelling import did_you_mean
 from ....config.texts import reading_of
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
@@ -213,15 +213,8 @@ def _recognized(options: Mapping[str, str]) -> dict[str, str]:
         elif lower in known:
             given[known[lower]] = text
         else:
-            raise KafkaConfigurationError(f"unknown option {name!r}{nearest(name, _NAMES)}")
+            raise KafkaConfigurationError(f"unknown option {name!r}{did_you_mean(name, _NAMES)}")
     return given
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ``"; did you mean ...?"`` for a name that is nearly one of ``names``, else nothing."""
-    lower = {candidate.lower(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    return f"; did you mean {lower[near[0]]!r}?" if near else ""
 
 
 def _topics(given: Mapping[str, str]) -> dict[str, Any]:
@@ -350,7 +343,7 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
             continue
         if ours not in known:
             names = [SPARK.dotted(other) for other in known - _REFUSED.keys()]
-            raise KafkaConfigurationError(f"unknown option {name!r}{nearest(name, names)}")
+            raise KafkaConfigurationError(f"unknown option {name!r}{did_you_mean(name, names)}")
         found[ours] = text
     found = SPARK.in_our_words(found)
     for ours, text in found.items():

@@ -15,9 +15,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ....application.arrow import array_of
+from ....config.spelling import did_you_mean
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
-from ..options.source_options import nearest
 from .ddl import check_names, parse_fields, shown
 from .decoding import CORRUPT, REASON, Decoder, Piece, one_of
 from .registry import NAMES as REGISTRY_OPTIONS
@@ -121,7 +121,7 @@ def _check(options: Mapping[str, str], kind: str) -> None:
     known = sorted({name for names in _OPTIONS.values() for name in names})
     for name in options:
         if name not in known:
-            raise KafkaConfigurationError(f"unknown option {name!r}{nearest(name, known)}")
+            raise KafkaConfigurationError(f"unknown option {name!r}{did_you_mean(name, known)}")
         if name not in _OPTIONS[kind]:
             raise KafkaConfigurationError(f"{name} has no meaning with value.format={kind}")
 

@@ -1,0 +1,25 @@
+"""What a mistyped name may have meant: of an option, a topic or a group.
+
+Decides: how much two names must be alike. Owns nothing. Must never be asked for a name that may be a secret.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+ALIKE: Final = 0.5
+"""From 0, nothing in common, to 1, the same."""
+
+
+def nearest(name: str, known: Iterable[str], alike: float = ALIKE) -> str | None:
+    """Return the one of ``known`` that is most like ``name``, whether in capitals or not; ``None`` if none is."""
+    import difflib  # needed only for a mistyped name
+
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=alike)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'orders'?"``, the end of an error; the empty text if none of ``known`` is like ``name``."""
+    found = nearest(name, known)
+    return "" if found is None else f"; did you mean {found!r}?"
