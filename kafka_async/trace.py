@@ -120,7 +120,7 @@ class Fault:
     subject: str = ""
     """Which logger writes it: ``network``, ``group``, ``fetch`` or ``commit``; empty for ``kafka_async`` itself."""
     outage: str = ""
-    """What does not work until ``Recovered`` says so, such as ``heartbeats``; empty for what is over when it is reported."""
+    """What does not work until ``Recovered`` (or ``Unassigned``) says so, such as ``heartbeats``; empty if it is over already."""
     partitions: frozenset[TopicPartition] = frozenset()
     """The partitions that it is about. An outage of partitions is one of each of them."""
 
@@ -133,6 +133,14 @@ class Recovered:
     outage: str
     subject: str = ""
     partitions: frozenset[TopicPartition] = frozenset()
+
+
+@frozen(kw_only=True)
+class Unassigned:
+    """These partitions left the assignment: nothing more of them is read, and no outage of them is this consumer's any more."""
+
+    now: float
+    partitions: frozenset[TopicPartition]
 
 
 @frozen(kw_only=True)
@@ -172,6 +180,7 @@ TraceEvent: TypeAlias = (
     | CommitFailed
     | Fault
     | Recovered
+    | Unassigned
     | Notice
     | RecordFailed
 )
@@ -212,7 +221,24 @@ class _Outage:
     since: float
     logged_at: float
     """When it was last a WARNING."""
+    subject: str
     faults: int = 0
+
+
+@frozen(kw_only=True)
+class _Ended:
+    """An outage that is over, of one partition or of several."""
+
+    outage: str
+    subject: str
+    partitions: frozenset[TopicPartition]
+    seconds: float
+    """Since it began for the first of them."""
+    faults: int
+
+    @property
+    def length(self) -> str:
+        return f"{self.seconds:.1f} s and {self.faults} failure{plural(self.faults)}"
 
 
 _SUBJECTS: Final = ("network", "group", "fetch", "commit")
@@ -251,6 +277,8 @@ class LoggingListener:
                 self._fault(event)
             case Recovered():
                 self._recovered(event)
+            case Unassigned():
+                self._unassigned(event)
             case Notice():
                 self._write(logging.INFO, event.subject, event.text, event.partitions)
             case ConnectionOpened():
@@ -295,7 +323,7 @@ class LoggingListener:
             if outage is None:
                 if len(self._outages) >= _MANY:
                     self._outages.clear()
-                outage = self._outages[event.outage, partition] = _Outage(since=event.now, logged_at=event.now)
+                outage = self._outages[event.outage, partition] = _Outage(event.now, event.now, event.subject)
                 news.append(partition)
             elif event.now - outage.logged_at >= self.remind_after:
                 outage.logged_at = event.now
@@ -313,15 +341,31 @@ class LoggingListener:
         return True
 
     def _recovered(self, event: Recovered) -> None:
-        found = {partition: self._outages.pop((event.outage, partition), None) for partition in event.partitions or (None,)}
+        if over := self._take(event.outage, event.partitions or (None,), event.now):
+            self._write_end(over, f"recovered: {over.outage}, after {over.length}")
+
+    def _unassigned(self, event: Unassigned) -> None:
+        """End the outages of partitions that left: if they come back and fail again, that is another outage."""
+        for name in sorted({name for name, partition in self._outages if partition in event.partitions}):
+            if over := self._take(name, event.partitions, event.now):
+                self._write_end(over, f"no longer assigned: {over.outage}, after {over.length}")
+
+    def _take(self, name: str, partitions: Iterable[TopicPartition | None], now: float) -> _Ended | None:
+        """Remember these outages no more; return what they were as one."""
+        found = {partition: self._outages.pop((name, partition), None) for partition in partitions}
         over = {partition: outage for partition, outage in found.items() if outage is not None}
         if not over:
-            return
-        seconds = event.now - min(outage.since for outage in over.values())
-        failures = sum(outage.faults for outage in over.values())
-        text = f"recovered: {event.outage}, after {seconds:.1f} s and {failures} failure{plural(failures)}"
-        partitions = frozenset(partition for partition in over if partition is not None)
-        self._write(logging.INFO, event.subject, text, partitions, outage=event.outage, outage_seconds=seconds)
+            return None
+        return _Ended(
+            outage=name,
+            subject=next(iter(over.values())).subject,
+            partitions=frozenset(partition for partition in over if partition is not None),
+            seconds=now - min(outage.since for outage in over.values()),
+            faults=sum(outage.faults for outage in over.values()),
+        )
+
+    def _write_end(self, over: _Ended, text: str) -> None:
+        self._write(logging.INFO, over.subject, text, over.partitions, outage=over.outage, outage_seconds=over.seconds)
 
     def _debug(self, subject: str, event: TraceEvent) -> None:
         if self._loggers[subject].isEnabledFor(logging.DEBUG):

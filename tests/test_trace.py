@@ -20,6 +20,7 @@ from kafka_async.trace import (
     Recovered,
     StateChanged,
     TraceEvent,
+    Unassigned,
     connection_outage,
     partition_names,
 )
@@ -102,6 +103,34 @@ def test_many_partitions_are_one_warning_and_each_is_in_one_outage(caplog: pytes
 
     assert [line.rpartition(": ")[2] for line in lines] == ["a-0,1 b-0", "a-2", "a-0 b-0", "a-1,2"]
     assert lines[2] == "INFO recovered: reading, after 4.0 s and 3 failures: a-0 b-0"
+
+
+def test_the_outage_of_a_partition_that_leaves_ends_and_if_it_comes_back_another_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fault(now: float) -> Fault:
+        return Fault(now=now, text="cannot be fetched", subject="fetch", outage="reading", partitions=frozenset((A0, A1)))
+
+    lines = logged(
+        caplog,
+        fault(0.0),
+        Fault(now=1.0, text="refused", subject="commit", outage="auto-commit", partitions=frozenset((A0,))),
+        Unassigned(now=4.0, partitions=frozenset((A0, B0))),
+        fault(5.0),
+        Recovered(now=7.0, outage="reading", partitions=frozenset((A0, A1))),
+        Unassigned(now=8.0, partitions=frozenset((A0, A1))),
+    )
+
+    assert lines == [
+        "WARNING cannot be fetched: a-0,1",
+        "WARNING refused: a-0",
+        "INFO no longer assigned: auto-commit, after 3.0 s and 1 failure: a-0",
+        "INFO no longer assigned: reading, after 4.0 s and 1 failure: a-0",
+        "WARNING cannot be fetched: a-0",
+        "INFO recovered: reading, after 7.0 s and 3 failures: a-0,1",
+    ]
+    writers = [record.name.removeprefix(NAME) for record in caplog.records if "no longer" in record.getMessage()]
+    assert writers == [".commit", ".fetch"]
 
 
 def test_a_fault_that_is_no_outage_is_one_warning_a_minute_and_a_notice_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:

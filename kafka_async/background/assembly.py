@@ -96,6 +96,7 @@ def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer,
         ),
         news=ClusterNews(config, handler, metadata.cluster, subscription, environment.network, trace),
         life=life,
+        trace=trace,
     )
 
 

@@ -38,6 +38,7 @@ from ..events import (
 )
 from ..model import Node, TopicPartition
 from ..network import UnsentRequest
+from ..trace import Listener, Unassigned
 from ..values import define, field
 from .agenda import Agenda
 from .boundary import EventHandler, FetchBuffer
@@ -86,6 +87,7 @@ class Background:
     """Which managers are polled, and when."""
     news: ClusterNews
     life: Life
+    trace: Listener = field(repr=False)
     deadlines: Deadlines = field(factory=Deadlines, init=False)
 
     # --- one turn --------------------------------------------------------------------------------------------------------------
@@ -222,8 +224,11 @@ class Background:
         self.metadata.request_new_topics(now)
 
     def _assign(self, stamps: Mapping[TopicPartition, int], now: float, set_aside: frozenset[TopicPartition] = frozenset()) -> None:
-        for partition in self.subscription.assign(stamps, set_aside):
+        removed = self.subscription.assign(stamps, set_aside)
+        for partition in removed:
             self.buffer.forget(partition)
+        if removed:
+            self.trace(Unassigned(now=now, partitions=frozenset(removed)))
         if not self.subscription.topics <= self.metadata.cluster.topics.keys():
             self.metadata.request_new_topics(now)
 

@@ -43,7 +43,7 @@ from kafka_async.events import (
 )
 from kafka_async.model import OffsetAndMetadata
 from kafka_async.network import Reachability
-from kafka_async.trace import Fault
+from kafka_async.trace import Fault, Unassigned
 from kafka_async.wire.messages import (
     Coordinator,
     FetchRequest,
@@ -141,6 +141,27 @@ def test_what_is_set_aside_is_dropped_by_whatever_the_application_wants_next(eve
     world.send(event)
     world.poll(1.0)
     assert world.background.subscription.partitions == {}
+
+
+def test_that_partitions_left_is_traced_once_and_not_while_they_are_set_aside() -> None:
+    def left(world: World) -> list[Unassigned]:
+        return [event for event in world.seen if isinstance(event, Unassigned)]
+
+    world = World()
+    world.fetching({A: 5, B: 7})
+    stamps = dict(world.stamps)
+    world.send(AssignmentApplied(stamps={A: stamps[A]}, set_aside=frozenset((B,))))
+    world.poll(1.0)
+    assert left(world) == []
+    world.send(AssignmentApplied(stamps={A: stamps[A]}))
+    world.send(AssignmentApplied(stamps={A: stamps[A]}))
+    world.poll(2.0)
+    world.send(Unsubscribe())
+    world.poll(3.0)
+    assert left(world) == [
+        Unassigned(now=2.0, partitions=frozenset((B,))),
+        Unassigned(now=3.0, partitions=frozenset((A,))),
+    ]
 
 
 def test_unsubscribe_drops_everything() -> None:

@@ -36,7 +36,7 @@ from ...errors import (
 from ...events import Call
 from ...model import Node, TopicPartition
 from ...network import LATE, Lane, UnsentRequest
-from ...trace import Fault, Listener, Recovered
+from ...trace import Fault, Listener, Recovered, Unassigned
 from ...values import define, field
 from ...wire import Api
 from ...wire.messages import (
@@ -199,14 +199,16 @@ class ShareFetchManager:
         """Return why acknowledgements are not answered."""
         return next((broker.failure for broker in self._brokers.values() if broker.failure is not None), None)
 
-    def assign(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+    def assign(self, partitions: Mapping[TopicPartition, UUID], now: float) -> None:
         """Read these partitions from now on. Records of others stay locked until they are acknowledged."""
         for partition, topic_id in partitions.items():
             place = self._places.get(partition)
             if place is None or place.topic_id != topic_id:
                 self._places[partition] = _Place(topic_id)
-        for partition in self._places.keys() - partitions.keys():
-            del self._places[partition]
+        if removed := self._places.keys() - partitions.keys():
+            for partition in removed:
+                del self._places[partition]
+            self.trace(Unassigned(now=now, partitions=frozenset(removed)))
         self._placed_for = -1
 
     # --- orders of the application ---------------------------------------------------------------------------------------------

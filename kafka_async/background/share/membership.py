@@ -132,7 +132,7 @@ class ShareMembership:
     random: Callable[[], float] = field(repr=False)
     member_id: str
     """1 to 36 characters, kept for the life of the consumer."""
-    on_assignment: Callable[[dict[TopicPartition, UUID]], None] = field(repr=False)
+    on_assignment: Callable[[dict[TopicPartition, UUID], float], None] = field(repr=False)
     """Called with the partitions that are to be read from now on."""
     state: MemberState = field(default=MemberState.UNSUBSCRIBED, init=False)
     epoch: int = field(default=JOIN_EPOCH, init=False)
@@ -185,7 +185,7 @@ class ShareMembership:
             self._talk.calls.append(call)
         if self.state is not _S.LEAVING:
             self._restart(LEAVE_EPOCH)
-            self._assign(frozenset())
+            self._assign(frozenset(), now)
             self._topics = frozenset()
             self._reading.stop()
         self._move(_I.LEAVE, now)
@@ -271,7 +271,7 @@ class ShareMembership:
         self._talk.is_leaving = False
         self._talk.life += 1
         self.epoch = JOIN_EPOCH
-        self._assign(frozenset())
+        self._assign(frozenset(), now)
         self._move(_I.EXPIRE, now)
         return Poll((request,), now + self._talk.interval)
 
@@ -341,7 +341,7 @@ class ShareMembership:
         self._move(_I.JOINED, now)
         if answer.assignment is not None:
             parts = answer.assignment.topic_partitions
-            self._assign(frozenset((t.topic_id, index) for t in parts if t.topic_id is not None for index in t.partitions))
+            self._assign(frozenset((t.topic_id, index) for t in parts if t.topic_id is not None for index in t.partitions), now)
         # The first answer is usually empty: the share state has to be written first, and only a later heartbeat brings partitions.
         talk.due_at = next_heartbeat(sent_at, talk.interval, talk.waits_since if not self._assigned else -inf)
 
@@ -350,7 +350,7 @@ class ShareMembership:
         talk.subscribed = None
         if verdict in OUT and not (isinstance(error, GroupIdNotFound) and talk.gone):
             talk.gone = isinstance(error, GroupIdNotFound)
-            self._assign(frozenset())
+            self._assign(frozenset(), now)
             self._restart(JOIN_EPOCH)
             self._move(_I.FENCE, now, str(error))
         elif verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
@@ -370,7 +370,7 @@ class ShareMembership:
     def _refused(self, error: KafkaError, now: float) -> None:
         if isinstance(error, UnsupportedVersionError):
             error = unsupported(error, self.config.group_id or "")
-        self._assign(frozenset())
+        self._assign(frozenset(), now)
         self._restart(JOIN_EPOCH)
         self._move(_I.FAIL, now, str(error))
         self.handler.publish_error(error, final=True)
@@ -390,21 +390,21 @@ class ShareMembership:
 
     # --- the assignment --------------------------------------------------------------------------------------------------------
 
-    def _assign(self, partitions: frozenset[tuple[UUID, int]]) -> None:
+    def _assign(self, partitions: frozenset[tuple[UUID, int]], now: float) -> None:
         self._assigned = partitions
-        self._name_now()
+        self._name_now(now)
 
     def _name(self, now: float) -> None:
         """Look up the assigned topics in new metadata; ask for an update if one is missing."""
         if self._named_at != (self._assigned, self.metadata.version):
-            self._name_now()
+            self._name_now(now)
             if any(topic_id not in self.metadata.names for topic_id, _ in self._assigned):
                 self.metadata.request_update(now)
 
-    def _name_now(self) -> None:
+    def _name_now(self, now: float) -> None:
         self._named_at = (self._assigned, self.metadata.version)
         names = self.metadata.names
-        self.on_assignment({TopicPartition(names[tid], index): tid for tid, index in self._assigned if tid in names})
+        self.on_assignment({TopicPartition(names[tid], index): tid for tid, index in self._assigned if tid in names}, now)
 
     def _move(self, what: MemberInput, now: float, reason: str = "") -> None:
         before, self.state = self.state, TRANSITIONS[self.state, what]

@@ -33,6 +33,7 @@ from kafka_async.errors import (
 )
 from kafka_async.events import Call
 from kafka_async.model import TopicPartition
+from kafka_async.trace import Unassigned
 from kafka_async.wire.messages import (
     MetadataRequest,
     ShareAcknowledgePartitionResponse,
@@ -216,7 +217,8 @@ def test_acknowledgements_of_a_partition_that_left_do_not_wait_for_a_pause_betwe
     world = World()
     delivery = world.delivered(2)
     world.handler.subscription = 1
-    world.background.fetch.assign({TopicPartition("t", 1): ID})
+    world.background.fetch.assign({TopicPartition("t", 1): ID}, 0.0)
+    assert world.seen[-1] == Unassigned(now=0.0, partitions=frozenset((TopicPartition("t", 0),)))
     accept(world, delivery, 0, 1)
     world.poll(0.0)
     world.answer(ShareFetchRequest, fetched(), 0.1)
