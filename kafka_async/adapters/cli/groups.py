@@ -291,7 +291,8 @@ def configure(
 
     For example: kafka-async groups configure workers share.auto.offset.reset=earliest
 
-    For share groups: share.auto.offset.reset, share.isolation.level, share.record.lock.duration.ms, share.delivery.count.limit,
+    Without SETTING=VALUE it shows all that the brokers know. For share groups: share.auto.offset.reset, share.isolation.level,
+    share.record.lock.duration.ms, share.delivery.count.limit, share.partition.max.record.locks, share.renew.acknowledge.enable,
     share.session.timeout.ms, share.heartbeat.interval.ms; for groups of consumers: consumer.session.timeout.ms,
     consumer.heartbeat.interval.ms.
     """
