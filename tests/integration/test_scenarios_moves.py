@@ -13,8 +13,10 @@ from attrs import define, field
 from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as AdminPartition
 
-from kafka_async import ConsumerRebalanceListener, TopicPartition
+from kafka_async import ConsumerConfig, ConsumerRebalanceListener, TopicPartition
+from kafka_async.adapters.admin import Client
 from kafka_async.testing import Cluster, RealCluster
+from kafka_async.wire.messages import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.brokers import KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
@@ -26,6 +28,7 @@ pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 BROKERS: Final = 3
 OFFSETS: Final = "__consumer_offsets"
+EARLIEST: Final = -2
 
 
 @define(eq=False)
@@ -48,11 +51,25 @@ class Real:
         replicas = [(chosen + step) % BROKERS for step in range(BROKERS)]
         await asyncio.to_thread(self.brokers.reassign, topic, {partition: replicas})
         await eventually(lambda: asyncio.to_thread(self._elected, topic, partition, chosen))
+        await self._known(topic, partition, chosen)
         return chosen
 
     def _elected(self, topic: str, partition: int, broker: int) -> bool:
         self.brokers.admin.elect_leaders(ElectionType.PREFERRED, [AdminPartition(topic, partition)]).result()
         return self.brokers.leader(topic, partition) == broker
+
+    async def _known(self, topic: str, partition: int, leader: int) -> None:
+        """Wait for every broker: until the old leader sees that it is none any more, it answers as one, and what it says counts."""
+        part = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+        question = ListOffsetsRequest(topics=(ListOffsetsTopic(name=topic, partitions=(part,)),))
+        async with Client.connect(ConsumerConfig.from_options({"bootstrap_servers": self.brokers.bootstrap_servers})) as client:
+
+            async def knows(broker: int) -> bool:
+                (answer,) = (await client.ask(question, broker)).topics
+                return (answer.partitions[0].error_code == 0) == (broker == leader)
+
+            for broker in range(BROKERS):
+                await eventually(lambda: knows(broker))  # noqa: B023  # it is awaited before the next one
 
 
 @define(eq=False)
