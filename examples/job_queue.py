@@ -2,21 +2,20 @@
 
     .venv/bin/python -m examples.job_queue HOST:PORT TOPIC [getmany]
 
-Each worker is a process. The program kills one with SIGKILL every second or two and starts another in its place, until every record
-of the topic is done. What a worker had in its hands goes to the others at once, since its connections end with it. A job may be
-done twice: a worker that dies after the work and before the broker knows of it leaves the record to another one. Work must
-bear that, as in every queue.
+Each worker is a process. The program kills one that is at work with SIGKILL every second or two and starts another in its place,
+until every record of the topic is done. What a worker had in its hands goes to the others at once, since its connections end with
+it. A job may be done twice: a worker that dies after the work and before the broker knows of it leaves the record to another one.
+Work must bear that, as in every queue.
 
 ``process`` is the short way. With ``getmany`` the workers do the same by hand: a batch, a task for each job, and its fate.
 """
 
 import asyncio
 import random
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka_async import KafkaConsumer, ShareConsumer, ShareRecord, TopicPartition
@@ -56,7 +55,7 @@ async def with_getmany(consumer: ShareConsumer[Any, Any]) -> None:
         await asyncio.gather(*(carry_out(job) for jobs in batch.values() for job in jobs))
 
 
-async def worker(bootstrap: str, topic: str, way: str) -> None:
+async def do_jobs(bootstrap: str, topic: str, way: str) -> None:
     """Work until killed."""
     async with ShareConsumer(topic, bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
         await (with_getmany if way == "getmany" else with_process)(consumer)
@@ -74,41 +73,58 @@ async def ends_of(bootstrap: str, topic: str) -> dict[TopicPartition, int]:
         return await consumer.end_offsets([TopicPartition(topic, part.partition) for part in found.partitions])
 
 
-def lines_of(text: str) -> Iterator[tuple[int, int]]:
-    """Return partition and offset of each job that a worker reported as done; it may have been killed in the middle of a line."""
-    for line in text.splitlines():
-        partition, slash, offset = line.partition("/")
-        if slash and offset.isdecimal():
-            yield int(partition), int(offset)
+@dataclass
+class Worker:
+    """A process that works, and the jobs that it reported as done."""
+
+    process: asyncio.subprocess.Process
+    done: list[tuple[int, int]] = field(default_factory=list)
+
+    async def listen(self) -> None:
+        """Take down partition and offset of each job. A line that it was writing when it was killed has no end."""
+        async for line in self.process.stdout or asyncio.StreamReader():
+            partition, slash, offset = line.decode().partition("/")
+            if slash and offset.endswith("\n"):
+                self.done.append((int(partition), int(offset)))
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):  # it may have died by itself
+            self.process.kill()
 
 
 async def main(bootstrap: str, topic: str, way: str) -> None:
     """Have every job done by workers that do not live long."""
     jobs = await ends_of(bootstrap, topic)
-    async with Client.connect(ConsumerConfig.of(bootstrap_servers=bootstrap)) as client:
+    command = [sys.executable, "-m", "examples.job_queue", "--worker", bootstrap, topic, way]
+    workers: list[Worker] = []
+    killed: list[Worker] = []
+
+    async def start(tasks: asyncio.TaskGroup) -> None:
+        workers.append(Worker(await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)))
+        tasks.create_task(workers[-1].listen())
+
+    async with Client.connect(ConsumerConfig.of(bootstrap_servers=bootstrap)) as client, asyncio.TaskGroup() as tasks:
         admin = Admin(client)
         await admin.configure_group(GROUP, {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"})
-        command = [sys.executable, "-m", "examples.job_queue", "--worker", bootstrap, topic, way]
-        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS)]  # noqa: ASYNC220, S603
-        reported: list[str] = []
-        killed = 0
         try:
+            for _ in range(WORKERS):
+                await start(tasks)
             while not await is_done(admin, jobs):
                 await asyncio.sleep(random.uniform(1.0, 2.0))  # noqa: S311 - as above
-                victim = workers.pop(random.randrange(WORKERS))  # noqa: S311 - as above
-                victim.kill()
-                reported.append(victim.communicate()[0])
-                killed += 1
-                workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))  # noqa: ASYNC220, S603 - ourselves
+                # One that has begun to work: on a slow machine none would ever get to it otherwise.
+                if busy := [worker for worker in workers if worker.done]:
+                    victim = random.choice(busy)  # noqa: S311 - as above
+                    workers.remove(victim)
+                    killed.append(victim)
+                    victim.kill()
+                    await start(tasks)
         finally:
-            for process in workers:
-                process.kill()
-                reported.append(process.communicate()[0])
-    done = [job for text in reported for job in lines_of(text)]
+            for worker in workers:
+                worker.kill()
+    done = [job for worker in (*killed, *workers) for job in worker.done]
     once = set(done)
-    print(
-        f"{len(once):,} of {sum(jobs.values()):,} jobs done by {WORKERS} workers, {killed} killed; {len(done) - len(once)} repeated"
-    )
+    print(f"{len(once):,} of {sum(jobs.values()):,} jobs done by {WORKERS} workers, {len(killed)} killed")
+    print(f"{len(done) - len(once)} were done twice")
 
 
 async def is_done(admin: Admin, jobs: dict[TopicPartition, int]) -> bool:
@@ -120,7 +136,7 @@ async def is_done(admin: Admin, jobs: dict[TopicPartition, int]) -> bool:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--worker", bootstrap, topic, way]:
-            asyncio.run(worker(bootstrap, topic, way))
+            asyncio.run(do_jobs(bootstrap, topic, way))
         case [bootstrap, topic, *rest] if rest in ([], ["getmany"]):
             began = time.monotonic()
             asyncio.run(main(bootstrap, topic, "".join(rest)))

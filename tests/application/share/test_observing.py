@@ -7,6 +7,8 @@ import anyio
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.model import ConsumerState
 from kafka_async.testing import Cluster
+from kafka_async.trace import Notice, TraceEvent
+from kafka_async.wire.messages import Api, ShareAssignment, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.testing.test_clusters import Run, on_both
 
 
@@ -36,3 +38,32 @@ def test_probes_follow_the_life_of_a_share_consumer(run: Run) -> None:
         assert (consumer.ready, consumer.alive) == (False, False)
 
     run(main)
+
+
+@on_both
+def test_a_member_that_gets_no_assignment_says_that_it_waits_and_what_for(run: Run) -> None:
+    said: list[Notice] = []
+
+    def take_notice(event: TraceEvent) -> None:
+        if isinstance(event, Notice):
+            said.append(event)
+
+    def nothing_to_read(_: int, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+        """As brokers answer that cannot write down what is delivered: their topic for it does not exist yet."""
+        epoch = 1 if request.member_epoch >= 0 else request.member_epoch
+        return ShareGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=1000, assignment=ShareAssignment()
+        )
+
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("jobs", partitions=1)
+        cluster.control(Api.SHARE_GROUP_HEARTBEAT, nothing_to_read, keep=True)
+        options = cluster.options()
+        consumer: ShareConsumer[Any, Any] = ShareConsumer("jobs", group_id="workers", trace=take_notice, **options)
+        async with consumer:
+            assert (consumer.ready, consumer.alive) == (False, True)
+
+    run(main)
+    assert said[-1].text.startswith("started without an assignment; reads go on waiting for one")
+    assert "share.coordinator.state.topic.replication.factor" in said[-1].text
