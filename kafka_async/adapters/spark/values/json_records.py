@@ -230,16 +230,12 @@ def _struct(kind: Any, zone: tzinfo) -> Convert:
 # --- JSON as a text --------------------------------------------------------------------------------------------------------------
 
 
+_TEXTS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=float)  # a Decimal is written as a float
+
+
 def text_of(value: Any) -> str:
-    """Return JSON as a text without blanks, with numbers as Python writes them."""
-    match value:
-        case str():
-            return json.dumps(value, ensure_ascii=False)
-        case dict():
-            return "{" + ",".join(f"{text_of(key)}:{text_of(part)}" for key, part in value.items()) + "}"
-        case list():
-            return "[" + ",".join(map(text_of, value)) + "]"
-        case Decimal() | float():
-            return json.dumps(float(value))
-        case _:
-            return json.dumps(value)
+    """Return JSON as a text without blanks, with numbers as Python writes them. Raises ``BadValueError``."""
+    try:
+        return _TEXTS.encode(value)
+    except RecursionError:
+        raise BadValueError("it is nested too deeply") from None

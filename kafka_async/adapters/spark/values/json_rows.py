@@ -24,8 +24,7 @@ from attrs import frozen
 from ....application.arrow import array_of
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
 from .decoding import BadValueError, Piece
-from .json_bulk import has_decimal
-from .json_records import convert_field, converter, parsed, text_of
+from .json_records import convert_field, converter, parsed
 
 try:
     import msgspec
@@ -42,7 +41,7 @@ class RowReader:
         numbered = [(f"f{number}", name, kind) for number, (name, kind) in enumerate(columns)]
         fields = [(own, _parsed_as(kind), msgspec.field(name=name, default=None)) for own, name, kind in numbered]
         record = msgspec.defstruct("Record", fields, gc=False)
-        exact = Decimal if any(has_decimal(kind) for _, kind in columns) else None
+        exact = Decimal if any(_has_decimal(kind) for _, kind in columns) else None
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(record, float_hook=exact).decode
         self._record: Callable[..., Any] = record
         self._names = [(own, name) for own, name, _ in numbered]
@@ -108,6 +107,11 @@ def _parsed_as(kind: Any) -> Any:
     return float | str | bool | None if pa.types.is_floating(kind) else Any
 
 
+def _has_decimal(kind: Any) -> bool:
+    """Return whether a type is a decimal, or has one within."""
+    return pa.types.is_decimal(kind) or any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))
+
+
 # --- many fields at once ---------------------------------------------------------------------------------------------------------
 
 Bulk = Callable[[list[Any], set[type]], tuple[list[Any], Sequence[int]]]
@@ -142,10 +146,10 @@ def _bulk(kind: Any, zone: tzinfo) -> Bulk:
         return functools.partial(_times, [_LOCAL])
     if pa.types.is_nested(kind):
         return functools.partial(_nested, kind)
-    return functools.partial(_numbers, next((plain for belongs, plain in _PLAIN if belongs(kind)), NoneType))
+    return functools.partial(_plain, next((plain for belongs, plain in _PLAIN if belongs(kind)), NoneType))
 
 
-def _numbers(plain: type, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
+def _plain(plain: type, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
     if kinds <= {plain}:
         return found, ()
     return found.copy(), [place for place, value in enumerate(found) if type(value) is not plain]
@@ -171,11 +175,9 @@ def _is_plain(kind: Any, found: Sequence[Any], kinds: set[type]) -> bool:
 
 def _texts(found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
     """A field of type STRING takes any JSON."""
-    if kinds <= {str}:
-        return found, ()
-    if kinds <= {int} or (kinds <= {float} and all(map(isfinite, filter(None, found)))):
+    if kinds and (kinds <= {int} or (kinds <= {float} and all(map(isfinite, filter(None, found))))):
         return [None if value is None else repr(value) for value in found], ()
-    return [value if value is None or type(value) is str else text_of(value) for value in found], ()
+    return _plain(str, found, kinds)
 
 
 def _times(forms: Sequence[_Form], found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
