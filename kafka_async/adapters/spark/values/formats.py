@@ -18,8 +18,9 @@ from ....application.arrow import array_of
 from ....config.spelling import did_you_mean
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
+from ..options.source_options import one_of
 from .ddl import check_names, parse_fields, shown
-from .decoding import CORRUPT, REASON, Decoder, Piece, one_of
+from .decoding import CORRUPT, REASON, Decoder, Piece
 from .registry import NAMES as REGISTRY_OPTIONS
 from .schema import KEY, VALUE
 from .times import zone
