@@ -34,7 +34,7 @@ from attrs import field, frozen
 from ....application.arrow import array_of
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
-from .avro_schema import Types, plain
+from .avro_schema import Types, as_spark_has_them, plain
 from .ddl import Fields
 from .decoding import BadValueError, Decoder, Piece
 from .registry import Found, Registry, UnknownSchemaError
@@ -94,28 +94,29 @@ class AvroDecoder(Decoder):
                 bad[place] = str(error)
         if self.registry is not None:
             _check_ids(self, topic, len(listed) - values.null_count, read)
-        types = dict(self.built)
         try:
-            return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
+            arrays = self._arrays(records)
         except (pa.ArrowException, OverflowError):
-            return self._apart(records, bad)
+            self._leave_out(records, bad)
+            arrays = self._arrays(records)
+        return Piece(arrays=arrays, bad=bad)
 
-    def _apart(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> Piece:
-        """Return the records without those that hold what Arrow has no room for, a time out of range."""
-        types = dict(self.built)
+    def _leave_out(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> None:
+        """Empty the records that hold what Arrow has no room for, such as a time out of range; ``bad`` gets why."""
         for place, record in enumerate(records):
-            try:
-                for name, kind in self.columns:
-                    _column([record], name, types[name], kind)
-            except (pa.ArrowException, OverflowError):
-                records[place] = {}
-                bad[place] = f"field {name!r} is out of range"
-        return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
+            for name, kind in self.columns:
+                try:
+                    self._array(name, kind, [record])
+                except (pa.ArrowException, OverflowError):
+                    records[place] = {}
+                    bad[place] = f"field {name!r} is out of range"
+                    break
 
+    def _arrays(self, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [self._array(name, kind, records) for name, kind in self.columns]
 
-def _column(records: Sequence[Mapping[str, Any]], name: str, built: Any, kind: Any) -> Any:
-    found = array_of(built, [record.get(name) for record in records])
-    return found if built == kind else found.cast(kind)
+    def _array(self, name: str, kind: Any, records: Sequence[Mapping[str, Any]]) -> Any:
+        return array_of(dict(self.built)[name], [record.get(name) for record in records]).cast(kind)
 
 
 class _Reader:
@@ -241,8 +242,9 @@ def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapp
     _parse(schema, where)
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise KafkaConfigurationError(f"{where}: expected a record, whose fields become columns")
-    built, columns = Types(named, where).record(schema)
+    built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
+    columns = as_spark_has_them(built)
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), registry=registry, known=known, **common)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ....errors import KafkaConfigurationError
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, array_of, check_names, decimal
@@ -28,13 +29,12 @@ _PRIMITIVE: Final = {
     "string": pa.string(),
 }
 _TIMES: Final = {
-    ("int", "date"): (pa.date32(), pa.date32()),
-    ("long", "timestamp-millis"): (pa.timestamp("ms", tz="UTC"), TIMESTAMP),
-    ("long", "timestamp-micros"): (TIMESTAMP, TIMESTAMP),
-    ("long", "local-timestamp-millis"): (pa.timestamp("ms"), TIMESTAMP_NTZ),
-    ("long", "local-timestamp-micros"): (TIMESTAMP_NTZ, TIMESTAMP_NTZ),
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): pa.timestamp("ms", tz="UTC"),
+    ("long", "timestamp-micros"): TIMESTAMP,
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): TIMESTAMP_NTZ,
 }
-"""Type that Arrow builds from the numbers, and Spark's."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 _WIDER: Final = {
     frozenset(("int", "long")): "long",
@@ -136,66 +136,60 @@ def _list(value: Any, where: str) -> list[Any]:
 
 
 class Types:
-    """Arrow types for Avro types, pairs of what is built and what Spark gets."""
+    """Arrow types of Avro types, in which arrays are built: times are in the unit of their numbers."""
 
     def __init__(self, named: Mapping[str, Any], where: str) -> None:
         self._named = named
         self._where = where
         self._open: list[str] = []
 
-    def record(self, schema: Mapping[str, Any]) -> tuple[Fields, Fields]:
-        """Return the columns of a record as they are built, and as Spark gets them."""
+    def record(self, schema: Mapping[str, Any]) -> Fields:
+        """Return the columns of a record."""
         name = str(schema["name"])
         if name in self._open:
             raise self._refused(f"record {name} holds itself")
         self._open.append(name)
-        found = [(str(part["name"]), self.pair(part["type"], str(part["name"]))) for part in schema["fields"]]
+        found = tuple((str(part["name"]), self.kind(part["type"], str(part["name"]))) for part in schema["fields"])
         self._open.pop()
         check_names((part for part, _ in found), self._where)
-        return tuple((part, pair[0]) for part, pair in found), tuple((part, pair[1]) for part, pair in found)
+        return found
 
-    def pair(self, schema: Any, place: str) -> tuple[Any, Any]:
-        """Return both types of an Avro type. Raises ``KafkaConfigurationError`` for one that has none in Spark."""
+    def kind(self, schema: Any, place: str) -> Any:
+        """Return the type of an Avro type. Raises ``KafkaConfigurationError`` for one that has none in Spark."""
         if isinstance(schema, list):
             return self._union(schema, place)
         if isinstance(schema, str) and schema in _PRIMITIVE:
-            return _PRIMITIVE[schema], _PRIMITIVE[schema]
+            return _PRIMITIVE[schema]
         if isinstance(schema, str):
             schema = self._found(schema, place)
         kind = schema["type"]
         if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
-            found = decimal(int(schema["precision"]), int(schema.get("scale", 0)), f"{self._where}, field {place!r}")
-            return found, found
-        if (times := _TIMES.get((kind, str(schema.get(LOGICAL))))) is not None:
-            return times
-        return self._nested(schema, kind, place)
+            return decimal(int(schema["precision"]), int(schema.get("scale", 0)), f"{self._where}, field {place!r}")
+        return _TIMES.get((kind, str(schema.get(LOGICAL)))) or self._nested(schema, kind, place)
 
-    def _nested(self, schema: Mapping[str, Any], kind: str, place: str) -> tuple[Any, Any]:
+    def _nested(self, schema: Mapping[str, Any], kind: str, place: str) -> Any:
         match kind:
             case "record":
-                built, wanted = self.record(schema)
-                return pa.struct(list(built)), pa.struct(list(wanted))
+                return pa.struct(list(self.record(schema)))
             case "array":
-                built, wanted = self.pair(schema["items"], place)
-                return array_of(built), array_of(wanted)
+                return array_of(self.kind(schema["items"], place))
             case "map":
-                built, wanted = self.pair(schema["values"], place)
-                return pa.map_(pa.string(), built), pa.map_(pa.string(), wanted)
+                return pa.map_(pa.string(), self.kind(schema["values"], place))
             case "enum":
-                return pa.string(), pa.string()
+                return pa.string()
             case "fixed":
-                return pa.binary(), pa.binary()
+                return pa.binary()
             case _:
-                return self.pair(kind, place)
+                return self.kind(kind, place)
 
-    def _union(self, schema: Sequence[Any], place: str) -> tuple[Any, Any]:
+    def _union(self, schema: Sequence[Any], place: str) -> Any:
         parts = [part for part in schema if part != "null"]
         if len(parts) == 1:
-            return self.pair(parts[0], place)
+            return self.kind(parts[0], place)
         wider = _WIDER.get(frozenset(part for part in parts if isinstance(part, str))) if len(parts) == 2 else None
         if wider is None:
             raise self._refused(f"field {place!r} is a union of several types")
-        return _PRIMITIVE[wider], _PRIMITIVE[wider]
+        return _PRIMITIVE[wider]
 
     def _found(self, name: str, place: str) -> Any:
         if name not in self._named:
@@ -204,3 +198,8 @@ class Types:
 
     def _refused(self, what: str) -> KafkaConfigurationError:
         return KafkaConfigurationError(f"{self._where}: {what}, which has no column type")
+
+
+def as_spark_has_them(built: Fields) -> Fields:
+    """Return the columns in the types that Spark has: its times are in microseconds."""
+    return tuple((each.name, each.type) for each in to_arrow_schema(from_arrow_schema(pa.schema(built)), timezone="UTC"))
