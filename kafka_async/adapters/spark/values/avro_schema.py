@@ -89,7 +89,7 @@ class _Plain:
     def _object(self, found: dict[str, Any], kind: str, space: str) -> Any:
         if kind in _NAMED:
             space = self._name(found, space)
-        if "logicalType" in found and found["logicalType"] != "decimal":
+        if "logicalType" in found and (found["logicalType"] != "decimal" or type(found.get("precision")) is not int):
             found[LOGICAL] = found.pop("logicalType")
         if kind in ("record", "error"):
             found["fields"] = [self._field(part, space) for part in _list(found.get("fields"), self._where)]

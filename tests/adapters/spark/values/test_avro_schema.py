@@ -43,6 +43,8 @@ def types(schema: Any, *references: Any) -> list[str]:
         (logical("long", "local-timestamp-millis"), "TIMESTAMP_NTZ"),
         (logical("bytes", "decimal", precision=6, scale=2), "DECIMAL(6,2)"),
         (logical("fixed", "decimal", name="F", size=4, precision=6), "DECIMAL(6,0)"),
+        (logical("bytes", "decimal"), "BINARY"),  # a logical type without what it needs counts for nothing
+        (logical("bytes", "decimal", precision="6"), "BINARY"),
         (logical("string", "uuid"), "STRING"),
         (logical("int", "time-millis"), "INT"),
         (logical("string", "date"), "STRING"),
