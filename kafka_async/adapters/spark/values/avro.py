@@ -22,7 +22,7 @@ import functools
 import io
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from struct import Struct
 from typing import Any, Final, cast
@@ -41,6 +41,7 @@ from .registry import Found, Registry, UnknownSchemaError
 
 try:
     import fastavro
+    from fastavro import _read_py
     from fastavro.schema import SchemaParseException, UnknownType
 except ImportError as missing:
     raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '.[avro]' from a clone") from missing
@@ -136,9 +137,9 @@ class _Reader:
         writer = self._schema
         if (registry := self._decoder.registry) is not None:
             writer = self._writer(registry, _in_front(data) if header is None else _in_header(header))
-        reader = None if writer is self._schema else self._schema
+        reader = None if writer is self._schema else self._schema.parsed
         try:
-            record: Any = fastavro.schemaless_reader(data, writer, reader)
+            record: Any = writer.read(data, writer.parsed, reader)
         except EOFError:
             raise BadValueError("it is cut off") from None
         except Exception as error:  # fastavro has no base class of its own; wrong bytes raise whatever they meet
@@ -147,7 +148,7 @@ class _Reader:
             raise BadValueError(f"{left} bytes are left over")
         return cast(Mapping[str, Any], record)  # the schema is a record's
 
-    def _writer(self, registry: Registry, name: str | int) -> Any:
+    def _writer(self, registry: Registry, name: str | int) -> "_Schema":
         """Return the schema with an id. Raises ``BadValueError`` if the registry has none."""
         if (text := self._known.get(name)) is not None:
             self.found = True
@@ -215,22 +216,42 @@ def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> N
 
 
 @functools.lru_cache(maxsize=1000)
-def _writer(registry: Registry, name: str | int) -> Any:
+def _writer(registry: Registry, name: str | int) -> "_Schema":
     """An id means the same schema for ever, so what was found once is kept; that none was found is not."""
     schema, _ = plain(registry.schema(name), f"schema {name}")
     return _parse(schema, f"schema {name}")
 
 
 @functools.lru_cache(maxsize=100)
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> "_Schema":
     return _parse(json.loads(text), "value.schema")
 
 
-def _parse(schema: Any, where: str) -> Any:
+@frozen(eq=False)
+class _Schema:
+    """A schema as fastavro takes it, and what reads a value that was written with it."""
+
+    parsed: Any
+    read: Callable[[io.BytesIO, Any, Any], Any]
+
+
+def _parse(schema: Any, where: str) -> _Schema:
     try:
-        return fastavro.parse_schema(schema)
+        parsed = fastavro.parse_schema(schema)
+        # Of a type that holds itself, values say how deep they go. The compiled reader follows until the process breaks down, at
+        # some 20,000 levels; the one in Python until RecursionError.
+        return _Schema(parsed, _read_py.schemaless_reader if _holds_itself(schema) else fastavro.schemaless_reader)
     except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
         raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
+
+
+def _holds_itself(schema: Any, within: tuple[str, ...] = ()) -> bool:
+    if isinstance(schema, str):
+        return schema in within
+    if isinstance(schema, list):
+        return any(_holds_itself(part, within) for part in schema)
+    parts = [part["type"] for part in schema.get("fields", ())] + [schema[part] for part in ("items", "values") if part in schema]
+    return any(_holds_itself(part, (*within, schema.get("name", ""))) for part in parts)
 
 
 def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapping[str, Any]) -> AvroDecoder:
