@@ -125,14 +125,12 @@ _Form = tuple[str, Any, Any]
 _DATES: Final[_Form] = (f"{_DAY}$", pa.date32(), pa.int32())
 _LOCAL: Final[_Form] = (f"{_DAY}{_TIME}$", TIMESTAMP_NTZ, pa.int64())
 _ZONED: Final[_Form] = (f"{_DAY}{_TIME}{_ZONE}$", TIMESTAMP, pa.int64())
-_TAKEN: Final[tuple[tuple[Callable[[Any], bool], set[type]], ...]] = (
-    (pa.types.is_string, {str}),
-    (pa.types.is_boolean, {bool}),
-    (pa.types.is_integer, {int}),
-    (pa.types.is_floating, {int, float}),
-)
-"""What Arrow takes as it was parsed within other types."""
-_PLAIN: Final = ((pa.types.is_boolean, bool), (pa.types.is_integer, int), (pa.types.is_floating, float))
+_PYTHON: Final = ((pa.types.is_string, str), (pa.types.is_boolean, bool), (pa.types.is_integer, int), (pa.types.is_floating, float))
+"""What Arrow's types are as they are parsed; no other is taken as it was parsed."""
+
+
+def _python_type(kind: Any) -> type:
+    return next((plain for belongs, plain in _PYTHON if belongs(kind)), NoneType)
 
 
 def _bulk(kind: Any, zone: tzinfo) -> Bulk:
@@ -146,7 +144,7 @@ def _bulk(kind: Any, zone: tzinfo) -> Bulk:
         return functools.partial(_times, [_LOCAL])
     if pa.types.is_nested(kind):
         return functools.partial(_nested, kind)
-    return functools.partial(_plain, next((plain for belongs, plain in _PLAIN if belongs(kind)), NoneType))
+    return functools.partial(_plain, _python_type(kind))
 
 
 def _plain(plain: type, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
@@ -169,7 +167,8 @@ def _is_plain(kind: Any, found: Sequence[Any], kinds: set[type]) -> bool:
     elif pa.types.is_list(kind):
         parts = [(kind.value_type, [item for each in there for item in each])] if kinds <= {list} else []
     else:
-        return any(belongs(kind) and kinds <= types for belongs, types in _TAKEN)
+        plain = _python_type(kind)
+        return kinds <= ({int, float} if plain is float else {plain})
     return bool(parts) and all(_is_plain(part, items, set(map(type, items)) - {NoneType}) for part, items in parts)
 
 
