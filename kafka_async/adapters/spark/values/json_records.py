@@ -33,7 +33,17 @@ Convert: TypeAlias = Callable[[Any, list[str]], Any]
 """Makes what Arrow takes of what ``json`` gives; notes what is wrong inside of it, raises ``BadValueError`` for the whole."""
 
 _BLANKS: Final = " \t\r\n"
-_JSON: Final = json.JSONDecoder(parse_float=Decimal)
+
+
+def _number(text: str) -> Decimal | float:
+    """Return a number exactly; as a float, infinite or zero, if its exponent is beyond those of ``Decimal``."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return float(text)
+
+
+_JSON: Final = json.JSONDecoder(parse_float=_number)
 
 
 def parsed(value: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ by one by the functions of ``json_records``. So a number in a field of type STRI
 import functools
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import isfinite
 from operator import attrgetter
 from types import NoneType
@@ -31,7 +31,8 @@ try:
 except ImportError as missing:
     raise ImportError("JSON values need msgspec, which the extra 'json' brings: pip install '.[json]' from a clone") from missing
 
-_REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
+"""The last of them is of ``Decimal``."""
 
 
 class RowReader:
