@@ -49,13 +49,13 @@ def plain(found: Found, where: str) -> tuple[Any, dict[str, Any]]:
     ``KafkaConfigurationError`` for arrays whose elements take no bytes: a count of 2^60 of them would fit in a few.
     """
     named: dict[str, Any] = {}
-    return _Plain(named, {_full_name(each): each for each in found.references}, where).schema(found.schema, ""), named
+    references = {_full_name(each): each for each in found.references if isinstance(each, dict)}
+    return _Plain(named, references, where).schema(found.schema, ""), named
 
 
-def _full_name(schema: Any) -> str:
-    if not isinstance(schema, dict):
-        return ""
-    name, space = str(schema.get("name", "")), str(schema.get("namespace") or "")
+def _full_name(schema: Mapping[str, Any], space: str = "") -> str:
+    """Return the name of a type with its namespace; ``space``: that of what the type stands in."""
+    name, space = str(schema.get("name", "")), str(schema.get("namespace", space) or "")
     return name if "." in name or not space else f"{space}.{name}"
 
 
@@ -92,7 +92,9 @@ class _Plain:
         if "logicalType" in found and (found["logicalType"] != "decimal" or type(found.get("precision")) is not int):
             found[LOGICAL] = found.pop("logicalType")
         if kind in ("record", "error"):
-            found["fields"] = [self._field(part, space) for part in _list(found.get("fields"), self._where)]
+            if not isinstance(fields := found.get("fields"), list):
+                raise KafkaConfigurationError(f"{self._where}: expected a list of fields")
+            found["fields"] = [self._field(part, space) for part in fields]
         elif kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
             found[inner] = self.schema(found.get(inner), space)
@@ -109,12 +111,11 @@ class _Plain:
         return {**{key: value for key, value in part.items() if key != "logicalType"}, "type": self.schema(part.get("type"), space)}
 
     def _name(self, found: dict[str, Any], space: str) -> str:
-        name = str(found.get("name", ""))
-        space = name.rpartition(".")[0] if "." in name else str(found.get("namespace", space) or "")
-        found["name"] = full = name if "." in name or not space else f"{space}.{name}"
+        """Give a type its full name, and return the namespace of what stands in it."""
+        found["name"] = full = _full_name(found, space)
         found.pop("namespace", None)
         self._named[full] = found
-        return space
+        return full.rpartition(".")[0]
 
     def _empty(self, schema: Any) -> bool:
         """Say whether a value of this type is written with no bytes at all."""
@@ -127,12 +128,6 @@ class _Plain:
         # The fields of a record that is not at its end yet are not known: then it is within itself, and has a byte to say so.
         fields = schema.get("fields", ["?"]) if schema["type"] == "record" else ["?"]
         return schema["type"] == "null" or all(isinstance(part, dict) and self._empty(part["type"]) for part in fields)
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise KafkaConfigurationError(f"{where}: expected a list of fields")
-    return value
 
 
 class Types:
@@ -161,7 +156,9 @@ class Types:
         if isinstance(schema, str) and schema in _PRIMITIVE:
             return _PRIMITIVE[schema]
         if isinstance(schema, str):
-            schema = self._found(schema, place)
+            if schema not in self._named:
+                raise self._refused(f"field {place!r} is {schema!r}")
+            schema = self._named[schema]
         kind = schema["type"]
         if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
             return decimal(int(schema["precision"]), int(schema.get("scale", 0)), f"{self._where}, field {place!r}")
@@ -190,11 +187,6 @@ class Types:
         if wider is None:
             raise self._refused(f"field {place!r} is a union of several types")
         return _PRIMITIVE[wider]
-
-    def _found(self, name: str, place: str) -> Any:
-        if name not in self._named:
-            raise self._refused(f"field {place!r} is {name!r}")
-        return self._named[name]
 
     def _refused(self, what: str) -> KafkaConfigurationError:
         return KafkaConfigurationError(f"{self._where}: {what}, which has no column type")
