@@ -34,7 +34,7 @@ from attrs import field, frozen
 from ....application.arrow import array_of
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
-from .avro_schema import Types, as_spark_has_them, plain
+from .avro_schema import Types, plain, with_sparks_times
 from .ddl import Fields
 from .decoding import BadValueError, Decoder, Piece
 from .registry import Found, Registry, UnknownSchemaError
@@ -265,7 +265,7 @@ def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapp
         raise KafkaConfigurationError(f"{where}: expected a record, whose fields become columns")
     built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
-    columns = as_spark_has_them(built)
+    columns = with_sparks_times(built)
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), registry=registry, known=known, **common)
 
 

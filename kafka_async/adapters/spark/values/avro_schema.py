@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ....errors import KafkaConfigurationError
-from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, array_of, check_names, decimal
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, check_names, decimal, list_type
 from .registry import Found
 
 LOGICAL: Final = "kafka_async.logical"
@@ -169,7 +169,7 @@ class Types:
             case "record":
                 return pa.struct(list(self.record(schema)))
             case "array":
-                return array_of(self.kind(schema["items"], place))
+                return list_type(self.kind(schema["items"], place))
             case "map":
                 return pa.map_(pa.string(), self.kind(schema["values"], place))
             case "enum":
@@ -192,6 +192,6 @@ class Types:
         return KafkaConfigurationError(f"{self._where}: {what}, which has no column type")
 
 
-def as_spark_has_them(built: Fields) -> Fields:
+def with_sparks_times(built: Fields) -> Fields:
     """Return the columns in the types that Spark has: its times are in microseconds."""
     return tuple((each.name, each.type) for each in to_arrow_schema(from_arrow_schema(pa.schema(built)), timezone="UTC"))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from ....application.arrow import array_of, plain_array, scalar_of
-from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, list_type
 
 _TWO_INT32: Final = Struct("=ii")
 _JOIN: Final = b'}\n{"r":'
@@ -82,7 +82,7 @@ def _raw(kind: Any, zone: tzinfo) -> Any:
         return None  # there is no conversion to maps, and none from base64
     if pa.types.is_list(kind):
         raw = _raw(kind.value_type, zone)
-        return None if raw is None else pa.list_(pa.field("element", raw))
+        return None if raw is None else list_type(raw)
     if pa.types.is_decimal(kind):
         return pa.decimal256(kind.precision, kind.scale)  # 128 bits overflow without an error where digits are added for the scale
     if kind == pa.float32():

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.avro_schema import Types, as_spark_has_them, plain  # needs pyarrow
+from kafka_async.adapters.spark.values.avro_schema import Types, plain, with_sparks_times  # needs pyarrow
 from kafka_async.adapters.spark.values.ddl import shown  # needs pyarrow
 from kafka_async.adapters.spark.values.registry import Found  # beside the others
 from kafka_async.errors import KafkaConfigurationError  # beside the others
@@ -23,7 +23,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
 
 def types(schema: Any, *references: Any) -> list[str]:
     found, named = plain(Found(schema, references), "here")
-    return [shown(kind) for _, kind in as_spark_has_them(Types(named, "here").record(found))]
+    return [shown(kind) for _, kind in with_sparks_times(Types(named, "here").record(found))]
 
 
 @pytest.mark.parametrize(
