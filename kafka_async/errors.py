@@ -40,10 +40,22 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
             └── ...
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 E = TypeVar("E", bound=BaseException)
+
+
+def linked(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error`` and all that it follows from, or is a group of."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [each.__cause__, each.__context__, *(each.exceptions if isinstance(each, BaseExceptionGroup) else ())]
 
 
 def detached(error: E) -> E:
@@ -52,14 +64,8 @@ def detached(error: E) -> E:
     An error is kept for as long as its cause may be asked for: by a connection's history, by an application. Its frames would keep
     alive what they worked on, such as an answer of megabytes that could not be decoded.
     """
-    chain: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while chain:
-        link = chain.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
-            link.__traceback__ = None
-            chain += (link.__cause__, link.__context__)
+    for each in linked(error):
+        each.__traceback__ = None
     return error
 
 

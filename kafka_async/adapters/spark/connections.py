@@ -8,8 +8,6 @@ costs more than a small task does.
 """
 
 import contextlib
-import hashlib
-import json
 import os
 import threading
 import time
@@ -36,14 +34,10 @@ _PAUSE: Final = 0.5
 STOP_MS: Final = 2000.0
 """Milliseconds that closing one may take."""
 
-
-def fingerprint(kafka: Mapping[str, str]) -> str:
-    """Return what two sets of options have in common only if they are the same; it gives away nothing of their values."""
-    return hashlib.sha256(json.dumps(sorted(kafka.items())).encode()).hexdigest()
-
-
 Lease = Callable[[Mapping[str, str]], AbstractContextManager["KafkaConsumer"]]
 """Gives a connected consumer for some options, for a while."""
+_Key = frozenset[tuple[str, str]]
+"""The options of a consumer."""
 
 
 @define(eq=False)
@@ -53,7 +47,7 @@ class Connections:
     idle_seconds: float = IDLE_SECONDS
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    _idle: dict[str, list["_Idle"]] = field(factory=dict, init=False)
+    _idle: dict[_Key, list["_Idle"]] = field(factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @contextlib.contextmanager
@@ -62,7 +56,7 @@ class Connections:
 
         ``patience``: seconds in which to try again if no broker can be reached.
         """
-        key = fingerprint(kafka)
+        key = frozenset(kafka.items())
         consumer, hidden = self._take(key) or self._connected(kafka, self.clock() + patience)
         good = False
         try:
@@ -96,7 +90,7 @@ class Connections:
                     raise
                 self.sleep(_PAUSE)
 
-    def _take(self, key: str) -> "tuple[KafkaConsumer, Hidden] | None":
+    def _take(self, key: _Key) -> "tuple[KafkaConsumer, Hidden] | None":
         with self._lock:
             found = self._idle.get(key)
             entry = found.pop() if found else None
@@ -105,7 +99,7 @@ class Connections:
         entry.keep()
         return entry.consumer, entry.hidden
 
-    def _give_back(self, key: str, consumer: "KafkaConsumer", hidden: Hidden) -> None:
+    def _give_back(self, key: _Key, consumer: "KafkaConsumer", hidden: Hidden) -> None:
         entry = _Idle(consumer, hidden, threading.Timer(self.idle_seconds, lambda: self._expire(key, entry)))
         entry.timer.daemon = True
         entry.timer.name = "kafka_async idle consumer"
@@ -113,7 +107,7 @@ class Connections:
             self._idle.setdefault(key, []).append(entry)
             entry.timer.start()
 
-    def _expire(self, key: str, entry: "_Idle") -> None:
+    def _expire(self, key: _Key, entry: "_Idle") -> None:
         with self._lock:
             found = self._idle.get(key, [])
             mine = entry in found

@@ -79,7 +79,6 @@ def add_lag_listener(spark: "SparkSession", report: Callable[[str, Lag], Any]) -
     It is called in a thread of Spark's. Returns the listener, for ``spark.streams.removeListener``.
     """
     from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
@@ -93,9 +92,6 @@ def add_lag_listener(spark: "SparkSession", report: Callable[[str, Lag], Any]) -
         def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
             if (found := lag(event.progress)) is not None:
                 report(event.progress.name or str(event.progress.id), found)
-
-        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-            pass
 
         def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
             pass

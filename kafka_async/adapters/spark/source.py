@@ -76,8 +76,8 @@ class KafkaDataSource(DataSource):
         if self._planned is None:
             decoders, kept = self._decoders()
             fields = {part: _as_spark_has_them(decoder.fields) for part, decoder in decoders.items()}
-            headers = self._options.include_headers is True
-            self._planned = decoders, layout(headers=headers, decoded=fields, kept=kept, only=self._options.columns)
+            columns = layout(headers=self._options.include_headers, decoded=fields, kept=kept, only=self._options.columns)
+            self._planned = decoders, columns
         return self._planned
 
     def _decoders(self) -> "tuple[dict[str, Decoder], set[str]]":

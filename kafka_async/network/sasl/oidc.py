@@ -21,7 +21,7 @@ from urllib.parse import quote_plus, urlsplit, urlunsplit
 import anyio
 
 from ...config import endpoint_fault
-from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, linked
 from ..backoff import ExponentialBackoff
 from ..tls import trusting_context
 from .conversation import shown
@@ -208,11 +208,9 @@ def _context(cafile: str | PathLike[str] | None) -> ssl.SSLContext:
         raise ValueError(f"sasl_oauthbearer_ssl_cafile={str(cafile)!r}: cannot be read as certificates: {error}") from error
 
 
-def _is_untrusted(error: BaseException | None) -> bool:
+def _is_untrusted(error: BaseException) -> bool:
     """Return whether the endpoint's certificate was refused, which trying again does not change."""
-    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__ or error.__context__
-    return error is not None
+    return any(isinstance(each, ssl.SSLCertVerificationError) for each in linked(error))
 
 
 def _json(body: bytes) -> Mapping[str, Any]:

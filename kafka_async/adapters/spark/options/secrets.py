@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
+from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
 
 REGISTRY: Final = "value.schema.registry."
 """What the names of a schema registry's options begin with; those of keys are looked up by the names of values."""
@@ -197,7 +197,8 @@ class Hidden:
             yield
         except Exception as error:
             caught = error
-            if not any(text in shown for shown in _texts_of(error) for text in self._texts):
+            told = [line for each in linked(error) for line in (str(each), *getattr(each, "__notes__", ()))]
+            if not any(text in line for line in told for text in self._texts):
                 raise
         else:
             return
@@ -211,18 +212,3 @@ class Hidden:
 def _forms(text: str) -> set[str]:
     """Return what may stand in an error for a text: also without spaces around it, quoted, or a line of it."""
     return {text, text.strip(), repr(text)[1:-1], *(line for line in text.splitlines() if not line.startswith("-----"))}
-
-
-def _texts_of(error: BaseException | None) -> list[str]:
-    """Return the texts of an error and of those that it follows from."""
-    shown: list[str] = []
-    seen: set[int] = set()
-    waiting = [error]
-    while waiting:
-        each = waiting.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
-        shown += [str(each), *getattr(each, "__notes__", ())]
-        waiting += [each.__cause__, each.__context__, *(each.exceptions if isinstance(each, BaseExceptionGroup) else ())]
-    return shown

@@ -9,7 +9,7 @@ Names and meanings are those of Spark's own connector (``KafkaSourceProvider``);
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -46,7 +46,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "trace": "it takes a Python object",
     "ssl_context": "it takes a Python object",
 }
-_WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 _UNITS: Final[Mapping[str, float]] = {
     "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
@@ -70,7 +69,7 @@ class SourceOptions:
     latest_without_match: bool = False
     """Whether to begin at the end if no record is as young as the time to begin at; else that is an error."""
     fail_on_data_loss: bool = True
-    include_headers: bool | None = None
+    include_headers: bool = False
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     pack_records: int = PACK_RECORDS
@@ -136,13 +135,11 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Return the options. Raises ``KafkaConfigurationError`` that names the option, what was given and what is expected."""
         given = _recognized(options)
-        latest = _one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest"
         parsed = cls(
             **_topics(given),
             **{field: read(name, given[name]) for name, (field, read) in _PLAIN.items() if name in given},
             starting=_spec(given, "starting", ("earliest", "latest", "committed")),
             ending=_spec(given, "ending", ("earliest", "latest")),
-            latest_without_match=latest,
             value=_value(given),
             kafka=_kafka(given),
         )
@@ -267,11 +264,15 @@ def _at_least(low: int) -> Callable[[str, str], int]:
 
 
 def _flag(name: str, text: str) -> bool:
-    return _WORDS[_one_of({name: text}, name, tuple(_WORDS))]
+    return one_of({name: text}, name, ("true", "false")) == "true"
 
 
-def _one_of(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """Return the word that is given, or else the first."""
+def _without_match(name: str, text: str) -> bool:
+    return one_of({name: text}, name, ("error", "latest")) == "latest"
+
+
+def one_of(given: Mapping[str, str], name: str, words: Sequence[str]) -> str:
+    """Return the value of an option; the first of ``words`` if it is not given. Raises ``KafkaConfigurationError``."""
     word = given.get(name, words[0]).strip().lower()
     if word not in words:
         raise KafkaConfigurationError(f"{name}={given[name]!r}: expected {' or '.join(words)}")
@@ -301,6 +302,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 _PLAIN: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "startingOffsetsByTimestampStrategy": ("latest_without_match", _without_match),
     "failOnDataLoss": ("fail_on_data_loss", _flag),
     "includeHeaders": ("include_headers", _flag),
     "minPartitions": ("min_partitions", _at_least(1)),
@@ -321,7 +323,8 @@ _PLAIN: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
 """The options that are read by themselves: which attribute they set, and what reads them."""
 _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _NAMES: Final = (
-    *(*_STRATEGIES, "startingOffsetsByTimestampStrategy", *_PLAIN),
+    *_STRATEGIES,
+    *_PLAIN,
     *(f"{side}{what}" for side in ("starting", "ending") for what in ("Offsets", "OffsetsByTimestamp", "Timestamp")),
 )
 

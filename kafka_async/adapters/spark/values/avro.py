@@ -22,7 +22,7 @@ import functools
 import io
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from struct import Struct
 from typing import Any, Final, cast
@@ -34,13 +34,14 @@ from attrs import field, frozen
 from ....application.arrow import array_of
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
-from .avro_schema import Types, plain
+from .avro_schema import Types, plain, with_sparks_times
 from .ddl import Fields
 from .decoding import BadValueError, Decoder, Piece
 from .registry import Found, Registry, UnknownSchemaError
 
 try:
     import fastavro
+    from fastavro import _read_py
     from fastavro.schema import SchemaParseException, UnknownType
 except ImportError as missing:
     raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '.[avro]' from a clone") from missing
@@ -94,28 +95,29 @@ class AvroDecoder(Decoder):
                 bad[place] = str(error)
         if self.registry is not None:
             _check_ids(self, topic, len(listed) - values.null_count, read)
-        types = dict(self.built)
         try:
-            return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
+            arrays = self._arrays(records)
         except (pa.ArrowException, OverflowError):
-            return self._apart(records, bad)
+            self._leave_out(records, bad)
+            arrays = self._arrays(records)
+        return Piece(arrays=arrays, bad=bad)
 
-    def _apart(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> Piece:
-        """Return the records without those that hold what Arrow has no room for, a time out of range."""
-        types = dict(self.built)
+    def _leave_out(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> None:
+        """Empty the records that hold what Arrow has no room for, such as a time out of range; ``bad`` gets why."""
         for place, record in enumerate(records):
-            try:
-                for name, kind in self.columns:
-                    _column([record], name, types[name], kind)
-            except (pa.ArrowException, OverflowError):
-                records[place] = {}
-                bad[place] = f"field {name!r} is out of range"
-        return Piece(arrays=[_column(records, name, types[name], kind) for name, kind in self.columns], bad=bad)
+            for name, kind in self.columns:
+                try:
+                    self._array(name, kind, [record])
+                except (pa.ArrowException, OverflowError):
+                    records[place] = {}
+                    bad[place] = f"field {name!r} is out of range"
+                    break
 
+    def _arrays(self, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [self._array(name, kind, records) for name, kind in self.columns]
 
-def _column(records: Sequence[Mapping[str, Any]], name: str, built: Any, kind: Any) -> Any:
-    found = array_of(built, [record.get(name) for record in records])
-    return found if built == kind else found.cast(kind)
+    def _array(self, name: str, kind: Any, records: Sequence[Mapping[str, Any]]) -> Any:
+        return array_of(dict(self.built)[name], [record.get(name) for record in records]).cast(kind)
 
 
 class _Reader:
@@ -135,9 +137,9 @@ class _Reader:
         writer = self._schema
         if (registry := self._decoder.registry) is not None:
             writer = self._writer(registry, _in_front(data) if header is None else _in_header(header))
-        reader = None if writer is self._schema else self._schema
+        reader = None if writer is self._schema else self._schema.parsed
         try:
-            record: Any = fastavro.schemaless_reader(data, writer, reader)
+            record: Any = writer.read(data, writer.parsed, reader)
         except EOFError:
             raise BadValueError("it is cut off") from None
         except Exception as error:  # fastavro has no base class of its own; wrong bytes raise whatever they meet
@@ -146,7 +148,7 @@ class _Reader:
             raise BadValueError(f"{left} bytes are left over")
         return cast(Mapping[str, Any], record)  # the schema is a record's
 
-    def _writer(self, registry: Registry, name: str | int) -> Any:
+    def _writer(self, registry: Registry, name: str | int) -> "_Schema":
         """Return the schema with an id. Raises ``BadValueError`` if the registry has none."""
         if (text := self._known.get(name)) is not None:
             self.found = True
@@ -214,22 +216,42 @@ def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> N
 
 
 @functools.lru_cache(maxsize=1000)
-def _writer(registry: Registry, name: str | int) -> Any:
+def _writer(registry: Registry, name: str | int) -> "_Schema":
     """An id means the same schema for ever, so what was found once is kept; that none was found is not."""
     schema, _ = plain(registry.schema(name), f"schema {name}")
     return _parse(schema, f"schema {name}")
 
 
 @functools.lru_cache(maxsize=100)
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> "_Schema":
     return _parse(json.loads(text), "value.schema")
 
 
-def _parse(schema: Any, where: str) -> Any:
+@frozen(eq=False)
+class _Schema:
+    """A schema as fastavro takes it, and what reads a value that was written with it."""
+
+    parsed: Any
+    read: Callable[[io.BytesIO, Any, Any], Any]
+
+
+def _parse(schema: Any, where: str) -> _Schema:
     try:
-        return fastavro.parse_schema(schema)
+        parsed = fastavro.parse_schema(schema)
+        # Of a type that holds itself, values say how deep they go. The compiled reader follows until the process breaks down, at
+        # some 20,000 levels; the one in Python until RecursionError.
+        return _Schema(parsed, _read_py.schemaless_reader if _holds_itself(schema) else fastavro.schemaless_reader)
     except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
         raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
+
+
+def _holds_itself(schema: Any, within: tuple[str, ...] = ()) -> bool:
+    if isinstance(schema, str):
+        return schema in within
+    if isinstance(schema, list):
+        return any(_holds_itself(part, within) for part in schema)
+    parts = [part["type"] for part in schema.get("fields", ())] + [schema[part] for part in ("items", "values") if part in schema]
+    return any(_holds_itself(part, (*within, schema.get("name", ""))) for part in parts)
 
 
 def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapping[str, Any]) -> AvroDecoder:
@@ -241,8 +263,9 @@ def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapp
     _parse(schema, where)
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise KafkaConfigurationError(f"{where}: expected a record, whose fields become columns")
-    built, columns = Types(named, where).record(schema)
+    built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
+    columns = with_sparks_times(built)
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), registry=registry, known=known, **common)
 
 

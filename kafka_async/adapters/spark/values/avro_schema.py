@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ....errors import KafkaConfigurationError
-from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, array_of, check_names, decimal
+from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, check_names, decimal, list_type
 from .registry import Found
 
 LOGICAL: Final = "kafka_async.logical"
@@ -28,13 +29,12 @@ _PRIMITIVE: Final = {
     "string": pa.string(),
 }
 _TIMES: Final = {
-    ("int", "date"): (pa.date32(), pa.date32()),
-    ("long", "timestamp-millis"): (pa.timestamp("ms", tz="UTC"), TIMESTAMP),
-    ("long", "timestamp-micros"): (TIMESTAMP, TIMESTAMP),
-    ("long", "local-timestamp-millis"): (pa.timestamp("ms"), TIMESTAMP_NTZ),
-    ("long", "local-timestamp-micros"): (TIMESTAMP_NTZ, TIMESTAMP_NTZ),
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): pa.timestamp("ms", tz="UTC"),
+    ("long", "timestamp-micros"): TIMESTAMP,
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): TIMESTAMP_NTZ,
 }
-"""Type that Arrow builds from the numbers, and Spark's."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 _WIDER: Final = {
     frozenset(("int", "long")): "long",
@@ -49,13 +49,13 @@ def plain(found: Found, where: str) -> tuple[Any, dict[str, Any]]:
     ``KafkaConfigurationError`` for arrays whose elements take no bytes: a count of 2^60 of them would fit in a few.
     """
     named: dict[str, Any] = {}
-    return _Plain(named, {_full_name(each): each for each in found.references}, where).schema(found.schema, ""), named
+    references = {_full_name(each): each for each in found.references if isinstance(each, dict)}
+    return _Plain(named, references, where).schema(found.schema, ""), named
 
 
-def _full_name(schema: Any) -> str:
-    if not isinstance(schema, dict):
-        return ""
-    name, space = str(schema.get("name", "")), str(schema.get("namespace") or "")
+def _full_name(schema: Mapping[str, Any], space: str = "") -> str:
+    """Return the name of a type with its namespace; ``space``: that of what the type stands in."""
+    name, space = str(schema.get("name", "")), str(schema.get("namespace", space) or "")
     return name if "." in name or not space else f"{space}.{name}"
 
 
@@ -89,10 +89,12 @@ class _Plain:
     def _object(self, found: dict[str, Any], kind: str, space: str) -> Any:
         if kind in _NAMED:
             space = self._name(found, space)
-        if "logicalType" in found and found["logicalType"] != "decimal":
+        if "logicalType" in found and (found["logicalType"] != "decimal" or type(found.get("precision")) is not int):
             found[LOGICAL] = found.pop("logicalType")
         if kind in ("record", "error"):
-            found["fields"] = [self._field(part, space) for part in _list(found.get("fields"), self._where)]
+            if not isinstance(fields := found.get("fields"), list):
+                raise KafkaConfigurationError(f"{self._where}: expected a list of fields")
+            found["fields"] = [self._field(part, space) for part in fields]
         elif kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
             found[inner] = self.schema(found.get(inner), space)
@@ -109,12 +111,11 @@ class _Plain:
         return {**{key: value for key, value in part.items() if key != "logicalType"}, "type": self.schema(part.get("type"), space)}
 
     def _name(self, found: dict[str, Any], space: str) -> str:
-        name = str(found.get("name", ""))
-        space = name.rpartition(".")[0] if "." in name else str(found.get("namespace", space) or "")
-        found["name"] = full = name if "." in name or not space else f"{space}.{name}"
+        """Give a type its full name, and return the namespace of what stands in it."""
+        found["name"] = full = _full_name(found, space)
         found.pop("namespace", None)
         self._named[full] = found
-        return space
+        return full.rpartition(".")[0]
 
     def _empty(self, schema: Any) -> bool:
         """Say whether a value of this type is written with no bytes at all."""
@@ -129,78 +130,68 @@ class _Plain:
         return schema["type"] == "null" or all(isinstance(part, dict) and self._empty(part["type"]) for part in fields)
 
 
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise KafkaConfigurationError(f"{where}: expected a list of fields")
-    return value
-
-
 class Types:
-    """Arrow types for Avro types, pairs of what is built and what Spark gets."""
+    """Arrow types of Avro types, in which arrays are built: times are in the unit of their numbers."""
 
     def __init__(self, named: Mapping[str, Any], where: str) -> None:
         self._named = named
         self._where = where
         self._open: list[str] = []
 
-    def record(self, schema: Mapping[str, Any]) -> tuple[Fields, Fields]:
-        """Return the columns of a record as they are built, and as Spark gets them."""
+    def record(self, schema: Mapping[str, Any]) -> Fields:
+        """Return the columns of a record."""
         name = str(schema["name"])
         if name in self._open:
             raise self._refused(f"record {name} holds itself")
         self._open.append(name)
-        found = [(str(part["name"]), self.pair(part["type"], str(part["name"]))) for part in schema["fields"]]
+        found = tuple((str(part["name"]), self.kind(part["type"], str(part["name"]))) for part in schema["fields"])
         self._open.pop()
         check_names((part for part, _ in found), self._where)
-        return tuple((part, pair[0]) for part, pair in found), tuple((part, pair[1]) for part, pair in found)
+        return found
 
-    def pair(self, schema: Any, place: str) -> tuple[Any, Any]:
-        """Return both types of an Avro type. Raises ``KafkaConfigurationError`` for one that has none in Spark."""
+    def kind(self, schema: Any, place: str) -> Any:
+        """Return the type of an Avro type. Raises ``KafkaConfigurationError`` for one that has none in Spark."""
         if isinstance(schema, list):
             return self._union(schema, place)
         if isinstance(schema, str) and schema in _PRIMITIVE:
-            return _PRIMITIVE[schema], _PRIMITIVE[schema]
+            return _PRIMITIVE[schema]
         if isinstance(schema, str):
-            schema = self._found(schema, place)
+            if schema not in self._named:
+                raise self._refused(f"field {place!r} is {schema!r}")
+            schema = self._named[schema]
         kind = schema["type"]
         if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
-            found = decimal(int(schema["precision"]), int(schema.get("scale", 0)), f"{self._where}, field {place!r}")
-            return found, found
-        if (times := _TIMES.get((kind, str(schema.get(LOGICAL))))) is not None:
-            return times
-        return self._nested(schema, kind, place)
+            return decimal(int(schema["precision"]), int(schema.get("scale", 0)), f"{self._where}, field {place!r}")
+        return _TIMES.get((kind, str(schema.get(LOGICAL)))) or self._nested(schema, kind, place)
 
-    def _nested(self, schema: Mapping[str, Any], kind: str, place: str) -> tuple[Any, Any]:
+    def _nested(self, schema: Mapping[str, Any], kind: str, place: str) -> Any:
         match kind:
             case "record":
-                built, wanted = self.record(schema)
-                return pa.struct(list(built)), pa.struct(list(wanted))
+                return pa.struct(list(self.record(schema)))
             case "array":
-                built, wanted = self.pair(schema["items"], place)
-                return array_of(built), array_of(wanted)
+                return list_type(self.kind(schema["items"], place))
             case "map":
-                built, wanted = self.pair(schema["values"], place)
-                return pa.map_(pa.string(), built), pa.map_(pa.string(), wanted)
+                return pa.map_(pa.string(), self.kind(schema["values"], place))
             case "enum":
-                return pa.string(), pa.string()
+                return pa.string()
             case "fixed":
-                return pa.binary(), pa.binary()
+                return pa.binary()
             case _:
-                return self.pair(kind, place)
+                return self.kind(kind, place)
 
-    def _union(self, schema: Sequence[Any], place: str) -> tuple[Any, Any]:
+    def _union(self, schema: Sequence[Any], place: str) -> Any:
         parts = [part for part in schema if part != "null"]
         if len(parts) == 1:
-            return self.pair(parts[0], place)
+            return self.kind(parts[0], place)
         wider = _WIDER.get(frozenset(part for part in parts if isinstance(part, str))) if len(parts) == 2 else None
         if wider is None:
             raise self._refused(f"field {place!r} is a union of several types")
-        return _PRIMITIVE[wider], _PRIMITIVE[wider]
-
-    def _found(self, name: str, place: str) -> Any:
-        if name not in self._named:
-            raise self._refused(f"field {place!r} is {name!r}")
-        return self._named[name]
+        return _PRIMITIVE[wider]
 
     def _refused(self, what: str) -> KafkaConfigurationError:
         return KafkaConfigurationError(f"{self._where}: {what}, which has no column type")
+
+
+def with_sparks_times(built: Fields) -> Fields:
+    """Return the columns in the types that Spark has: its times are in microseconds."""
+    return tuple((each.name, each.type) for each in to_arrow_schema(from_arrow_schema(pa.schema(built)), timezone="UTC"))

@@ -76,7 +76,7 @@ def shown(kind: Any) -> str:
     return schema.shown(from_arrow_type(kind))
 
 
-def array_of(kind: Any) -> Any:
+def list_type(kind: Any) -> Any:
     """Return the Arrow type of an array, with Spark's name for its elements."""
     return pa.list_(pa.field("element", kind))
 
@@ -169,7 +169,7 @@ class _Parser:
             return pa.struct(list(self.fields(depth)))
         first = self.type(depth)
         if name == "ARRAY":
-            return array_of(first)
+            return list_type(first)
         self.take(",")
         return pa.map_(first, self.type(depth))
 

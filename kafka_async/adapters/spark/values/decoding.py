@@ -13,7 +13,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from ....application.arrow import array_of
-from ....errors import DeserializationError, KafkaConfigurationError
+from ....errors import DeserializationError
 from ....model import TopicPartition
 from .ddl import Fields
 from .schema import VALUE
@@ -92,14 +92,6 @@ class Decoder(ABC):
     @abstractmethod
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
         """Return the values of a ``pyarrow.BinaryArray`` decoded. What one of them means depends on none of the others."""
-
-
-def one_of(options: Mapping[str, str], name: str, words: Sequence[str]) -> str:
-    """Return the value of an option; the first of ``words`` if it is not given. Raises ``KafkaConfigurationError``."""
-    word = options.get(name, words[0]).strip().lower()
-    if word not in words:
-        raise KafkaConfigurationError(f"{name}={options[name]!r}: expected {' or '.join(words)}")
-    return word
 
 
 def _about_bad(values: Any, bad: Mapping[int, str]) -> list[Any]:

@@ -18,8 +18,9 @@ from ....application.arrow import array_of
 from ....config.spelling import did_you_mean
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
+from ..options.source_options import one_of
 from .ddl import check_names, parse_fields, shown
-from .decoding import CORRUPT, REASON, Decoder, Piece, one_of
+from .decoding import CORRUPT, REASON, Decoder, Piece
 from .registry import NAMES as REGISTRY_OPTIONS
 from .schema import KEY, VALUE
 from .times import zone
@@ -43,25 +44,21 @@ class StringDecoder(Decoder):
 
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
         """Return the values as texts without copying them, where all of them are UTF-8."""
-        if not self.columns:
-            return Piece(arrays=[], bad=_no_texts(values))
+        bad: dict[int, str] = {}
         try:
-            return Piece(arrays=[values.cast(pa.string())])
+            texts = values.cast(pa.string())
         except pa.ArrowInvalid:
-            bad = _no_texts(values)
-        texts = [None if value is None or place in bad else value.decode() for place, value in enumerate(values.to_pylist())]
-        return Piece(arrays=[array_of(pa.string(), texts)], bad=bad)
+            texts = array_of(pa.string(), [_text(value, place, bad) for place, value in enumerate(values.to_pylist())])
+        return Piece(arrays=[texts for _ in self.columns], bad=bad)
 
 
-def _no_texts(values: Any) -> dict[int, str]:
-    """Return what is wrong with values that are no UTF-8, by their place."""
-    bad = {}
-    for place, value in enumerate(values.to_pylist()):
-        try:
-            _ = value is None or value.decode()
-        except UnicodeDecodeError as error:
-            bad[place] = f"it is not UTF-8 from byte {error.start} on"
-    return bad
+def _text(value: bytes | None, place: int, bad: dict[int, str]) -> str | None:
+    """Return a value as a text; ``bad`` gets what is wrong with one that is no UTF-8."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError as error:
+        bad[place] = f"it is not UTF-8 from byte {error.start} on"
+        return None
 
 
 def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> Decoder | None:

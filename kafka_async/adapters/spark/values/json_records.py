@@ -33,7 +33,17 @@ Convert: TypeAlias = Callable[[Any, list[str]], Any]
 """Makes what Arrow takes of what ``json`` gives; notes what is wrong inside of it, raises ``BadValueError`` for the whole."""
 
 _BLANKS: Final = " \t\r\n"
-_JSON: Final = json.JSONDecoder(parse_float=Decimal)
+
+
+def _number(text: str) -> Decimal | float:
+    """Return a number exactly; as a float, infinite or zero, if its exponent is beyond those of ``Decimal``."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return float(text)
+
+
+_JSON: Final = json.JSONDecoder(parse_float=_number)
 
 
 def parsed(value: bytes) -> dict[str, Any]:
@@ -230,16 +240,12 @@ def _struct(kind: Any, zone: tzinfo) -> Convert:
 # --- JSON as a text --------------------------------------------------------------------------------------------------------------
 
 
+_TEXTS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=float)  # a Decimal is written as a float
+
+
 def text_of(value: Any) -> str:
-    """Return JSON as a text without blanks, with numbers as Python writes them."""
-    match value:
-        case str():
-            return json.dumps(value, ensure_ascii=False)
-        case dict():
-            return "{" + ",".join(f"{text_of(key)}:{text_of(part)}" for key, part in value.items()) + "}"
-        case list():
-            return "[" + ",".join(map(text_of, value)) + "]"
-        case Decimal() | float():
-            return json.dumps(float(value))
-        case _:
-            return json.dumps(value)
+    """Return JSON as a text without blanks, with numbers as Python writes them. Raises ``BadValueError``."""
+    try:
+        return _TEXTS.encode(value)
+    except RecursionError:
+        raise BadValueError("it is nested too deeply") from None

@@ -11,7 +11,7 @@ by one by the functions of ``json_records``. So a number in a field of type STRI
 import functools
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import isfinite
 from operator import attrgetter
 from types import NoneType
@@ -24,15 +24,15 @@ from attrs import frozen
 from ....application.arrow import array_of
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
 from .decoding import BadValueError, Piece
-from .json_bulk import has_decimal
-from .json_records import convert_field, converter, parsed, text_of
+from .json_records import convert_field, converter, parsed
 
 try:
     import msgspec
 except ImportError as missing:
     raise ImportError("JSON values need msgspec, which the extra 'json' brings: pip install '.[json]' from a clone") from missing
 
-_REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
+"""The last of them is of ``Decimal``."""
 
 
 class RowReader:
@@ -42,7 +42,7 @@ class RowReader:
         numbered = [(f"f{number}", name, kind) for number, (name, kind) in enumerate(columns)]
         fields = [(own, _parsed_as(kind), msgspec.field(name=name, default=None)) for own, name, kind in numbered]
         record = msgspec.defstruct("Record", fields, gc=False)
-        exact = Decimal if any(has_decimal(kind) for _, kind in columns) else None
+        exact = Decimal if any(_has_decimal(kind) for _, kind in columns) else None
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(record, float_hook=exact).decode
         self._record: Callable[..., Any] = record
         self._names = [(own, name) for own, name, _ in numbered]
@@ -108,6 +108,11 @@ def _parsed_as(kind: Any) -> Any:
     return float | str | bool | None if pa.types.is_floating(kind) else Any
 
 
+def _has_decimal(kind: Any) -> bool:
+    """Return whether a type is a decimal, or has one within."""
+    return pa.types.is_decimal(kind) or any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))
+
+
 # --- many fields at once ---------------------------------------------------------------------------------------------------------
 
 Bulk = Callable[[list[Any], set[type]], tuple[list[Any], Sequence[int]]]
@@ -121,14 +126,12 @@ _Form = tuple[str, Any, Any]
 _DATES: Final[_Form] = (f"{_DAY}$", pa.date32(), pa.int32())
 _LOCAL: Final[_Form] = (f"{_DAY}{_TIME}$", TIMESTAMP_NTZ, pa.int64())
 _ZONED: Final[_Form] = (f"{_DAY}{_TIME}{_ZONE}$", TIMESTAMP, pa.int64())
-_TAKEN: Final[tuple[tuple[Callable[[Any], bool], set[type]], ...]] = (
-    (pa.types.is_string, {str}),
-    (pa.types.is_boolean, {bool}),
-    (pa.types.is_integer, {int}),
-    (pa.types.is_floating, {int, float}),
-)
-"""What Arrow takes as it was parsed within other types."""
-_PLAIN: Final = ((pa.types.is_boolean, bool), (pa.types.is_integer, int), (pa.types.is_floating, float))
+_PYTHON: Final = ((pa.types.is_string, str), (pa.types.is_boolean, bool), (pa.types.is_integer, int), (pa.types.is_floating, float))
+"""What Arrow's types are as they are parsed; no other is taken as it was parsed."""
+
+
+def _python_type(kind: Any) -> type:
+    return next((plain for belongs, plain in _PYTHON if belongs(kind)), NoneType)
 
 
 def _bulk(kind: Any, zone: tzinfo) -> Bulk:
@@ -142,10 +145,10 @@ def _bulk(kind: Any, zone: tzinfo) -> Bulk:
         return functools.partial(_times, [_LOCAL])
     if pa.types.is_nested(kind):
         return functools.partial(_nested, kind)
-    return functools.partial(_numbers, next((plain for belongs, plain in _PLAIN if belongs(kind)), NoneType))
+    return functools.partial(_plain, _python_type(kind))
 
 
-def _numbers(plain: type, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
+def _plain(plain: type, found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
     if kinds <= {plain}:
         return found, ()
     return found.copy(), [place for place, value in enumerate(found) if type(value) is not plain]
@@ -165,17 +168,16 @@ def _is_plain(kind: Any, found: Sequence[Any], kinds: set[type]) -> bool:
     elif pa.types.is_list(kind):
         parts = [(kind.value_type, [item for each in there for item in each])] if kinds <= {list} else []
     else:
-        return any(belongs(kind) and kinds <= types for belongs, types in _TAKEN)
+        plain = _python_type(kind)
+        return kinds <= ({int, float} if plain is float else {plain})
     return bool(parts) and all(_is_plain(part, items, set(map(type, items)) - {NoneType}) for part, items in parts)
 
 
 def _texts(found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:
     """A field of type STRING takes any JSON."""
-    if kinds <= {str}:
-        return found, ()
-    if kinds <= {int} or (kinds <= {float} and all(map(isfinite, filter(None, found)))):
+    if kinds and (kinds <= {int} or (kinds <= {float} and all(map(isfinite, filter(None, found))))):
         return [None if value is None else repr(value) for value in found], ()
-    return [value if value is None or type(value) is str else text_of(value) for value in found], ()
+    return _plain(str, found, kinds)
 
 
 def _times(forms: Sequence[_Form], found: list[Any], kinds: set[type]) -> tuple[list[Any], Sequence[int]]:

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 
 from attrs import field, frozen
 
-from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
+from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
 from ....network.backoff import ExponentialBackoff
 from ....network.tls import trusting_context, why_not_loaded
 from ..options.secrets import OF_REGISTRY, REGISTRY, Hidden, is_reference, resolve_one
@@ -365,8 +365,6 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
 
 def _raise_tls(url: str, error: BaseException) -> None:
     """Raise ``KafkaConfigurationError`` for what follows from TLS: that does not pass by itself."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            raise KafkaConfigurationError(f"{url}: TLS failed: {cause.reason or cause}") from None
-        cause = cause.__cause__ or cause.__context__
+    for each in linked(error):
+        if isinstance(each, ssl.SSLError):
+            raise KafkaConfigurationError(f"{url}: TLS failed: {each.reason or each}") from None

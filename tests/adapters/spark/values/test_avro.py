@@ -184,6 +184,24 @@ def test_a_registry_that_does_not_answer_is_no_bad_value(server: RegistryServer)
         rows(decoder(ID, schema_registry_url=server.url), [framed(1, b"\2")])
 
 
+@pytest.mark.parametrize(
+    ("holder", "begin", "end"),
+    [
+        ({"type": "array", "items": "Order"}, b"\2", b"\0"),
+        ({"type": "map", "values": "Order"}, b"\2\2k", b"\0"),
+        (["null", "Order"], b"\2", b""),
+    ],
+)
+def test_a_writers_type_that_holds_itself_is_read_as_deep_as_is_safe(
+    server: RegistryServer, holder: Any, begin: bytes, end: bytes
+) -> None:
+    fields = [{"name": "id", "type": "int"}, {"name": "next", "type": holder}]
+    server.put("/schemas/ids/1", {"type": "record", "name": "Order", "fields": fields})
+    flat, deep = (framed(1, (b"\6" + begin) * depth + b"\6\0" + end * depth) for depth in (2, 200_000))
+
+    assert rows(decoder(ID, schema_registry_url=server.url), [flat, deep, flat]) == [(3, None), (None, deep), (3, None)]
+
+
 def test_values_that_are_not_framed_do_not_ask_for_ever(server: RegistryServer) -> None:
     with pytest.raises(KafkaConfigurationError, match="are the values in Confluent's wire format"):
         rows(decoder(ID, schema_registry_url=server.url), [framed(number, b"\2") for number in range(1000)])

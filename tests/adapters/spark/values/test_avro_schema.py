@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.avro_schema import Types, plain  # needs pyarrow
+from kafka_async.adapters.spark.values.avro_schema import Types, plain, with_sparks_times  # needs pyarrow
 from kafka_async.adapters.spark.values.ddl import shown  # needs pyarrow
 from kafka_async.adapters.spark.values.registry import Found  # beside the others
 from kafka_async.errors import KafkaConfigurationError  # beside the others
@@ -23,7 +23,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
 
 def types(schema: Any, *references: Any) -> list[str]:
     found, named = plain(Found(schema, references), "here")
-    return [shown(kind) for _, kind in Types(named, "here").record(found)[1]]
+    return [shown(kind) for _, kind in with_sparks_times(Types(named, "here").record(found))]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,8 @@ def types(schema: Any, *references: Any) -> list[str]:
         (logical("long", "local-timestamp-millis"), "TIMESTAMP_NTZ"),
         (logical("bytes", "decimal", precision=6, scale=2), "DECIMAL(6,2)"),
         (logical("fixed", "decimal", name="F", size=4, precision=6), "DECIMAL(6,0)"),
+        (logical("bytes", "decimal"), "BINARY"),  # a logical type without what it needs counts for nothing
+        (logical("bytes", "decimal", precision="6"), "BINARY"),
         (logical("string", "uuid"), "STRING"),
         (logical("int", "time-millis"), "INT"),
         (logical("string", "date"), "STRING"),

@@ -239,6 +239,25 @@ def test_what_msgspec_reads_is_what_would_be_read_without_it(name: str, kind: An
         assert (text, str(piece.arrays[0].slice(place, 1)), piece.bad.get(place)) == (text, expected[0], problem)
 
 
+_DIGITS = st.from_regex(r"-?(0|[1-9]\d{0,45})(\.\d{1,45})?([eE][-+]?\d{1,2})?", fullmatch=True)
+
+
+@given(
+    st.sampled_from(["DECIMAL(38,18)", "DECIMAL(20,19)", "DECIMAL(6,2)", "FLOAT", "DOUBLE", "BIGINT", "ARRAY<DECIMAL(38,10)>"]),
+    st.one_of(
+        _DIGITS,
+        st.sampled_from(["40000000000000000000000000000000", "-5.5e30", "1e20", "100000000000000000000", "9" * 38]),
+        # Beside the middle of two floats.
+        st.sampled_from(["181345384.0000000000000000181345384", "1.00000017881393432617187499999"]),
+    ),
+)
+def test_a_number_means_the_same_in_bulk_and_alone(kind: str, number: str) -> None:
+    found = decoder(f"a {kind}")
+    value = (f'{{"a":[{number}]}}' if kind.startswith("ARRAY") else f'{{"a":{number}}}').encode()
+    if (columns := read_all(binary([value]), found.columns, UTC)) is not None:
+        assert ([str(columns[0])], None) == alone(found, value)
+
+
 _NUMBERS = st.one_of(
     st.integers(),
     st.integers(-(2**64), 2**64),
@@ -329,3 +348,18 @@ def test_deep_nesting_does_no_harm() -> None:
 
     assert rows(decoder("a INT"), [deep, b'{"a":1}'])[1] == (1, None)
     assert rows(decoder("a INT, m MAP<STRING, INT>"), [deep]) == [(None, None, deep)]
+
+
+@pytest.mark.parametrize("schema", ["a STRING", "a STRING, d DECIMAL(6,2)", "a ARRAY<STRING>"])
+@pytest.mark.parametrize("others", [(), (b"x",)], ids=["alone", "beside a bad value"])
+@pytest.mark.parametrize("depth", [100, 450, 600, 980, 2_000, 100_000])
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"k":', "}")], ids=["arrays", "objects"])
+def test_what_is_nested_deeply_in_a_text_is_kept_or_bad(
+    begin: str, end: str, depth: int, others: Sequence[bytes], schema: str
+) -> None:
+    text = begin * depth + "1.5" + end * depth
+    value = f'{{"a":[{text}]}}'.encode()
+    found = rows(decoder(schema), [value, *others])[0]
+
+    kept = [text] if "ARRAY" in schema else f"[{text}]"
+    assert (found[0], found[-1]) in ([(kept, None)] if depth < 500 else [(kept, None), (None, value)])
