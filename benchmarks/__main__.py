@@ -330,7 +330,7 @@ def broker(bootstrap: str | None) -> Iterator[str]:
 def about() -> dict[str, Any]:
     """Return what a reader of the numbers needs to know about where they come from."""
     versions = {}
-    for name in ("kafka-async", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow", "pyspark"):
+    for name in ("kafka-async-consumer", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow", "pyspark"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return {
