@@ -64,7 +64,7 @@ Lines that begin with `#` are explanations.
 """
 START: Final = "The start. A new cluster sets up its coordinators on the first request, so each consumer waits for its own."
 EXPLAINED: Final = {
-    "another member of billing joins": "A rebalance: another member joins and soon leaves. The partitions that stay are read meanwhile.",
+    "another member of billing joins": "A rebalance: another member joins and leaves. Partitions that stay are read meanwhile.",
     "broker 0 is restarted": "A rolling restart. Other brokers take over as coordinators; commits and heartbeats wait for that.",
     "dies": "The coordinator of billing is killed. Its partitions are read from other brokers.",
     "and is started again": "It is back. Kafka moves leaders and coordinators back to it only after five minutes.\n"
