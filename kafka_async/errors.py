@@ -32,7 +32,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
         ├── DataLossError               offsets that were asked for are not in the log (any more)
-        ├── CommitFailedError           the commit was refused; ``lost`` names partitions that are no longer ours
+        ├── CommitFailedError           the commit was refused; ``lost`` names partitions no longer assigned
         ├── BackgroundLoopError         a bug in the background loop; ``__cause__`` is the original
         └── BrokerResponseError         ``errno`` is the broker's code; one subclass per code, see ``BY_CODE``
             ├── CorruptRecordException  also raised by our own CRC and structure checks
@@ -210,7 +210,7 @@ class DataLossError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """The commit was refused for good. ``lost`` names the partitions that are no longer ours; the others were committed."""
+    """The commit was refused for good. ``lost`` names the partitions that are no longer assigned; the others were committed."""
 
     def __init__(self, message: str, lost: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
