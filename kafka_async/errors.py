@@ -645,7 +645,7 @@ class FencedMemberEpochError(BrokerResponseError):
 
 class UnreleasedInstanceIdError(BrokerResponseError):
     errno = 111
-    description = "The group_instance_id is still another member's, which must leave first; if it died, when its session is over."
+    description = "Another member still uses the group_instance_id: it has to leave first, or its session has to end."
 
 
 class UnsupportedAssignorError(BrokerResponseError):

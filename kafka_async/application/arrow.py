@@ -231,5 +231,5 @@ def _decimal(kind: Any, value: Decimal | None) -> bytes:
     number = value.scaleb(kind.scale, _EXACT)
     whole = int(number)
     if whole != number or abs(whole) >= 10**kind.precision:
-        raise OverflowError(f"no number that fits {kind}")
+        raise OverflowError(f"a number that does not fit {kind}")
     return whole.to_bytes(16, "little", signed=True)

@@ -121,7 +121,7 @@ class PositionsManager:
         """The log does not hold the position: reset by policy, or report it."""
         offset = entry.position.offset if entry.position is not None else -1
         if self._keeps(entry):
-            why = "auto_offset_reset is 'none'" if entry.until is None else f"the offsets up to {entry.until} were asked for"
+            why = "auto_offset_reset is 'none'" if entry.until is None else f"the range that is read ends at {entry.until}"
             text = f"offset {offset} of {entry.partition} is outside the log and {why}"
             self._halt(entry, OffsetOutOfRangeError(text, offsets={entry.partition: offset}))
         else:

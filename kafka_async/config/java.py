@@ -52,18 +52,18 @@ MEANINGLESS: Final = frozenset(
 )
 """Options that this client does without: sessions, tokens and tickets are renewed in time by themselves."""
 
-_NO_CLASS: Final = "classes of Java are not loaded; for tokens of your own use {tokens}"
-_OPENSSL: Final = "providers of Java's cryptography are not loaded; OpenSSL, with which Python was built, does that work"
+_NO_CLASS: Final = "Java classes are not loaded; for tokens of your own use {tokens}"
+_OPENSSL: Final = "Java security providers are not loaded; Python uses OpenSSL"
 _ASSERTED: Final = (
     *(f"claim_{what}" for what in ("aud", "exp_seconds", "iss", "jti_include", "nbf_seconds", "sub")),
     *("algorithm", "file", "private_key_file", "private_key_passphrase", "template_file"),
 )
-_ASSERTION: Final = "tokens are asked for with client credentials only; use {tokens}"
+_ASSERTION: Final = "tokens are requested with client credentials only; use {tokens}"
 
 _REFUSED: Final[Mapping[str, str]] = {
     "sasl_client_callback_handler_class": _NO_CLASS,
     "sasl_login_class": _NO_CLASS,
-    "ssl_engine_factory_class": "classes of Java are not loaded; use {p}ssl.truststore.* and {p}ssl.keystore.*",
+    "ssl_engine_factory_class": "Java classes are not loaded; use {p}ssl.truststore.* and {p}ssl.keystore.*",
     "ssl_provider": _OPENSSL,
     "ssl_cipher_suites": "use {p}ssl.ciphers, in OpenSSL's notation, for ciphers up to TLS 1.2",
     "config_providers": "{secrets}",
@@ -142,7 +142,7 @@ class Dialect:
 
     def _put(self, ours: dict[str, Any], name: str, text: str, option: str) -> None:
         if ours.setdefault(name, text) != text:
-            raise KafkaConfigurationError(f"{option} and {self.dotted(name)} say different things; leave one of them out")
+            raise KafkaConfigurationError(f"{option} and {self.dotted(name)} contradict each other; leave one of them out")
 
     # --- sasl.jaas.config --------------------------------------------------------------------------------------------------------
 
@@ -158,9 +158,7 @@ class Dialect:
 
     def _password(self, login: Login, ours: Mapping[str, Any]) -> dict[str, str]:
         if login.options.get("tokenauth", "").lower() == "true":
-            raise self._wrong(
-                "{p}sasl.jaas.config: delegation tokens (tokenauth) are not supported; use a user's name and password"
-            )
+            raise self._wrong("{p}sasl.jaas.config: delegation tokens (tokenauth) are not supported; use a user name and password")
         found = {}
         for name in ("username", "password"):
             option = f"sasl_plain_{name}"
@@ -196,7 +194,7 @@ class Dialect:
     def _check_versions(self, java: Mapping[str, str]) -> None:
         for name, spoken in ("ssl_protocol", {"TLS", "TLSv1.2", "TLSv1.3"}), ("ssl_enabled_protocols", {"TLSv1.2", "TLSv1.3"}):
             if name in java and not spoken & {version.strip() for version in java[name].split(",")}:
-                text = "{name}={given!r}: TLS 1.2 and 1.3 are spoken, and nothing below"
+                text = "{name}={given!r}: only TLS 1.2 and 1.3 are supported"
                 raise self._wrong(text, name=self.dotted(name), given=java[name])
 
     def _stores(self, java: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -247,7 +245,7 @@ class Dialect:
             return {}
         word = java[_CHECK].strip().lower()
         if word not in ("https", ""):
-            text = "{name}={given!r}: expected https, or nothing to check no host names"
+            text = "{name}={given!r}: expected https, or an empty value to skip the check of host names"
             raise self._wrong(text, name=self.dotted(_CHECK), given=java[_CHECK])
         if java.get("security_protocol", "PLAINTEXT").endswith("PLAINTEXT"):
             return {}

@@ -77,7 +77,7 @@ def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
             options |= _deserializer(name, key, text)
         elif name == "interceptor_classes":
             if text:
-                raise KafkaConfigurationError(f"{key}: classes of Java are not loaded; give interceptors in the program")
+                raise KafkaConfigurationError(f"{key}: Java classes are not loaded; give interceptors in the program")
         elif name in NAMES or name in JAVA_NAMES:
             known[name] = _CASES.get(name, str)(text)
         elif name not in _LEFT_OUT:
@@ -93,7 +93,7 @@ def _deserializer(name: str, key: str, text: str) -> dict[str, Any]:
             return {}
         case "StringDeserializer":
             return {name: _decoded}
-    raise KafkaConfigurationError(f"{key}: classes of Java are not loaded; give {name} in the program")
+    raise KafkaConfigurationError(f"{key}: Java classes are not loaded; give {name} in the program")
 
 
 def _decoded(data: bytes | None) -> str | None:

@@ -81,7 +81,7 @@ class Cluster:
         that it would refuse, raises a ``ValueError`` that names it.
         """
         if name in self.simulated.topics:
-            raise ValueError(f"topic {name!r}: there is one already")
+            raise ValueError(f"topic {name!r}: it exists already")
         if not is_topic_name(name):
             raise ValueError(f"topic {name!r}: expected 1 to 249 letters, digits, '.', '_' and '-'")
         if partitions < 1:

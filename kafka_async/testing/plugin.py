@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafka-config",
         metavar="FILE",
-        help="a properties file with such options, as Kafka's own tools take by --command-config",
+        help="a properties file with such options, as Kafka's own tools take with --command-config",
     )
 
 

@@ -114,7 +114,7 @@ def consume(
     options = consumer_options(settings, file=config, defaults=defaults, chosen=chosen)
     if options.get("group_id") != group:
         if any("group_id" in setting.partition("=")[0].replace(".", "_") for setting in settings or ()):
-            raise typer.BadParameter("group_id: --group says which group to read as")
+            raise typer.BadParameter("group_id: give the group with --group")
         options["group_id"] = None  # the file may be for other programs too: without --group nothing is committed
     topics = tuple(dict.fromkeys(names))
     reading: Reading

@@ -23,7 +23,7 @@ from .tables import printable, table
 
 AsJson = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
 
-groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and describe groups.")
+groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, describe and configure groups.")
 
 
 @frozen(kw_only=True)

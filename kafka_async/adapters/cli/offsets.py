@@ -23,9 +23,9 @@ from .settings import Brokers, CommandConfig, Settings
 from .shell import Debug, Output, natural, run, show_log
 from .tables import table
 
-offsets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and reset the committed offsets of a group.")
+offsets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, reset and delete the committed offsets of a group.")
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to show or reset.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to use.")]
 
 
 # --- show ----------------------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Reset:
             if self.create:
                 return ""
             text = str(error.args[0])
-            raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create makes it") from error
+            raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create creates it") from error
         if group.protocol not in ("", "consumer", "share"):
             raise IllegalStateError(f"group {self.group!r} is a group of {group.protocol!r}, not of consumers")
         if group.members:
@@ -275,7 +275,7 @@ def reset(
         typer.Option("--shift-by", metavar="N", help="By this many offsets from the current one; backwards if negative."),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit. Without it, only show what would be committed.")] = False,
-    create: Annotated[bool, typer.Option("--create", help="Make the group if it does not exist.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the group if it does not exist.")] = False,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,

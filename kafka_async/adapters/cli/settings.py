@@ -109,9 +109,9 @@ def setting(text: str) -> tuple[str, Any]:
 def _unknown(typed: str, has_value: bool) -> str:
     """Say what is wrong with a name. It is shown if it looks like one: it may be a password as well."""
     if not has_value and not _NAME.fullmatch(typed):
-        return "expected option=value; what was given is not shown, for it may be a secret"
+        return "expected option=value; the text is not shown, because it may be a secret"
     near = nearest_option(option_name(typed))
-    shown = repr(typed) if _NAME.fullmatch(typed) else "(not shown, for it may be a secret)"
+    shown = repr(typed) if _NAME.fullmatch(typed) else "(not shown, because it may be a secret)"
     return f"unknown option {shown}{near}; 'kafka-async options' lists the options"
 
 

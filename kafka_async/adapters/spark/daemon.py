@@ -17,7 +17,7 @@ def preload() -> None:
     try:
         _import_all()
     except Exception as error:  # said where it is read: in the executor's log
-        print(f"kafka_async: workers import all by themselves: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"kafka_async: preloading failed, workers import by themselves: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _import_all() -> None:

@@ -66,7 +66,7 @@ class KafkaDataSource(DataSource):
 
         self._options.check_stream()
         for name in self._options.exposed:
-            _log.warning("%s is a secret that plans and Spark's web page show; give a reference, env:NAME or file:/path", name)
+            _log.warning("Spark's plans and web UI show the secret in %s; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
     def _plan(self) -> "tuple[dict[str, Decoder], dict[str, DataType]]":

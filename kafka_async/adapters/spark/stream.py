@@ -287,14 +287,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         behind = {partition for partition, stop in stops.items() if found.get(partition, 0) > stop}
         if behind:
             self._lookup.lost(
-                f"{names_of(behind)}: the checkpoint does not say where its first batch begins; that was the end then"
+                f"{names_of(behind)}: the checkpoint does not say where its first batch begins, which was the end at that time"
             )
         return {partition: stops[partition] if partition in behind else offset for partition, offset in found.items()}
 
     def _check_gone(self, starts: Offsets, gone: Collection[TopicPartition]) -> None:
         if gone:
             names = ", ".join(f"{partition} up to offset {starts.get(partition, 0)}" for partition in sorted(gone))
-            self._lookup.lost(f"{names}: read so far, and not there, or not subscribed, any more")
+            self._lookup.lost(f"{names}: was read before, but no longer exists or is no longer subscribed")
 
     def _range(self, partition: TopicPartition, starts: Offsets, stop: int, begin: int) -> OffsetRange:
         start = starts.get(partition)

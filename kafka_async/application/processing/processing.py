@@ -511,7 +511,9 @@ class Processing:
                         self._report(error)
                         return
                     self._work.keep_done = False
-                    self.source.trace(Fault(now=self.source.clock(), text="committing without a map of what is done", error=error))
+                    self.source.trace(
+                        Fault(now=self.source.clock(), text="committing without the map of done records", error=error)
+                    )
                     offsets = {tp: offset._replace(metadata="") for tp, offset in offsets.items()}
                 except CommitFailedError as error:
                     self._report(error)
@@ -525,7 +527,7 @@ class Processing:
                     return
 
     def _report(self, error: KafkaError) -> None:
-        self.source.trace(Fault(now=self.source.clock(), text="what is done could not be committed; trying again", error=error))
+        self.source.trace(Fault(now=self.source.clock(), text="done records could not be committed; trying again", error=error))
 
     # --- rebalances ------------------------------------------------------------------------------------------------------------
 
@@ -556,13 +558,13 @@ class Processing:
         partitions = tuple(partitions)
         found, error = await self.source.committed(partitions)
         if error is not None:
-            text = "which records past the committed offsets are done could not be looked up; some of them are handled again"
+            text = "the map of done records could not be read; some of them are handled again"
             self.source.trace(Fault(now=self.source.clock(), text=text, error=error))
         with_metadata = {tp.topic for tp, offset in found.items() if offset is not None and offset.metadata}
         ids = await self.source.topic_ids({tp.topic for tp in partitions} if self._work.keep_done else with_metadata)
         foreign = [tp for tp in partitions if not self._work.assign(tp, found.get(tp), ids.get(tp.topic))]
         if foreign:
-            text = f"{len(foreign)} partitions have commits with metadata of another program or about another topic; it is ignored"
+            text = f"{len(foreign)} partitions have commit metadata of another program or another topic; it is ignored"
             self.source.trace(Notice(now=self.source.clock(), text=text))
         return found
 

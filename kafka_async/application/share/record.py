@@ -154,7 +154,7 @@ class ShareRecord(Generic[K, V]):
     def _check(self) -> None:
         if self._said is not None:
             where = at_offset(self.topic, self.partition, self.offset)
-            raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record is acknowledged once")
+            raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record can be acknowledged only once")
 
     def _say(self, kind: AcknowledgeType) -> None:
         self._check()

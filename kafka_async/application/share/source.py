@@ -120,7 +120,7 @@ class ShareSource:
             until = consumer._runtime.clock() + _SETTLING
             await consumer._life.ask(lambda call: Flush(call=call, tells=False), until)
         except KafkaError as error:
-            text = "not all acknowledgements are answered yet; they are tried again"
+            text = "not all acknowledgements have been answered; trying again"
             self.trace(Fault(now=self.clock(), text=text, error=error))
 
     # --- locks -----------------------------------------------------------------------------------------------------------------

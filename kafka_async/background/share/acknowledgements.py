@@ -308,8 +308,8 @@ def _doubted(portion: Portion, error: KafkaError) -> KafkaError:
 
 def _unsure(cause: KafkaError | None) -> KafkaError:
     """Return the error for a yes that proves nothing."""
-    why = "the lock had ended when the answer came" if cause is None else f"the connection it was locked over is gone: {cause}"
-    error = InvalidRecordStateError(f"it may count or not, since another member may have had the record: {why}")
+    why = "the lock had ended when the response came" if cause is None else f"the connection that locked it is gone: {cause}"
+    error = InvalidRecordStateError(f"it is unknown whether it counts, since another member may have had the record: {why}")
     error.__cause__ = cause
     return error
 

@@ -85,7 +85,7 @@ class OidcTokenProvider(CachingTokenProvider):
         if fault is not None:
             raise ValueError(fault)
         if url.lower().startswith("http:"):
-            warnings.warn(f"{_place(url)}: the token endpoint is asked without TLS", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{_place(url)}: the token endpoint is used without TLS", RuntimeWarning, stacklevel=2)
         self._url, self._target = self._split(url)
         self._place = _place(url)
         self._extensions = dict(extensions or {})
@@ -197,7 +197,7 @@ def _basic(client_id: str, client_secret: str, urlencode: bool) -> str:
 
 def _credentials_fault(client_id: str, urlencode: bool) -> str | None:
     if ":" in client_id and not urlencode:
-        return "the client id has a colon, which ends it in the Authorization header; expected none, or urlencode"
+        return "the client id has a colon, which would end it in the Authorization header; expected none, or urlencode"
     return None
 
 

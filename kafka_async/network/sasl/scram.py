@@ -74,7 +74,7 @@ class Scram:
         fields = self._parsed(message, "rsi")
         nonce, salt, iterations = fields["r"], self._decoded(fields["s"]), self._count(fields["i"])
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationFailedError("the broker's nonce does not go on from ours; is this the broker?")
+            raise AuthenticationFailedError("the broker's nonce does not begin with ours; is this the broker?")
         if not salt:
             raise AuthenticationFailedError("the broker's salt is empty")
         self._without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"

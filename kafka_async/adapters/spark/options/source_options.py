@@ -154,7 +154,7 @@ class SourceOptions:
         if low is not None and high is not None and low > high:
             raise KafkaConfigurationError(f"minOffsetsPerTrigger={low} is above maxOffsetsPerTrigger={high}")
         if self.starting is not None and self.starting.kind == "committed" and self.group is None:
-            raise KafkaConfigurationError("startingOffsets=committed needs commitGroup, or kafka.group.id, to say of which group")
+            raise KafkaConfigurationError("startingOffsets=committed needs commitGroup, or kafka.group.id, to name the group")
         if "bootstrap_servers" not in self.kafka:
             raise KafkaConfigurationError("kafka.bootstrap.servers is missing; expected 'host:port' or a list of them with commas")
 

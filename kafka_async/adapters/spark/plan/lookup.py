@@ -34,7 +34,7 @@ _log = logging.getLogger("kafka_async.spark")
 
 _COMMIT_INTERVAL: Final = 1.0
 Partitions = Collection[TopicPartition]
-_GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
+_GONE: Final = "was deleted and created again since the last check; its offsets now refer to other records"
 
 
 @define(eq=False)
@@ -146,7 +146,7 @@ class Lookup:
         found = self._persist(lambda consumer: consumer.committed_offsets(*begins)) if begins else {}
         for partition, committed in found.items():
             if committed is None:
-                text = "group %s has committed nothing of %s; beginning at its first offset"
+                text = "group %s has committed nothing for %s; beginning at its first offset"
                 _log.info(text, self.options.group, partition)
         return {partition: begins[partition] if at is None else at.offset for partition, at in found.items()}
 

@@ -147,7 +147,7 @@ class Types:
         """Return the columns of a record as they are built, and as Spark gets them."""
         name = str(schema["name"])
         if name in self._open:
-            raise self._refused(f"record {name} holds itself")
+            raise self._refused(f"record {name} contains itself")
         self._open.append(name)
         found = [(str(part["name"]), self.pair(part["type"], str(part["name"]))) for part in schema["fields"]]
         self._open.pop()

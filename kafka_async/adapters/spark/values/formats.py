@@ -113,7 +113,7 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -
         from .avro import avro_decoder  # fastavro is another extra
 
         decoder = avro_decoder(options, topics, common)
-    check_names((name for name, _ in decoder.fields), f"value.schema (beside {CORRUPT} and {REASON})")
+    check_names((name for name, _ in decoder.fields), f"value.schema (besides {CORRUPT} and {REASON})")
     return decoder
 
 

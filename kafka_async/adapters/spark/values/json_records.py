@@ -147,7 +147,7 @@ def _binary(kind: Any, value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise BadValueError("a text that is not base64") from None
+        raise BadValueError("a string that is not base64") from None
 
 
 _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...]] = (
@@ -165,7 +165,7 @@ def _time(kind: Any, read: Callable[[str], int], value: Any) -> int:
     try:
         return read(value)
     except (ValueError, OverflowError):
-        raise BadValueError(f"a text that is not {shown(kind)}") from None
+        raise BadValueError(f"a string that is not {shown(kind)}") from None
 
 
 def _seconds(kind: Any, value: int) -> int:
@@ -188,7 +188,7 @@ def _decimal(kind: Any) -> Callable[[Any], Decimal]:
         except InvalidOperation:
             number = Decimal("NaN")
         if not number.is_finite():  # "NaN" is a Decimal too, and it rounds to itself
-            raise BadValueError(f"no number that fits {shown(kind)}")
+            raise BadValueError(f"a number that does not fit {shown(kind)}")
         return number
 
     return convert

@@ -174,7 +174,7 @@ class _Questions:
         for subject, version in self._references(answer, what):
             if (subject, version) not in seen:
                 if len(seen) >= MAX_REFERENCES:
-                    raise KafkaConfigurationError(f"{self.url}: {what} builds on more than {MAX_REFERENCES} schemas")
+                    raise KafkaConfigurationError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
                 seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
                 part = self._with_references(self.get(_version(subject, version)), f"subject {subject!r}", seen)
                 del seen[subject, version]  # what others build on comes before them
@@ -217,7 +217,7 @@ class _Questions:
                     if len(body) > MAX_ANSWER:
                         break
                     if time.monotonic() > end:
-                        raise RegistryError(f"{self.url} takes more than {limit:.0f} s for an answer")
+                        raise RegistryError(f"{self.url} did not answer within {limit:.0f} s")
                 return answer.status_code, bytes(body)
         except httpx.HTTPError as error:
             _raise_tls(self.url, error)

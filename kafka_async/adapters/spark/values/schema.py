@@ -105,7 +105,7 @@ def projection(schema: StructType, known: Mapping[str, DataType]) -> tuple[str, 
         if here != wanted or not _alike(known[name], field.dataType):
             raise KafkaConfigurationError(f"schema: column {name} is {here}, not {wanted}")
         if name in chosen:
-            raise KafkaConfigurationError(f"schema: column {name} is there twice")
+            raise KafkaConfigurationError(f"schema: column {name} appears twice")
         if not field.nullable and (name not in COLUMNS or name in _NULLABLE):
             raise KafkaConfigurationError(f"schema: column {name} can be null; it cannot be NOT NULL")
         within = StructType([StructField(name, field.dataType)])

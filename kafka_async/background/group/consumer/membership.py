@@ -211,7 +211,7 @@ class ConsumerMembership:
         # After REBALANCING a heartbeat brings the new epoch.
 
     def enforce_rebalance(self, reason: str, now: float) -> None:
-        text = f"group {self._group!r}: with the consumer protocol only the coordinator makes rebalances; asked for: {reason}"
+        text = f"group {self._group!r}: only the coordinator starts rebalances in the consumer protocol; ignored: {reason}"
         self.trace(Notice(now=now, text=text, subject="group"))
 
     # --- one turn --------------------------------------------------------------------------------------------------------------

@@ -70,8 +70,8 @@ class GroupSettings:
         except KafkaError as error:
             if not error.retriable:
                 self._due_at = NEVER
-                text = f"group {self.config.group_id!r}: the brokers do not say what its session timeout is ({error})"
-                self.trace(Notice(now=now, text=f"{text}; taking it for {self.session_timeout:g} s", subject="group"))
+                text = f"group {self.config.group_id!r}: the session timeout cannot be read from the brokers ({error})"
+                self.trace(Notice(now=now, text=f"{text}; assuming {self.session_timeout:g} s", subject="group"))
 
     def _learn(self, seconds: float, now: float) -> None:
         if seconds != self.session_timeout:
