@@ -78,7 +78,7 @@ def consume(
             "--offset",
             metavar="WHERE",
             help="Where to begin: beginning (default), end, an offset, -N (the last N), s@MILLISECONDS, s@DATE (ISO 8601, UTC if "
-            "it names no time zone). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
+            "it names no zone). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
         ),
     ] = None,
     count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,

@@ -72,8 +72,8 @@ class _Reading:
 class Processing:
     """Handlers running on a consumer's records; made by ``KafkaConsumer.processing``.
 
-    An ``async with`` block: the handlers work while its body runs. Leaving it begins nothing more, gives running handlers
-    ``drain_timeout_ms``, and commits. If processing fails, the body is cancelled and the block raises the error.
+    An ``async with`` block: the handlers run while its body runs. When it is left, no more handlers start, running ones get
+    ``drain_timeout_ms``, and what is done is committed. If processing fails, the body is cancelled and the block raises the error.
     """
 
     source: Supplier
@@ -112,7 +112,7 @@ class Processing:
     # --- for the body ----------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ProcessingStatistics:
-        """Return one frozen snapshot of what is going on."""
+        """Return one frozen snapshot of the processing."""
         work, counts, now = self._work, self._handling.counts, self.source.clock()
         oldest, retrying = work.oldest, work.retrying
         running = max(0, work.running - self._handling.laid_out)
@@ -141,7 +141,7 @@ class Processing:
         return {PROCESSING: self.statistics().metrics()}
 
     def pause(self) -> None:
-        """Begin no more records, and read none, until ``resume``. Running handlers go on, and so does the membership."""
+        """Start no more handlers, and read no records, until ``resume``. Running handlers go on, and so does the membership."""
         self._holding = True
         self._handling.halt()
         self._interrupt()
@@ -165,7 +165,7 @@ class Processing:
         await self.source.settle()
 
     def stop(self) -> None:
-        """Make ``wait`` return. Running handlers are drained as the block is left."""
+        """Make ``wait`` return. Running handlers are drained when the block is left."""
         self._finished.set()
 
     async def wait(self) -> None:
@@ -569,7 +569,7 @@ class Processing:
         return found
 
     async def _on_sought(self, partitions: Collection[TopicPartition]) -> None:
-        """A program that keeps offsets elsewhere has sought to them: their metadata say what is done, not those of the commit."""
+        """A program that keeps offsets elsewhere has sought to them: their metadata says what is done, not that of the commit."""
         found = {tp: target for tp, target in self.source.sought(partitions).items() if target.metadata}
         ids = await self.source.topic_ids({tp.topic for tp in found})
         for partition, target in found.items():
@@ -609,7 +609,7 @@ class Processing:
             self._commit_if_due()
 
     async def _on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Somebody else has these partitions: cancel their handlers, and commit nothing."""
+        """Another member has these partitions: cancel their handlers, and commit nothing."""
         lost = frozenset(partitions)
         self._leave(lost)
         self._cancel(lost)

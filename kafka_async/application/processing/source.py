@@ -263,7 +263,7 @@ class Source:
         return batch, batch if raw is None else raw
 
     def put_back(self) -> None:
-        """Nothing more will be handled. Records that were not handled are not committed, so they come again."""
+        """Nothing more will be handled. Records that were not handled are not committed, so they are read again."""
 
     async def settle(self) -> None:
         """Wait until what was done counts. Here it does once it is committed."""
@@ -284,7 +284,7 @@ class Source:
         return self.positions().get(partition)
 
     def go_back(self, partition: TopicPartition, offset: int | None) -> None:
-        """Read on from ``offset`` if the partition stands elsewhere."""
+        """Read on from ``offset`` if the partition's position is elsewhere."""
         cursor = self.consumer._unread.partitions.get(partition)
         if cursor is not None and offset is not None and cursor.position not in (None, offset):
             self.consumer.seek(partition, offset)

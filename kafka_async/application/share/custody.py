@@ -371,7 +371,7 @@ class Custody:
         self._less(piece.parcel, len(offsets))
 
     def drop_bad(self, piece: Piece, *, reject: bool) -> None:
-        """Reject or release a record that cannot be deserialized; nobody is given it."""
+        """Reject or release a record that cannot be deserialized, without handing it out."""
         offset = piece.records[0].offset
         record = self.hand_out([piece])
         if record:

@@ -79,8 +79,8 @@ class ShareOptions(TypedDict, total=False):
     """
     allow_auto_create_topics: bool
     max_poll_records: int
-    """How many records one read call returns at most, and how many a fetch asks for. Ahead of the calls it asks for no more than
-    the application gets to within a third of the lock's time, since others can work on the rest. Brokers lock whole batches,
+    """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
+    application gets to within a third of the lock duration, since others can work on the rest. Brokers lock whole batches,
     though: see ``strict_max_records``.
 
     Default: ``500``.

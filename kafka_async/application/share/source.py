@@ -1,4 +1,4 @@
-"""What processing needs from a share consumer: records, and word of locks that end.
+"""What processing needs from a share consumer: records, and notice of locks that end.
 
 Decides: how far records are read ahead of the handlers. Owns: the call-backs for lost locks. It takes the place that ``Source`` has
 for other consumers. There are no positions, no commits and no rebalances: locked records stay ours when their partition leaves.
