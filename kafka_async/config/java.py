@@ -1,10 +1,9 @@
-"""Options of security that only Java's client has, in the words of this one.
+"""Security options that only Java's client has, translated into ours.
 
 Decides: which of our options means the same, which mean nothing here, and what to use in place of the rest. Owns nothing. Must
 never show a value that may be a secret, nor resolve a reference to one.
 
-These stand in the properties files of Java's programs, and in jobs of Spark's own connector that move over by the name of their
-format.
+They occur in the properties files of Java programs, and in jobs that used Spark's own connector before.
 """
 
 import json
@@ -31,7 +30,7 @@ NAMES: Final = frozenset(
         *_STORE_OPTIONS,
     )
 )
-"""What ``in_our_words`` takes, beside our own."""
+"""What ``in_our_words`` takes, besides our own."""
 
 MEANINGLESS: Final = frozenset(
     (
@@ -50,7 +49,7 @@ MEANINGLESS: Final = frozenset(
         *("metric_reporters", "auto_include_jmx_reporter", "share_acknowledgement_mode", "share_acquire_mode"),
     )
 )
-"""Options that this client does without: sessions, tokens and tickets are renewed in time by themselves."""
+"""Options that this client does not need: it renews sessions, tokens and tickets in time by itself."""
 
 _NO_CLASS: Final = "Java classes are not loaded; for tokens of your own use {tokens}"
 _OPENSSL: Final = "Java security providers are not loaded; Python uses OpenSSL"

@@ -35,7 +35,7 @@ class ProcessingContext:
         self.attempt = attempt
         """1 for the first attempt."""
         self.cancelled = False
-        """The result no longer counts: the partition was revoked, or the timeout has passed. Threads should check it: nothing ends them."""
+        """The result no longer counts: the partition was revoked, or the timeout has passed. Threads should check it themselves."""
         self._completed = completed
 
     def completed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
