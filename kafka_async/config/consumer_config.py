@@ -272,7 +272,7 @@ class ConsumerConfig:
 
     @property
     def retry_backoff(self) -> float:
-        """Seconds to wait after a first failure. Never 0: requests can fail without leaving the machine, and the loop would spin."""
+        """Seconds to wait after a first failure. Never 0: requests can fail inside this machine, and the loop would spin."""
         return max(self.retry_backoff_ms, _LEAST_BACKOFF_MS) / 1000
 
     @property

@@ -101,7 +101,7 @@ class AvroDecoder(Decoder):
             return self._apart(records, bad)
 
     def _apart(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> Piece:
-        """Return the records without those that hold what Arrow has no room for, a time out of range."""
+        """Return the records without those that Arrow cannot hold, because a time is out of range."""
         types = dict(self.built)
         for place, record in enumerate(records):
             try:

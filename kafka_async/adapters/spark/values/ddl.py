@@ -89,7 +89,7 @@ def decimal(precision: int, scale: int, where: str) -> Any:
 
 
 def check_names(names: Iterable[str], where: str) -> None:
-    """Raise ``KafkaConfigurationError`` for a name that is there twice; Spark tells columns apart without regard to case."""
+    """Raise ``KafkaConfigurationError`` for a name that appears twice; Spark ignores the case of column names."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:

@@ -82,7 +82,7 @@ def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part:
 
 
 def keeps(options: Mapping[str, str], part: str) -> bool:
-    """Return whether a part of a record stays as it is, beside what it is decoded to."""
+    """Return whether a part of a record also stays as it is, next to its decoded fields."""
     return one_of(options, f"{part}.keep", ("false", "true")) == "true"
 
 

@@ -3,11 +3,10 @@
 Decides: what Arrow's reader may decide alone, and which types it gets for those of the schema. Owns nothing. Must never make a
 Python object of a record.
 
-All values of a batch are read as one text, ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
-can begin behind another within one: so every join ends a row whatever the values are, each value makes at least one row, and as
-many rows as values means one each. Arrow refuses what it cannot convert, names that come twice, and bytes that are no UTF-8. Where
-Arrow would accept more than ``from_json`` does, or something else, the type is read as a text and cast (dates), or checked
-(decimals).
+All values of a batch are read as one text, with ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
+can begin inside another: so every join ends a row whatever the values are, each value makes at least one row, and as many rows as
+values means one each. Arrow refuses values that it cannot convert, names that appear twice, and bytes that are not UTF-8. If Arrow
+would accept more than ``from_json`` does, or something else, the type is read as a string and cast (dates), or checked (decimals).
 """
 
 from datetime import UTC, date, tzinfo
