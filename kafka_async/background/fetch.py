@@ -180,7 +180,7 @@ class FetchManager:
         self._changed.clear()
 
     def _suspect(self, broker: _Broker, now: float) -> float:
-        """Ask the cluster about a broker that does not answer, again after twice the time. Return when to look next.
+        """Ask the cluster about a broker that does not respond, and again after twice the time. Return when to check next.
 
         The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
         elects another one within seconds.
@@ -399,7 +399,7 @@ class FetchManager:
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
     def _read_step(self, broker: _Broker, step: FetchedStep, now: float) -> None:
-        """What ``_read`` does, for an answer with records of one partition."""
+        """The same as ``_read``, for a response with records of one partition."""
         partition = broker.session.partition(step.topic_id, step.partition_index)
         entry = self.subscription.partitions.get(partition)
         sent = broker.session.sent.get(partition)

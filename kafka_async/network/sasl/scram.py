@@ -92,7 +92,7 @@ class Scram:
         return f"{self._without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _take_verdict(self, message: bytes) -> None:
-        """The broker's own proof, or why it refuses ours."""
+        """The broker's own proof, or the reason why it refuses ours."""
         if message.startswith(b"e="):
             message_text = shown(message[2 : LONGEST_MESSAGE + 2].decode(errors="replace"), self.secrets)
             raise AuthenticationFailedError(f"the broker refused the credentials: {message_text}")
