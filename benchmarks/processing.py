@@ -80,7 +80,7 @@ async def ours(bootstrap: str, topic: str, watch: Stopwatch, ms: int, order: Any
 
 
 async def gathered(bootstrap: str, topic: str, watch: Stopwatch, ms: int) -> None:
-    """The loop that everybody writes."""
+    """The loop that most people write by hand."""
     from aiokafka import AIOKafkaConsumer
 
     handle = async_handler(watch, ms)

@@ -243,7 +243,7 @@ class _Ended:
 
 _SUBJECTS: Final = ("network", "group", "fetch", "commit")
 ROUTINE: Final = (RequestSent, ResponseReceived, Fetched)
-"""What comes with every round trip. It is logged at DEBUG, by the loggers of ``network`` and ``fetch``."""
+"""Events of every round trip. They are logged at DEBUG, by the loggers of ``network`` and ``fetch``."""
 _MANY: Final = 1024
 """Bound for what is remembered. Texts and outages name partitions and brokers, so they are few; a bound all the same."""
 

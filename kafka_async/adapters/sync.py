@@ -344,7 +344,7 @@ class KafkaConsumer(Generic[K, V]):
         if not parting.begin():
             finish(parting.wait_for_the_first(allowed))
             return
-        # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
+        # A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
         mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
         while mine is None and time.monotonic() < until:
             time.sleep(LOOK_AGAIN)

@@ -67,7 +67,7 @@ class ShareConsumer(Generic[K, V]):
         if not life.begin():
             finish(life.wait_for_end(allowed))
             return
-        # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
+        # A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
         mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
         while mine is None and time.monotonic() < until:
             time.sleep(LOOK_AGAIN)

@@ -55,7 +55,7 @@ def check_callbacks(config: ConsumerConfig) -> None:
         raise ValueError(f"interceptors={config.interceptors!r}: {expected}")
     if "partition_assignment_strategy" in config.given:
         from ..background.group.classic.assignors import (
-            assignors_from,  # with the group's half of the package, which not everybody needs
+            assignors_from,  # with the group's half of the package, which not every consumer needs
         )
 
         assignors_from(config)

@@ -493,7 +493,7 @@ def _labels(group: str, of: str) -> tuple[tuple[str, str], ...]:
         node = re.search(_NODE_ID, of)
         if node is None:
             return (("node_id", of),)
-        # A coordinator has a connection of its own beside the one for records; both are the same broker's.
+        # A coordinator has a connection of its own besides the one for records; both are the same broker's.
         return (("node_id", node["id"]), *((("connection", node["lane"]),) if node["lane"] else ()))
     topic, _, partition = of.rpartition("-")
     return (("topic", topic), ("partition", partition))

@@ -85,7 +85,7 @@ class Observer:
             self.metrics.requests(event)
         if routine:
             if event.now < self._look_at:
-                return  # nobody listens to what comes with every round trip
+                return  # nothing listens to the events of round trips
             self._look_at = -inf if self.config.trace is not None or self.logging.is_verbose else event.now + LOOK
         self.logging(event)
         if self.config.trace is not None:

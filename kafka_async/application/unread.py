@@ -89,7 +89,7 @@ class Unread:
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
     """Partitions with something to read, in the order of their turns."""
     failing: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions with a refusal or a failure somewhere ahead; whoever reads asks ``failure`` if there are any."""
+    """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
     _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
     _left_records: int = field(default=0, init=False)

@@ -451,7 +451,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     connections_max_idle_ms: int
-    """How long a connection that nobody uses stays open. -1: for ever.
+    """How long an idle connection stays open. -1: for ever.
 
     The default is shorter than the ten minutes after which brokers close it, so that no request is sent into a connection that is
     being closed. 0 would close every connection before it can be used, and is refused.

@@ -65,7 +65,7 @@ class Run:
 
 @frozen(kw_only=True)
 class Shut:
-    """Close connection ``key``; nothing more is wanted from it. A key that is already gone is no error."""
+    """Close connection ``key``; nothing more is wanted from it. A key that is already gone is not an error."""
 
     key: int
 

@@ -123,7 +123,7 @@ class Held:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait until nobody else works on a record, for ``seconds`` at most."""
+        """Wait until no other task works on a record, for ``seconds`` at most."""
         clock, signal = self.runtime.clock, self.runtime.signal
         self._awaited = True
         until = clock() + seconds

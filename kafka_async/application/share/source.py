@@ -87,13 +87,13 @@ class ShareSource:
     # --- life ------------------------------------------------------------------------------------------------------------------
 
     def begin(self, chained: Chained, owner: "Processing") -> None:
-        """Be called about lost locks, and let nobody else read."""
+        """Register the call-backs for lost locks, and block other reads."""
         consumer = self.consumer
         consumer._check_readable()
         consumer._processing = self._owner = owner
         consumer._custody.on_lost = self._lost
         consumer._custody.on_unwanted = self._unwanted
-        consumer._exchange.demand.pace = 0.0  # of whoever read before
+        consumer._exchange.demand.pace = 0.0  # of earlier reads
         self._pace()
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

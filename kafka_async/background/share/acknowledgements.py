@@ -60,7 +60,7 @@ class Portion:
     renewal: bool = False
     """Renews locks instead of settling records."""
     entries: dict[int, Entry] = field(factory=dict)
-    """By offset. Gaps and records of no use to us have no lock; nobody waits for their result."""
+    """By offset. Gaps and records of no use to us have no lock; no caller waits for their result."""
     retry_at: float = 0.0
     failures: int = 0
     since: float = 0.0

@@ -121,7 +121,7 @@ class Lost(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The broker has answered the application's acknowledgements, or nobody can answer them any more."""
+    """The broker has answered the application's acknowledgements, or cannot answer them any more."""
 
     partition: TopicPartition
     number: int

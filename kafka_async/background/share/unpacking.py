@@ -82,7 +82,7 @@ def _read_around(
         try:
             header = read_header(data, place)
         except (CorruptRecordException, UnsupportedCodecError):
-            return [*spoilt, (start, _LAST)], _LAST  # nobody can know where the next batch begins
+            return [*spoilt, (start, _LAST)], _LAST  # where the next batch begins is unknown
         if header is None:
             return spoilt, start
         if header.last_offset >= start:

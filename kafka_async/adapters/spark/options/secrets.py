@@ -87,7 +87,7 @@ def check(name: str, text: str, shown: str) -> None:
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with their references resolved.
 
-    ``options``: names as the consumer has them, ``sasl_plain_password``; what is no text stays. Raises
+    ``options``: names as the consumer has them, ``sasl_plain_password``; other values stay. Raises
     ``KafkaConfigurationError`` that names the option and the reference, never the secret.
     """
     return {name: resolve_one(name, value) if isinstance(value, str) else value for name, value in options.items()}

@@ -105,7 +105,7 @@ class _Plain:
     def _field(self, part: Any, space: str) -> Any:
         if not isinstance(part, dict):
             raise KafkaConfigurationError(f"{self._where}: expected fields that are objects with name and type")
-        # A logical type beside the type of a field, and not within it, counts for nothing (Avro 1.12, "Logical Types").
+        # A logical type next to the type of a field, and not within it, is ignored (Avro 1.12, "Logical Types").
         return {**{key: value for key, value in part.items() if key != "logicalType"}, "type": self.schema(part.get("type"), space)}
 
     def _name(self, found: dict[str, Any], space: str) -> str:

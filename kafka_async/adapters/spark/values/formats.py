@@ -54,7 +54,7 @@ class StringDecoder(Decoder):
 
 
 def _no_texts(values: Any) -> dict[int, str]:
-    """Return what is wrong with values that are no UTF-8, by their place."""
+    """Return what is wrong with values that are not UTF-8, by their place."""
     bad = {}
     for place, value in enumerate(values.to_pylist()):
         try:

@@ -52,7 +52,7 @@ def read_all(values: Any, columns: Fields, zone: tzinfo) -> list[Any] | None:
 
 def _read(values: Any, raw: Any) -> Any:
     """Return an array of rows; ``None`` if there are not as many as values, or more nulls. Raises ``ArrowInvalid``."""
-    values.cast(pa.string())  # raises for what is no UTF-8, and copies nothing
+    values.cast(pa.string())  # raises for values that are not UTF-8, and copies nothing
     if nulls := values.null_count:
         values = pc.fill_null(values, scalar_of(pa.binary(), b"null"))
     edge = array_of(pa.binary(), [b""])
