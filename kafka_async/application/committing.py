@@ -357,7 +357,7 @@ class AutoCommit:
             self._pending = None
 
     def send_last(self, partitions: "frozenset[TopicPartition] | None" = None) -> None:
-        """Commit what was consumed (of ``partitions``) without waiting for the answer: nobody would commit it later
+        """Commit consumed offsets (of ``partitions``) without waiting for the response: they would not be committed later
         (KAFKA-20166).
         """
         if not self.enabled:

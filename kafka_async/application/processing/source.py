@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..consumer import KafkaConsumer
     from .processing import Processing
 
-Told = Callable[[Collection[TopicPartition]], Awaitable[None]]
+CallBack = Callable[[Collection[TopicPartition]], Awaitable[None]]
 Around = Callable[[], AbstractContextManager[None]]
 
 
@@ -33,10 +33,10 @@ Around = Callable[[], AbstractContextManager[None]]
 class Chained(ConsumerRebalanceListener):
     """Notifies processing of a rebalance first, then the user's listener."""
 
-    revoked: Told
-    assigned: Told
-    lost: Told
-    sought: Told
+    revoked: CallBack
+    assigned: CallBack
+    lost: CallBack
+    sought: CallBack
     """Called after the user's call-back of an assignment, which may have sought."""
     around: Around
     """The context that every call-back runs in, including the user's."""
