@@ -21,6 +21,7 @@ MODULES = (
     "kafka_async.testing",
     "kafka_async.trace",
     "kafka_async.adapters.admin",
+    "kafka_async.adapters.dead_letters",
     "kafka_async.adapters.otel",
     "kafka_async.spark",
 )

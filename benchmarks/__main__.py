@@ -46,19 +46,19 @@ SUITE: Final = (
     Shape(size=1000, records=500_000),
     *(Shape(codec=codec) for codec in get_args(Codec) if codec != "none"),
 )
-"""The shapes that the targets speak of."""
+"""The shapes that have targets."""
 
 SUITES: Final = {"throughput": SUITE, "spark": SPARK_SHAPES}
 
 NOTES: Final = (
     "Each client in its own process, in rotation; medians over the rounds, (min-max). Timing starts when the first batch has come.",
     "confluent.tuned is confluent.consume with fetch.queue.backoff.ms=1; the default, 1000, makes fast readers wait.",
-    "All others at their defaults: confluent-kafka does not check CRCs, the others do; confluent-kafka has its own threads.",
+    "All others use their defaults: confluent-kafka does not check CRCs, the others do; confluent-kafka has its own threads.",
 )
 
 FAULT_NOTES: Final = (
     "One client at a time: three members, each in a process of its own, behind proxies; (848): in KIP-848's groups.",
-    "All at the libraries' defaults but: session timeout 10 s, no auto-commit, a commit after every batch.",
+    "All use the libraries' defaults except: session timeout 10 s, no auto-commit, a commit after every batch.",
     "A record waits from its acknowledgment by Kafka to its delivery.",
 )
 
@@ -87,7 +87,7 @@ def work(client: str, job: Job) -> dict[str, float]:
 
 
 def warm_up(plan: Plan, job: Job) -> None:
-    """Run a job once for nothing, so that the broker's code and the page cache are warm for the first client that counts."""
+    """Run a job once without counting it, so that the broker's code and the page cache are warm for the first client."""
     with contextlib.suppress(RuntimeError):
         work(plan.clients[-1], job)
 
@@ -172,7 +172,7 @@ def idle(plan: Plan, shapes: Sequence[Shape]) -> Iterator[Group]:
 
 
 def rebalance(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
-    """Time until a first and a second member of a group are steady, and what the first one keeps meanwhile, in both protocols."""
+    """Time until a first and a second member of a group are steady, and pauses of the first one meanwhile, in both protocols."""
     clients = [client for client in plan.clients if client in MEMBERS]
     topic = plan.topics.empty("rebalance", SHARED)
     for protocol in get_args(Protocol):
@@ -239,7 +239,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-b", "--bootstrap", metavar="HOST:PORT", help="broker to use; without it a Kafka of its own is started")
-    common.add_argument("--clients", nargs="+", default=["*"], metavar="NAME", help="clients to run, with wildcards: 'aiokafka.*'")
+    common.add_argument("--clients", nargs="+", default=["*"], metavar="NAME", help="clients to run; wildcards: 'aiokafka.*'")
     common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5; of faults 1)")
     common.add_argument("--seconds", type=_positive, metavar="N", help="length of a timed run (default 10)")
     common.add_argument("--max-records", type=_positive, metavar="N", help="records per read call, if a client takes a limit")
@@ -273,7 +273,7 @@ def parser() -> argparse.ArgumentParser:
         parents = [common, shapes] if name in ("throughput", "memory", "idle", "spark") else [common]
         sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
         if name in SUITES:
-            sub.add_argument("--suite", action="store_true", help="run every shape that a target speaks of")
+            sub.add_argument("--suite", action="store_true", help="run every shape that has a target")
         if name == "faults":
             sub.add_argument("--scenarios", nargs="+", default=[], metavar="NAME", help="some of the scenarios (default all)")
     return top
@@ -328,9 +328,9 @@ def broker(bootstrap: str | None) -> Iterator[str]:
 
 
 def about() -> dict[str, Any]:
-    """Return what a reader of the numbers needs to know about where they come from."""
+    """Return the date, the machine and the versions that the numbers belong to."""
     versions = {}
-    for name in ("kafka-async", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow", "pyspark"):
+    for name in ("kafka-async-consumer", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow", "pyspark"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return {
@@ -344,7 +344,7 @@ def about() -> dict[str, Any]:
 def main() -> int:
     """Run the command; return the exit status."""
     options = parser().parse_args()
-    if options.command == "share":  # its members are of share groups: nothing of what follows is about them
+    if options.command == "share":  # the rest is about clients that read topics
         share.main(say, options.rounds or share.ROUNDS, options.cases)
         return 0
     if options.command == "imports":  # it needs no broker

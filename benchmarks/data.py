@@ -16,7 +16,7 @@ DISTINCT: Final = 10_000
 CHUNK: Final = 1000
 """Records in a row for one partition, as a batching producer sends them. Record counts are multiples of it."""
 LINGER_MS: Final = 500
-"""Longer than any batch takes to become full: how fast a peer is depends on the size of the batches, so it must not be chance."""
+"""Longer than any batch takes to fill up: batches must not differ in size by chance, because the speed of a peer depends on it."""
 
 _WORDS: Final = (
     "order",

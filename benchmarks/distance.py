@@ -1,7 +1,7 @@
-"""One partition read through a line with a round trip of its own: what is far away is read by large answers, or slowly.
+"""One partition read over a line with long round trips: a client needs large responses there to be fast.
 
-Owns the thread that runs the proxy. Every frame is held back for half the round trip in each direction; the rate is what the proxy
-passes on, which ``raw.fetch`` finds: it asks for as many bytes at once as our fetch buffer allows, and decodes nothing.
+Owns the thread that runs the proxy. Every frame is held back for half the round trip in each direction. ``raw.fetch`` measures what
+the proxy can pass on: it asks for as many bytes at once as our fetch buffer allows, and decodes nothing.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.faults.proxy import PROXIED, Proxy, proxied
 ROUND_TRIPS_MS = (0, 1, 20)
 """The same machine, another zone of the same region, another region."""
 LARGEST = 8 * 1024 * 1024
-"""Bytes of one answer that our default ``fetch_buffer_bytes`` allows."""
+"""Bytes of one response that our default ``fetch_buffer_bytes`` allows."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def distant_cluster() -> Iterator[tuple[KafkaCluster, Proxy]]:
 
 
 def raw_fetch(job: Job, sink: Sink) -> None:
-    """Fetch and look for the next offset only: what the line gives to one request after the other."""
+    """Fetch, and look only for the next offset: what the line allows if one request follows another."""
     from kafka_async.records import measure
     from kafka_async.wire.messages import FetchPartition, FetchRequest, FetchTopic, MetadataRequest, MetadataRequestTopic
 

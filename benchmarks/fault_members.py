@@ -1,8 +1,8 @@
 """Members of a group for the fault benchmark: subscribe, read, commit after every batch in the library's own idiom, report it all.
 
-``python -m benchmarks.fault_members CLIENT JOB`` prints one line of JSON for each batch and each assignment until it is terminated.
-Everything is at the library's defaults but the session timeout (``SESSION_MS``) and auto-commit (off). Must never end because of an
-error that the library calls retriable: an application would read on.
+``python -m benchmarks.fault_members CLIENT JOB`` prints one line of JSON for each batch and each assignment until it is
+terminated. Every option is the library's default except the session timeout (``SESSION_MS``) and auto-commit (off). Must never
+end because of an error that the library calls retriable: an application would read on.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from benchmarks.jobs import Job
 
 SESSION_MS: Final = 10_000
 WAIT_MS: Final = 100
-"""Milliseconds of a read call at most, so that a member notices that it is to end."""
+"""Most milliseconds of a read call, so that a member notices that it is to end."""
 
 
 class Report:
@@ -28,18 +28,18 @@ class Report:
         self.over = False
 
     def read(self, places: Iterable[tuple[int, int]]) -> None:
-        """Say which records (partition, offset) have come."""
+        """Report the records (partition, offset) that were read."""
         offsets: dict[int, list[int]] = defaultdict(list)
         for partition, offset in places:
             offsets[partition].append(offset)
         self._say({"read": offsets})
 
     def assigned(self, *_: Any) -> None:
-        """Say that a rebalance gave this member its partitions; a call-back of any library."""
+        """Report that a rebalance assigned partitions to this member; a call-back of any library."""
         self._say({"assigned": 1})
 
     def failed(self, what: str, error: Exception) -> None:
-        """Say that a call raised."""
+        """Report that a call raised."""
         self._say({"failed": f"{what}: {error!r}"[:300]})
 
     def end(self, *_: object) -> None:

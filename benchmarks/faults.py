@@ -1,10 +1,10 @@
-"""What faults cost: three members of a group read under load, behind proxies, while a broker, the network or a member fails.
+"""What faults cost: three members of a group read under load, through proxies, while a broker, the network or a member fails.
 
-Decides: the scenarios, and what is measured of what the members reported. Owns the processes of the members and the producer. The
-scenarios are the same for every client, which knows nothing of them. Must never count what happened before the fault.
+Decides: the scenarios, and what is measured from the reports of the members. Owns the processes of the members and the producer.
+The scenarios are the same for every client, which knows nothing of them. Must never count what happened before the fault.
 
-A record waits from its acknowledgment by Kafka to its delivery; so what the cluster itself needs to get over a broker (new leaders,
-while which nothing is acknowledged) is not charged to the client.
+A record waits from its acknowledgment by Kafka to its delivery. So the time that the cluster itself needs to replace a broker's
+leaders, during which nothing is acknowledged, is not charged to the client.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ RATE: Final = 300
 CALM: Final = 2.0
 """Seconds of load between the last member's first record and the fault, and after the fault."""
 PATIENCE: Final = 60.0
-"""Seconds after which what has not come is lost."""
+"""Seconds after which a record that has not come counts as lost."""
 SETTLING: Final = 120.0
-"""Seconds in which three members of any client share the partitions, on a busy machine too."""
+"""Seconds in which three members of any client share the partitions, even on a busy machine."""
 LATELY: Final = 3.0
-"""Seconds in which a member of a settled group reads a record of each of its partitions, on a busy machine too."""
+"""Seconds in which a member of a settled group reads a record of each of its partitions, even on a busy machine."""
 _TICK: Final = 0.02
 
 
@@ -52,7 +52,7 @@ class Load:
     topic: str
     acknowledged: dict[tuple[int, int], float] = field(factory=dict)
     ends: dict[int, int] = field(factory=dict)
-    """Offsets behind the last acknowledged record, by partition."""
+    """The offset after the last acknowledged record, by partition."""
     over: threading.Event = field(factory=threading.Event)
     task: "asyncio.Task[None] | None" = None
 
@@ -163,7 +163,7 @@ class Run:
         return fair and len(set().union(*lately)) == PARTITIONS
 
     def measured(self, load: Load, since: float, until: float) -> dict[str, float]:
-        """Return what the fault cost. What the members do from ``until`` on is their leaving."""
+        """Return what the fault cost. From ``until`` on the members are leaving, which does not count."""
         came: dict[tuple[int, int], float] = {}
         times: Counter[tuple[int, int]] = Counter()
         for at, partition, offset in sorted(entry for member in self.members for entry in member.read):
@@ -197,7 +197,7 @@ async def coordinator_killed(run: Run) -> None:
 
 
 def _leader(run: Run) -> int:
-    """Return a broker that leads partitions and is not the coordinator, for commits would wait for that: a scenario of its own."""
+    """Return a broker that leads partitions and is not the coordinator: commits that wait for that are a scenario of their own."""
     coordinator = run.cluster.coordinator(run.job.group)
     leaders = [run.cluster.leader(run.job.topic, partition) for partition in range(PARTITIONS)]
     return next(leader for leader in leaders if leader != coordinator)
@@ -218,7 +218,7 @@ async def broker_frozen(run: Run) -> None:
 
 
 async def rolling_restart(run: Run) -> None:
-    """Each broker is restarted in good order, one after the other."""
+    """Each broker is shut down cleanly and restarted, one after the other."""
     for broker in range(3):
         await asyncio.to_thread(run.cluster.restart, broker)
         await asyncio.sleep(2)
@@ -232,7 +232,7 @@ async def connections_cut(run: Run) -> None:
 
 
 async def black_hole(run: Run) -> None:
-    """For 5 s nothing passes; then what was held back does."""
+    """For 5 s nothing passes; then everything that was held back passes."""
     run.proxy.everyone.black_hole()
     await asyncio.sleep(5)
     run.proxy.everyone.heal()
@@ -268,7 +268,7 @@ DAMAGE: Final[tuple[tuple[int, Way, Strike], ...]] = (
 
 
 async def hostile_frames(run: Run) -> None:
-    """Answers to a fetch, a commit and a heartbeat with a wrong length or correlation id, or cut short, one each second."""
+    """Responses to a fetch, a commit and a heartbeat with a wrong length or correlation id, or cut short, one each second."""
     for api, way, strike in DAMAGE:
         run.proxy.everyone.set_trap(api, way, strike)
         await asyncio.sleep(1)
@@ -291,7 +291,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
 
 @contextlib.contextmanager
 def fault_cluster() -> Iterator[KafkaCluster]:
-    """Three brokers behind proxies, for the length of the block."""
+    """Give three brokers with a proxy in front of each, for the length of the block."""
     with KafkaCluster(brokers=3, heap_mb=256, listeners={PROXIED: "PLAINTEXT"}, proxied=[PROXIED]) as cluster:
         yield cluster
 

@@ -3,8 +3,8 @@
 Decides: which programs are compared. Owns the processes it starts, and a cluster of the test kit, which serves them on the
 loopback. Must never count what the interpreter itself costs as a client's: the table has a row for it.
 
-CPU seconds are those that the operating system counts for a whole process, its end included. Bytecode is there beforehand: a first
-round counts for nothing.
+CPU seconds are those that the operating system counts for a whole process, its end included. A warm-up round that is not counted
+makes the bytecode.
 """
 
 import asyncio

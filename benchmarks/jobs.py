@@ -29,7 +29,7 @@ class Shape:
     records: int = 2_000_000
     batch: int = LARGE_BATCH
     bad: bool = False
-    """Whether every hundredth value is cut off, and so no JSON."""
+    """Whether every hundredth value is cut off, so that it is not JSON."""
 
     def __str__(self) -> str:
         parts = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
@@ -43,9 +43,9 @@ class Job:
 
     ``reset``: where reading begins. ``at_once``: records per call of clients that wait for a full batch (confluent's ``consume``)
     and records per step of the clients that iterate. ``max_records``: limit of a read call of the others; ``None``: their default.
-    ``size``: bytes of a value, for clients that are not asked to look. ``seconds``: how long to measure if time ends the run;
-    ``pause``: seconds that a slow reader sleeps after each read. ``group``, ``protocol``: of a member; its
-    ``partitions`` are those that it is to get.
+    ``size``: bytes of a value, for clients that do not look at it. ``seconds``: how long to measure if time ends the run;
+    ``pause``: seconds that a slow reader sleeps after each read. ``group``, ``protocol``: of a member, whose ``partitions`` are
+    the number that it is to get.
     """
 
     mode: Mode

@@ -16,7 +16,7 @@ from typing import Any, Final
 from benchmarks.jobs import Job
 
 WAIT_MS: Final = 200
-"""Milliseconds of a read call at most, so that a member notices that it is to end."""
+"""Most milliseconds of a read call, so that a member notices that it is to end."""
 HEARTBEAT_MS: Final = 500
 """In both protocols: the consumer protocol's is the broker's to say."""
 SESSION_MS: Final = 10_000

@@ -1,7 +1,7 @@
-"""A Spark source that reads nothing: it hands out Arrow batches that it made before, the limit of any source in Python.
+"""A Spark source that reads nothing: it returns Arrow batches made beforehand, which is the limit of any Python source.
 
-Decides nothing. The columns and the size of the batches are those of this package's source. Must never import it: the workers are
-not to pay for what they do not use.
+Decides nothing. The columns and the size of the batches are those of this package's source. Must never import it: the workers must
+not pay for what they do not use.
 """
 
 from collections.abc import Iterator

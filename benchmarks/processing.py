@@ -1,10 +1,10 @@
-"""How many handlers a second: ``process`` beside what people write or install for it.
+"""How many handlers a second: ``process`` compared with what people write or install for the same purpose.
 
     python -m benchmarks.processing [-b HOST:PORT] [--rounds 3] [--quick]
 
 Handlers of 0, 1 and 10 ms, 100 at once, of records with 1,000 keys over 6 partitions. Each client runs in a process of its own, in
-rotation; timing runs from the first handler to the last. Which of them keep order and commit only what is done is noted beside
-each. Where FastStream is not installed (extra ``bench``) its rows are left out, with the reason.
+rotation; timing runs from the first handler to the last. Each row notes whether order is kept and only what is done is committed.
+If FastStream is not installed (extra ``bench``), its rows are left out, with the reason.
 """
 
 import argparse
@@ -30,7 +30,7 @@ KEYS: Final = 1_000
 RECORDS: Final = {0: 200_000, 1: 40_000, 10: 10_000}
 """How many records for handlers of so many milliseconds."""
 SLOW: Final = "FastStream, max_workers=100"
-"""Gets a tenth of them, or it would take as long as all others together."""
+"""Gets a tenth of the records, or it would take as long as all others together."""
 DOES: Final = {
     "process, order by key": "order per key; commits what is done",
     "process, no order": "commits what is done",
@@ -80,7 +80,7 @@ async def ours(bootstrap: str, topic: str, watch: Stopwatch, ms: int, order: Any
 
 
 async def gathered(bootstrap: str, topic: str, watch: Stopwatch, ms: int) -> None:
-    """The loop that everybody writes."""
+    """The loop that most people write by hand."""
     from aiokafka import AIOKafkaConsumer
 
     handle = async_handler(watch, ms)

@@ -1,6 +1,6 @@
-"""How fast a group settles: a member comes, then another one, under steady load; what the first one keeps must go on meanwhile.
+"""How fast a group settles: one member joins, then another, under steady load; the partitions that the first keeps must go on.
 
-Decides: what is measured of what the members noted. Owns the processes of the two members. Must never count the start of a process:
+Decides: what is measured from the members' notes. Owns the processes of the two members. Must never count the start of a process:
 a member's time begins with the construction of its consumer.
 """
 
@@ -49,7 +49,7 @@ class Noted:
 def measured(first: Noted, second: Noted) -> dict[str, float]:
     """Return, in milliseconds: until each member was steady, and the longest pauses of partitions that stayed and that moved.
 
-    ``calm_gap_ms``: the longest pause while the first member was alone, which is what the machine makes of it without a rebalance.
+    ``calm_gap_ms``: the longest pause while the first member was alone, which is what the machine causes without a rebalance.
     """
     until = second.steady + AFTER
     kept = [numbers for partition, numbers in first.times.items() if partition not in second.times]
@@ -69,7 +69,7 @@ def measured(first: Noted, second: Noted) -> dict[str, float]:
 
 
 def _during(numbers: list[float], since: float, until: float) -> Iterator[tuple[float, float]]:
-    """Yield neighbors that touch the time between ``since`` and ``until``; a pause that never ended has its end there."""
+    """Yield pairs of neighbors that overlap the time from ``since`` to ``until``; a pause that never ended ends at ``until``."""
     for before, after in zip(numbers, [*numbers[1:], until], strict=True):
         if after >= since and before <= until:
             yield before, min(after, until)

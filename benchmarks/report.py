@@ -125,7 +125,7 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
 
 @frozen(kw_only=True)
 class Verdict:
-    """How a target came out in a group. What could not be measured is not met: ``measured`` is ``None`` then."""
+    """The result of a target in a group. A target that could not be measured is missed: ``measured`` is ``None`` then."""
 
     text: str
     measured: float | None

@@ -1,4 +1,4 @@
-"""Share groups: jobs a second with handlers of 5 ms and with none, and how long a job waits, beside Java and confluent-kafka::
+"""Share groups: jobs a second with handlers of 5 ms and with none, and how long a job waits; also for Java and confluent-kafka::
 
     .venv/bin/python -m benchmarks share
 
@@ -7,19 +7,19 @@ Timing starts with the first record and ends when the last acknowledgement was a
 confluent-kafka's. Ours are measured in three ways: plain handlers of ``process`` and the blocking facade sleep on threads as theirs
 do, async handlers on the event loop.
 
-A handler sleeps. The timer of an event loop is coarser than that of a thread: epoll waits for whole milliseconds. So there is a
-line for each kind of sleep by itself, in the same rotation: no client can be faster than its own.
+A handler sleeps. The timer of an event loop is coarser than that of a thread: epoll waits for whole milliseconds. So each kind of
+sleep is also measured alone, in the same rotation: no client can be faster than its own.
 
-If all handlers take the same time, they end together, and that time is all there is to measure. Real work is uneven: a few jobs
+If all handlers take the same time, they end together, and nothing but that time is measured. Real work is uneven: a few jobs
 wait for a slow database. So in one case the handlers take ``SLOW_MS`` for every 50th record, by its offset, and 3 ms for the
-others: 5 ms on average, and the same for each client. Both others take one batch at a time and go on when all of it is done, since
-their interfaces ask for that: in explicit mode Java's ``poll`` raises ``IllegalStateException`` while a record of the last batch is
+others: 5 ms on average, and the same for each client. Both peers take one batch at a time and go on when all of it is done, since
+their interfaces require that: in explicit mode Java's ``poll`` raises ``IllegalStateException`` while a record of the last batch is
 not acknowledged, and so does confluent-kafka's. Java could acknowledge the slow ones with RENEW and poll; but then ``poll`` returns
-only those, and new ones when all of them are settled (``ShareConsumerImpl.collect``). What helps them is a larger batch, in which a
-slow job keeps fewer handlers waiting for less of the time: so in this case they are measured with ``BATCH`` records at once too, as
+only those, and new ones when all of them are settled (``ShareConsumerImpl.collect``). A larger batch helps them, because a slow job
+then keeps fewer handlers waiting for less of the time. So in this case they are also measured with ``BATCH`` records at once, as
 many as a broker locks for a partition.
 
-Latencies leave out the first records, which find broker and client cold, or a member that has not joined yet.
+Latencies leave out the first records, which meet a cold broker and client, or a member that has not joined yet.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from tests.brokers import CURRENT, KafkaCluster, jars
 
 JAVA: Final = Path(__file__).with_name("ShareWorker.java")
 SLOW_MS, EVERY = 103, 50
-"""Where handlers are uneven: how long the slow ones take, and that every 50th is slow."""
+"""For uneven handlers: how long the slow ones take, and that every 50th is slow."""
 BATCH: Final = 2_000
 """The records that a broker locks for a partition (``group.share.partition.max.record.locks``); clients take 500 by default."""
 
@@ -250,7 +250,7 @@ OTHERS: Final = ("confluent-kafka", "Java")
 LARGER: Final = f", {BATCH:,} at once"
 """Ending of the names of those that take larger batches."""
 WITHOUT_WORK: Final = ("async handler", *OTHERS)
-"""Where no handler is called."""
+"""The case without handlers."""
 
 
 def _compared(case: Case) -> list[str]:

@@ -108,7 +108,7 @@ class Throughput:
 
 
 class Timed:
-    """Runs for ``seconds`` after a warm-up, whatever comes: for paced traffic, for none, and for a slow reader."""
+    """Runs for ``seconds`` after a warm-up, however many records come: for paced traffic, for none, and for a slow reader."""
 
     def __init__(self, job: Job) -> None:
         self.probe: Callable[[], int] | None = None

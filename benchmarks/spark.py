@@ -1,11 +1,11 @@
-"""This package's Spark source beside Spark's own connector, in one Spark session.
+"""This package's Spark source compared with Spark's own connector, in one Spark session.
 
-Decides: which jobs are compared, and what is counted. Owns the session and the checkpoints. Must never report a run whose result is
-not that of the records written.
+Decides: which jobs are compared, and what is counted. Owns the session and the checkpoints. Must never report a run whose result
+does not match the records written.
 
-Every variant of a job runs once for nothing, then once a round in rotation, so that the JVM is warm for all. CPU is that of the
-JVM, of the Python workers that it starts, and of this process, from ``/proc``; not that of the broker. ``jvm.tuned`` has larger
-fetches and hands 10,000 records at once to Spark; that number alone makes most of the difference.
+Every variant of a job has one warm-up run that is not counted, then one run in each round, in rotation, so that the JVM is warm for
+all. CPU is that of the JVM, of the Python workers that it starts, and of this process, from ``/proc``; not that of the broker.
+``jvm.tuned`` has larger fetches and hands 10,000 records at once to Spark; that number alone makes most of the difference.
 """
 
 import compileall
@@ -45,9 +45,9 @@ SHAPES: Final = (
     Shape(),
     Shape(partitions=6),
 )
-"""Batches as Kafka's own producer makes them, and larger ones: Spark's connector takes a very different time for them."""
+"""Batches as Kafka's own producer makes them, and larger ones, for which Spark's connector takes a very different time."""
 FEW: Final = 17
-"""Records of a topic that a query reads in no time: what it costs to begin and to end."""
+"""Records of a topic so small that a query costs only its start and its end."""
 PER_TRIGGER: Final = 1_000_000
 """Offsets in a micro-batch of the catch-up."""
 RATE: Final = 200
@@ -58,7 +58,7 @@ START_TIMEOUT: Final = 60.0
 """Seconds that these may take, before the timed part begins."""
 
 LOOK_EVERY: Final = 0.2
-"""Seconds between two looks at the CPU of all processes."""
+"""Seconds between two readings of the CPU time of all processes."""
 
 _TUNED: Final = {
     "kafka.max.poll.records": "10000",
@@ -176,7 +176,7 @@ class Bench:
         _check((row[0], shape.bad or row[2]), (shape.records, shape.bad or shape.records))
 
     def loose_json(self, variant: str, topic: str, shape: Shape) -> None:
-        """The same, with two numbers of each value in fields that are texts."""
+        """The same, with two numbers of each value in fields of type STRING."""
         self.json(variant, topic, shape, _LOOSE)
 
     def take(self, variant: str, topic: str, _: Shape) -> None:
@@ -235,7 +235,7 @@ class Bench:
 
 
 def _width(shape: Shape) -> tuple[bool, bool, int]:
-    """Order shapes; the last ones are those for jobs that not every shape is tried with."""
+    """Order the shapes; the last ones are for jobs that are not run with every shape."""
     return shape.size == 100, shape.codec == "none", shape.partitions
 
 
@@ -268,9 +268,9 @@ def _children(pid: int) -> list[int]:
 
 @define(eq=False)
 class CpuMeter:
-    """Adds up the CPU of a process and all below it, of those too that ended since.
+    """Adds up the CPU of a process and all its descendants, including those that have ended since.
 
-    It looks again and again while the ``with`` block lasts: who waited for a process that ended, if anyone did, does not matter.
+    It reads the numbers periodically while the ``with`` block lasts, so nobody has to wait for a process that ends.
     """
 
     root: int

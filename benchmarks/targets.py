@@ -1,4 +1,4 @@
-"""The goals of this package's speed and thrift, beside the names of the numbers that they are measured by. Plain data."""
+"""The goals for this package's speed and use of resources, with the metrics that measure them. Plain data."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,8 +12,8 @@ from benchmarks.jobs import Shape
 class Target:
     """A goal for one client: a ratio to the best of ``peers``, or a plain value if there are none.
 
-    ``limit`` is a minimum if more of ``metric`` is better, else a maximum. ``applies`` decides for which records it is meant,
-    ``scenarios`` for which faults; none: for all.
+    ``limit`` is a minimum if more of ``metric`` is better, else a maximum. ``applies`` says for which records the goal is meant,
+    ``scenarios`` for which faults; if empty, for all.
     """
 
     command: str
@@ -58,7 +58,7 @@ TUNED: Final = ("jvm.tuned",)
 KEEPING: Final = ("broker-killed", "coordinator-killed", "rolling-restart", "connections-cut", "black-hole")
 """Faults in which no member dies or sleeps, and which are shorter than a session: each keeps its partitions."""
 STALLS: Final = {"connections-cut": 0.3, "black-hole": 6, "rolling-restart": 1}
-"""Seconds that a record may wait; the black hole's are its own 5 s and one more."""
+"""Seconds that a record may wait; for the black hole, its own 5 s and one more."""
 
 
 def _faults(client: str) -> tuple[Target, ...]:

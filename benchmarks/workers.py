@@ -1,8 +1,8 @@
 """One function per client: connect, assign every partition, read in the library's own idiom until the sink ends it.
 
 Every client but ``confluent.tuned`` runs at its own defaults except: no group, no commits, start at the offset the job names. A
-function imports its library itself, so that a process holds one client only. ``WAIT_MS`` bounds each read, so that a timed run ends
-without traffic too.
+function imports its library itself, so that a process holds one client only. ``WAIT_MS`` bounds each read, so that a timed run also
+ends without traffic.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ async def ours_views(job: Job, sink: Sink) -> None:
 
 
 def _numbers_of(views: Any) -> Any:
-    """Return a column of views as the four numbers that each is."""
+    """Return a column of views as the four numbers that make up each view."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(pa.int32(), 4 * len(views), [None, views.buffers()[1]])
@@ -171,7 +171,7 @@ def _confluent_options(job: Job) -> dict[str, Any]:
 
 
 def _confluent_partitions(job: Job) -> list[Any]:
-    """Return the partitions with their first offsets: without an offset the library would ask the group's coordinator first."""
+    """Return the partitions with their first offsets; without an offset the library would ask the group's coordinator first."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     offset = OFFSET_BEGINNING if job.reset == "earliest" else OFFSET_END
@@ -196,8 +196,8 @@ def confluent_tuned(job: Job, sink: Sink) -> None:
     """confluent-kafka, blocking ``consume``, without the pauses of its defaults.
 
     librdkafka stops fetching a partition for ``fetch.queue.backoff.ms``, 1000 by default, whenever ``queued.min.messages`` wait to
-    be read. A reader that then empties the queue sooner waits for the rest of that second, so at the defaults its rate says
-    little about what a record costs it.
+    be read. A reader that empties the queue sooner waits for the rest of that second, so with the defaults its rate says
+    little about the cost of a record.
     """
     _confluent(job, sink, {"fetch.queue.backoff.ms": 1})
 
@@ -226,7 +226,7 @@ async def confluent_aio(job: Job, sink: Sink) -> None:
 
 
 def raw_fetch(job: Job, sink: Sink) -> None:
-    """One request after the other, and no records made of the answers: the limit over a long line."""
+    """One request after another, without making records of the responses: the limit over a long line."""
     from benchmarks.distance import raw_fetch
 
     raw_fetch(job, sink)

@@ -1,8 +1,8 @@
-"""Confluent's Avro deserializers, plain and async, as they are: topic, headers and bytes are what they need to know.
+"""Confluent's Avro deserializers, plain and async, without a wrapper class: they need topic, headers and bytes.
 
-``subject.name.strategy.type`` is ``TOPIC``: by default these deserializers ask the registry for associations first, which other
-registries than Confluent's answer in their own way. Needs ``pip install 'confluent-kafka[schemaregistry,avro]'``. The registry here
-is Confluent's own ``mock://``; give the address of yours in ``SCHEMA_REGISTRY``.
+``subject.name.strategy.type`` is ``TOPIC``: by default these deserializers first ask the registry for associations, which
+registries other than Confluent's answer differently. Needs ``pip install 'confluent-kafka[schemaregistry,avro]'``. The registry
+here is Confluent's own ``mock://``; set ``SCHEMA_REGISTRY`` to the address of yours.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ ORDER = Schema(
 
 
 def context(topic: str, headers: Any) -> SerializationContext:
-    """Return what Confluent's deserializers want to know of a value."""
+    """Return what Confluent's deserializers need to know about a value."""
     return SerializationContext(topic, MessageField.VALUE, list(headers))
 
 

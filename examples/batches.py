@@ -1,7 +1,7 @@
 """Read in batches, with results and offsets in one database: each record counts exactly once, whatever crashes when.
 
-The offsets are written in the same transaction as the results, so both are there or neither is. Kafka is not asked to keep any; at
-the start each partition is sought to the offset that the database has.
+The offsets are written in the same transaction as the results, so both are there or neither is. Nothing is committed to Kafka; at
+the start the consumer seeks each partition to the offset in the database.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Read a topic in a program without an event loop.
 
-``kafka_async.sync`` has the same consumer with the same methods; they block where the others are awaited.
+``kafka_async.sync`` has the same consumer with the same methods, which block instead of being awaited.
 """
 
 from contextlib import suppress
@@ -10,7 +10,7 @@ from kafka_async.sync import KafkaConsumer
 
 
 def main() -> None:
-    """Say how far each partition was read."""
+    """Print how many records of each partition were read."""
     read = 0
     with (
         source() as (bootstrap, topic, limit),

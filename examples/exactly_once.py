@@ -1,8 +1,8 @@
 """Exactly once with many handlers at once: results and offsets in one transaction of a database.
 
-Each handler adds its order to the results and stores ``context.completed``: the offset up to which everything is done,
-and in its metadata what is done beyond it. So both are there or neither is, whatever crashes when. At the next start each partition
-is sought to what the database has, and only what is not done comes again.
+Each handler adds its order to the results and stores ``context.completed``: the offset up to which everything is done, and in its
+metadata the records that are done after it. So both are there or neither is, whatever crashes when. At the next start the
+consumer seeks to the offsets in the database, and only records that are not done are read again.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ ON CONFLICT DO UPDATE SET cents = cents + excluded.cents, orders = orders + 1
 
 
 class GoOn(ConsumerRebalanceListener):
-    """Goes on from the offsets in the database, whenever partitions come."""
+    """Seeks partitions to the offsets in the database when they are assigned."""
 
     def __init__(self, database: sqlite3.Connection, consumer: KafkaConsumer[bytes, bytes]) -> None:
         self.database = database

@@ -1,8 +1,9 @@
-"""A service with FastAPI that handles orders in the background: many at once, retried, dead letters, a stop that loses nothing.
+"""A service with FastAPI that handles orders in the background: many at once, with retries, dead letters and a clean shutdown.
 
-The consumer lives as long as the application (its lifespan). ``/alive`` and ``/ready`` are for probes, ``/metrics`` for Prometheus,
-``/`` shows the statistics. At SIGTERM uvicorn ends the lifespan: no new handler starts, what runs is finished and committed, the
-group is left. A handler that fails for good ends the service with its error, so that a supervisor sees it.
+The consumer lives as long as the application (its lifespan). ``/alive`` and ``/ready`` are for probes, ``/metrics`` for
+Prometheus, ``/`` shows the statistics. At SIGTERM uvicorn ends the lifespan: no new handler starts, running handlers finish,
+their records are committed, and the consumer leaves the group. A handler that fails for good ends the service with its error, so
+that a supervisor sees it.
 
 ``uvicorn`` may serve it from its own command line too: ``KAFKA_BOOTSTRAP=... KAFKA_TOPIC=... uvicorn --factory
 examples.fastapi_service:application``.
@@ -33,7 +34,7 @@ class Orders:
         self.refused: list[int] = []
 
     async def bill(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        """Bill one order: a call of another service, for example. What it raises is tried again."""
+        """Bill one order, for example by calling another service. If it raises, the order is tried again."""
         await asyncio.sleep(0.005)
         if record.value is None:
             raise Reject("an order without an order")  # trying again is in vain
@@ -99,7 +100,7 @@ def _end_the_service(processing: "asyncio.Task[None]") -> None:
 
 
 async def _visit(server: uvicorn.Server, limit: int | None) -> None:
-    """Print the service's address; with the mock cluster look at it until all is billed, and end it as a supervisor would."""
+    """Print the service's address; with the mock cluster poll it until all is billed, then end it as a supervisor would."""
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.05)
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"

@@ -2,12 +2,12 @@
 
     .venv/bin/python -m examples.job_queue HOST:PORT TOPIC [getmany]
 
-Each worker is a process. The program kills one that is at work with SIGKILL every second or two and starts another in its place,
-until every record of the topic is done. What a worker had in its hands goes to the others at once, since its connections end with
-it. A job may be done twice: a worker that dies after the work and before the broker knows of it leaves the record to another one.
-Work must bear that, as in every queue.
+Each worker is a process. Every second or two the program kills one that is at work with SIGKILL and starts another in its place,
+until every record of the topic is done. Records that a dead worker held go to the others at once, since its locks end with its
+connections. A job may be done twice: if a worker dies after the work and before the broker knows of it, another one gets the
+record. Handlers must allow for that, as with every queue.
 
-``process`` is the short way. With ``getmany`` the workers do the same by hand: a batch, a task for each job, and its fate.
+``process`` is the short way. With ``getmany`` the workers do the same by hand: a batch, a task for each job, an acknowledgement.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def work(job: Job) -> None:
 
 
 async def with_process(consumer: ShareConsumer[Any, Any]) -> None:
-    """Ten jobs at once. A job that fails is left to another attempt, as often as the group delivers it."""
+    """Ten jobs at once. A job that fails is tried again, as often as the group delivers it."""
     await consumer.process(work, concurrency=10, on_failure="release")
 
 
@@ -93,7 +93,7 @@ class Worker:
 
 
 async def main(bootstrap: str, topic: str, way: str) -> None:
-    """Have every job done by workers that do not live long."""
+    """Have every job done by workers that are killed all the time."""
     jobs = await ends_of(bootstrap, topic)
     command = [sys.executable, "-m", "examples.job_queue", "--worker", bootstrap, topic, way]
     workers: list[Worker] = []

@@ -1,7 +1,7 @@
 """Serve the metrics of a consumer to Prometheus, with nothing but the standard library.
 
-``/metrics`` has them in Prometheus's text format. What each number means, and what to watch, is in
-``kafka_async/application/METRICS.md``. A program that exports through OpenTelemetry needs nothing of this: it gives its consumer to
+``/metrics`` has them in Prometheus's text format. ``kafka_async/application/METRICS.md`` says what each metric means and which to
+watch. A program that exports through OpenTelemetry needs none of this: it gives its consumer to
 ``kafka_async.adapters.otel.ConsumerInstruments``.
 """
 
@@ -29,7 +29,7 @@ def exposition(metrics: Mapping[str, Mapping[str, float]], **labels: str) -> str
 
 
 def escaped(value: str) -> str:
-    """Return the value of a label as Prometheus wants it between quotes."""
+    """Return the value of a label, escaped as Prometheus requires."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 

@@ -1,4 +1,4 @@
-"""Where the examples read from: the brokers that the command line or the environment names, else a mock cluster with orders in it.
+"""Where the examples read from: the brokers named on the command line or in the environment, else a mock cluster with orders.
 
 Owns the mock cluster for as long as an example runs. A program with brokers of its own needs none of this.
 """

@@ -1,9 +1,10 @@
-"""Liveness and readiness: what a container's probes ask, and the right answers.
+"""Liveness and readiness for the probes of a container.
 
-- ``/alive`` is 503 if only a restart helps: a final error, or a loop that no longer turns. A cluster that is down is no reason.
-- ``/ready`` is 503 while this member cannot consume: the brokers, the coordinator or the assignment are away.
+- ``/alive`` is 503 only if a restart is needed: a final error, or a background loop that no longer runs. A cluster that is down
+  does not count.
+- ``/ready`` is 503 while this member cannot consume: it has no broker, no coordinator or no assignment.
 
-A probe of liveness that fails when Kafka is down restarts every service at the worst moment.
+A liveness probe that fails when Kafka is down restarts every service at the worst moment.
 """
 
 import asyncio

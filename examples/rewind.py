@@ -1,7 +1,7 @@
 """Batches with commits: a batch that cannot be stored is read again, and nothing is committed before it is stored.
 
 The database here is locked by another connection when the first batch comes, so the batch fails, the positions go back, and the
-same records come again. Each is stored at least once; ``INSERT OR REPLACE`` by the number of the order makes that exactly once.
+same records are read again. Each is stored at least once; ``INSERT OR REPLACE`` by the order's number makes that exactly once.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def store(database: sqlite3.Connection, batch: Batch) -> int:
 
 
 def rewind(consumer: KafkaConsumer[bytes, bytes], batch: Batch) -> None:
-    """Make the same records come again, of the partitions that are still this member's."""
+    """Seek back, so that the same records are read again, in the partitions that are still assigned."""
     for partition, records in batch.items():
         if partition in consumer.assignment():
             consumer.seek(partition, records[0].offset)

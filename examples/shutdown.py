@@ -1,8 +1,8 @@
 """A safe shutdown: at SIGTERM and Ctrl-C the program finishes the records that it has, commits them, and leaves the group.
 
-Supervisors, containers and service managers stop a program by SIGTERM. The task that reads looks at an event between two batches,
-so it ends well; leaving the ``async with`` block then commits what it was given and leaves the group, and the other members have
-the partitions at once. For a program that may drop what it is working on, ``kafka_async.run`` in place of ``asyncio.run`` is
+Supervisors, containers and service managers stop a program by SIGTERM. The reading task checks an event between two batches, so it
+ends normally; leaving the ``async with`` block then commits its records and leaves the group, and the other members get the
+partitions at once. For a program that may drop the records it is working on, ``kafka_async.run`` in place of ``asyncio.run`` is
 enough.
 """
 
@@ -52,7 +52,7 @@ async def committed(bootstrap: str, topic: str) -> int:
 
 
 async def main() -> None:
-    """Read until a signal comes, then say what became of it."""
+    """Read until a signal comes, then print how many records were handled and committed."""
     with source() as (bootstrap, topic, limit):
         print(f"{await read(bootstrap, topic, limit)} records handled, {await committed(bootstrap, topic)} committed")
 

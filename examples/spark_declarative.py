@@ -1,8 +1,8 @@
-"""The orders of ``spark_pipeline`` as a Spark Declarative Pipeline: tables are declared, Spark keeps them.
+"""The orders of ``spark_pipeline`` as a Spark Declarative Pipeline: tables are declared, and Spark keeps them up to date.
 
 A streaming table takes the orders from Kafka, a materialized view sums them up by item. The pipeline is two files,
-``spark-pipeline.yml`` and the Python one beside it, which this example writes to a folder and then has ``pyspark.pipelines``
-run; ``PIPELINE`` names a folder to keep them in, together with the tables. It needs ``pyspark[pipelines]``. With brokers of
+``spark-pipeline.yml`` and a Python file next to it. This example writes them to a folder and runs them with ``pyspark.pipelines``;
+``PIPELINE`` names a folder to keep them in, together with the tables. It needs ``pyspark[pipelines]``. With brokers of
 your own: ``python -m examples.spark_declarative HOST:PORT TOPIC``.
 """
 
@@ -55,7 +55,7 @@ def revenue() -> DataFrame:
 REGISTERING = """\
 from kafka_async.adapters.spark.discovery import DefaultSource
 """
-"""For Spark to find the source if the package is only on the path: a module named ``pyspark_*`` beside it."""
+"""Lets Spark find the source if the package is only on the path: a module named ``pyspark_*`` next to it."""
 
 
 def write(folder: Path, bootstrap: str, topic: str) -> None:

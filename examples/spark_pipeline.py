@@ -1,8 +1,8 @@
 """Orders from Kafka on Spark: windows with a watermark, to Parquet and to a database, across restarts (extra ``spark``).
 
-Every order goes to Parquet. Revenue by window of a minute and item goes to SQLite, in which a batch that Spark gives a second
-time, after a crash between the work and the checkpoint, writes the same rows again and adds nothing. The example stops half-way
-and starts again from its checkpoints, as after a deployment; at the end it compares both results.
+Every order goes to Parquet. Revenue by minute and item goes to SQLite. If Spark repeats a batch, after a crash between the work
+and the checkpoint, it writes the same rows again and adds nothing. The example stops halfway and restarts from its checkpoints,
+as after a deployment; at the end it compares both results.
 
 With brokers of your own: ``python -m examples.spark_pipeline HOST:PORT TOPIC``; then it reads what is there and ends.
 ``PIPELINE`` names a folder to keep results and checkpoints in; the next run goes on from there.
@@ -48,7 +48,7 @@ def session() -> SparkSession:
 
 
 def orders(spark: SparkSession, bootstrap: str, topic: str, per_batch: int) -> DataFrame:
-    """Return the stream of orders; values that are none stay behind in ``_corrupt``."""
+    """Return the stream of orders; values that are no orders are in ``_corrupt``."""
     return (
         spark.readStream.format("kafka_async")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -63,14 +63,14 @@ def orders(spark: SparkSession, bootstrap: str, topic: str, per_batch: int) -> D
 
 
 def to_parquet(stream: DataFrame, folder: Path) -> Any:
-    """Append every order to Parquet files. Exactly once: the sink keeps a log of the batches that it has."""
+    """Append every order to Parquet files. Exactly once: the sink keeps a log of the batches that it has written."""
     rows = stream.where("_corrupt IS NULL").select("partition", "offset", "timestamp", "order", "item", "quantity", "cents")
     writer = rows.writeStream.format("parquet").option("path", str(folder / "orders"))
     return writer.option("checkpointLocation", str(folder / "checkpoints" / "orders")).trigger(availableNow=True).start()
 
 
 def to_database(stream: DataFrame, folder: Path) -> Any:
-    """Keep the revenue of each window and item up to date. Exactly once: a batch sets totals; twice is as good as once."""
+    """Keep the revenue of each window and item up to date. Exactly once: a batch sets totals, so repeating it changes nothing."""
     windows = (
         stream.where("_corrupt IS NULL")
         .withWatermark("timestamp", "10 minutes")
@@ -101,7 +101,7 @@ def run(spark: SparkSession, bootstrap: str, topic: str, folder: Path, batches: 
 
 
 def report(spark: SparkSession, folder: Path) -> None:
-    """Say what is there, and that both sinks agree."""
+    """Print the results, and check that both sinks agree."""
     files = spark.read.parquet(str(folder / "orders"))
     count, unique, cents = files.selectExpr("count(*)", "count(DISTINCT partition, offset)", "sum(cents)").first() or (0, 0, 0)
     database = sqlite3.connect(folder / "revenue.sqlite")

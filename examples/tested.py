@@ -1,7 +1,7 @@
 """A service and a test of it without a broker: a rebalance, a poison record, a dead broker, a lost session, a minute of retries.
 
 ``Billing`` is what a team would write. ``scenario`` is its test: the real consumer against a cluster in the process, under virtual
-time, so that the minutes it spans take a fraction of a second. In a project it would stand in a file of tests, without ``main``.
+time, so that the minutes it spans take a fraction of a second. In a project it would be in a test file, without ``main``.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from kafka_async.testing import Cluster, virtual_loop
 
 
 class Billing:
-    """Bills orders. What cannot be read is set aside; what fails is tried again for a minute."""
+    """Bills orders. Orders that cannot be read are set aside; those that fail are tried again for a minute."""
 
     def __init__(self, **options: Any) -> None:
         self.consumer: KafkaConsumer[bytes, Any] = KafkaConsumer(

@@ -1,7 +1,7 @@
 """Waiting for a broker: a service that starts before its cluster does, as everything does after a power cut.
 
-``start()`` raises ``KafkaConnectionError`` if no bootstrap server can be reached, and the consumer is then as it was: it may be
-started again. How long to go on is the service's decision. Once it has started, the consumer waits for brokers by itself.
+``start()`` raises ``KafkaConnectionError`` if no bootstrap server can be reached, and may then be called again. The service decides
+how long to keep trying. Once it has started, the consumer waits for brokers by itself.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A web service that consumes in the background and shows at a URL what it has read and how far behind it is.
 
-``/`` has the totals; ``/health`` is 200 while the consumer works and 503 when it does not, which is what a probe or a load balancer
-wants to know. One event loop serves both. A handler that blocks for long would need ``background="thread"``.
+``/`` has the totals; ``/health`` is 200 while the consumer works and 503 while it does not, for a probe or a load balancer.
+One event loop serves both. A handler that blocks for long would need ``background="thread"``.
 
 The HTTP server here is the standard library's. In a web framework the two ``async with`` blocks of ``main`` go where the
 framework starts and stops an application (its lifespan).

@@ -4,8 +4,8 @@ async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consum
     async for record in consumer:
         ...
 
-What programs import is given out here, and by ``errors``, ``sync``, ``spark``, ``testing`` and ``adapters``. The rest, from top to
-bottom, each importing only what is below it and the plain modules::
+Programs import from here, and from ``errors``, ``sync``, ``spark``, ``testing`` and ``adapters``. The packages, from top to bottom,
+each importing only those below it and the plain modules::
 
     adapters/      programs and libraries on top of a consumer: blocking facade, command line, Spark, OpenTelemetry
     application/   what the caller holds: reading, committing, rebalances, processing

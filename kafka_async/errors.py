@@ -11,12 +11,12 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
     ├── IllegalOperation                the call needs a group_id
     └── KafkaError (RuntimeError)       retriable, invalid_metadata
         ├── KafkaConnectionError        retriable: a broker could not be reached, or the connection broke
-        │   ├── TlsHandshakeError       there was a socket, but TLS failed on it; another attempt may do better
+        │   ├── TlsHandshakeError       the socket connected, but TLS failed on it; another attempt may succeed
         │   ├── NodeNotReadyError       no connection to the node yet
-        │   └── NoBrokersAvailable      not one of the known brokers answers
+        │   └── NoBrokersAvailable      none of the known brokers answers
         ├── KafkaTimeoutError           retriable: the deadline of a call passed; ``__cause__`` is the last failure seen
         ├── KafkaProtocolError          retriable: the peer broke the protocol; the connection is closed
-        │   ├── CorrelationIdError      an answer to no request of ours
+        │   ├── CorrelationIdError      a response that belongs to no request of ours
         │   ├── FrameSizeError          a frame length that is negative or above the limit
         │   └── MalformedResponseError  bytes that are not the message they should be
         ├── AuthenticationFailedError   credentials or certificates were refused; fatal for the connection
@@ -31,8 +31,8 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── ProcessingError             a handler of ``process`` that failed for good
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
-        ├── DataLossError               offsets that were asked for are not in the log (any more)
-        ├── CommitFailedError           the commit was refused; ``lost`` names partitions that are no longer ours
+        ├── DataLossError               offsets to be read are not in the log (any more)
+        ├── CommitFailedError           the commit was refused; ``lost`` names partitions no longer assigned
         ├── BackgroundLoopError         a bug in the background loop; ``__cause__`` is the original
         └── BrokerResponseError         ``errno`` is the broker's code; one subclass per code, see ``BY_CODE``
             ├── CorruptRecordException  also raised by our own CRC and structure checks
@@ -61,8 +61,8 @@ def linked(error: BaseException) -> Iterator[BaseException]:
 def detached(error: E) -> E:
     """Return ``error`` without the frames that it and its causes have passed through.
 
-    An error is kept for as long as its cause may be asked for: by a connection's history, by an application. Its frames would keep
-    alive what they worked on, such as an answer of megabytes that could not be decoded.
+    Errors may be kept for a long time: in a connection's history, or by an application. Their frames would keep their data alive,
+    such as a response of megabytes that could not be decoded.
     """
     for each in linked(error):
         each.__traceback__ = None
@@ -81,7 +81,7 @@ class KafkaError(RuntimeError):
     """Base of all errors that Kafka or this package reports."""
 
     retriable: ClassVar[bool] = False
-    """The same call may succeed when tried again."""
+    """The same call may succeed if tried again."""
     invalid_metadata: ClassVar[bool] = False
     """The cause is stale metadata; a refresh is already under way when this is raised."""
 
@@ -94,7 +94,7 @@ class KafkaConnectionError(KafkaError):
 
 
 class TlsHandshakeError(KafkaConnectionError):
-    """There was a socket, but the TLS handshake on it failed in a way that another attempt may not."""
+    """The socket connected, but the TLS handshake failed in a way that may not happen again."""
 
 
 class NodeNotReadyError(KafkaConnectionError):
@@ -102,7 +102,7 @@ class NodeNotReadyError(KafkaConnectionError):
 
 
 class NoBrokersAvailable(KafkaConnectionError):
-    """Not one of the bootstrap servers, or of the known brokers, could be reached."""
+    """None of the bootstrap servers, or of the known brokers, could be reached."""
 
 
 class KafkaTimeoutError(KafkaError):
@@ -119,7 +119,7 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """A response carried another correlation id than the oldest request in flight."""
+    """A response had a correlation id other than that of the oldest request in flight."""
 
 
 class FrameSizeError(KafkaProtocolError):
@@ -139,11 +139,11 @@ class AuthenticationMethodNotSupported(AuthenticationFailedError):
 
 
 class SslAuthenticationError(AuthenticationFailedError):
-    """We refused the broker's certificate, it refused ours, or it speaks TLS and this client is set not to."""
+    """We refused the broker's certificate, it refused ours, or the broker uses TLS and this client does not."""
 
 
 class KafkaConfigurationError(KafkaError):
-    """Options contradict each other, or what the broker can do."""
+    """Options contradict each other, or ask for what the broker cannot do."""
 
 
 class IllegalStateError(KafkaError):
@@ -194,7 +194,7 @@ class DeserializationError(KafkaError):
 class ProcessingError(KafkaError):
     """A handler of ``process`` failed for good, or ``on_failure`` did; ``__cause__`` is the reason.
 
-    ``record`` is not done and was not committed: it comes again. ``attempts`` is how many were made.
+    ``record`` is not done and was not committed: it is read again. ``attempts`` is the number of attempts made.
     """
 
     def __init__(self, message: str, record: Any = None, attempts: int = 0) -> None:
@@ -204,7 +204,7 @@ class ProcessingError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """A record that is larger than the broker or the configuration lets through."""
+    """A record is larger than the broker or the configuration allows."""
 
 
 class UnsupportedCodecError(KafkaError):
@@ -212,11 +212,11 @@ class UnsupportedCodecError(KafkaError):
 
 
 class DataLossError(KafkaError):
-    """Offsets that a job was to read are not in the log any more, or not yet; the message names topic, partition and offsets."""
+    """Offsets to be read are no longer in the log, or not yet; the message names topic, partition and offsets."""
 
 
 class CommitFailedError(KafkaError):
-    """The commit was refused for good. ``lost`` names the partitions that are no longer ours; the others were committed."""
+    """The commit was refused for good. ``lost`` names the partitions that are no longer assigned; the others were committed."""
 
     def __init__(self, message: str, lost: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -224,7 +224,7 @@ class CommitFailedError(KafkaError):
 
 
 class BackgroundLoopError(KafkaError):
-    """The background loop failed with a bug of its own; the consumer cannot go on. ``__cause__`` is the original error."""
+    """The background loop failed because of a bug; the consumer cannot go on. ``__cause__`` is the original error."""
 
 
 class BrokerResponseError(KafkaError):
@@ -262,7 +262,7 @@ class OffsetOutOfRangeError(BrokerResponseError):
 
 
 class CorruptRecordException(BrokerResponseError):
-    """A batch failed its CRC or its structure does not hold together.
+    """A batch failed its CRC check, or its structure is inconsistent.
 
     ``topic``, ``partition`` and ``offset`` say where; the position stays at ``offset`` until the application seeks past it.
     """
@@ -651,7 +651,7 @@ class FencedMemberEpochError(BrokerResponseError):
 
 class UnreleasedInstanceIdError(BrokerResponseError):
     errno = 111
-    description = "The group_instance_id is still another member's, which must leave first; if it died, when its session is over."
+    description = "Another member still uses the group_instance_id: it has to leave first, or its session has to end."
 
 
 class UnsupportedAssignorError(BrokerResponseError):
@@ -734,7 +734,7 @@ LONGEST_TEXT: Final = 300
 
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return the text of a broker fit for an error, a log or a terminal: what is printable, on one line, and not for ever."""
+    """Return a broker's text, fit for an error, a log or a terminal: printable, on one line, and of limited length."""
     line = text[:longest]
     if not line.isprintable():
         line = "".join(character if character.isprintable() else " " for character in line)
@@ -744,9 +744,9 @@ def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
 def for_code(code: int, message: str | None = None, *, group: str | None = None, topic: str | None = None) -> BrokerResponseError:
     """Return the error for a broker's ``code`` (not 0), with ``message``, cut and on one line, in place of Kafka's description.
 
-    ``group``, ``topic``: what the request was about; a denial names it, since brokers do not. Each partition of a topic is denied
-    with the same text, so that a caller gets it once. A code without a class of its own becomes an ``UnknownError`` whose ``errno``
-    is that code: a newer broker must not break us.
+    ``group``, ``topic``: what the request was about. An authorization error names it, since brokers do not; its text is the same
+    for each partition of a topic, so that a caller gets it once. A code without a class of its own becomes an ``UnknownError``
+    whose ``errno`` is that code: a newer broker must not break us.
     """
     cls = BY_CODE.get(code)
     message = one_line(message) if message else None

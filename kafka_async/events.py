@@ -3,11 +3,11 @@
 Decides: the vocabulary. Owns: the two unions and ``Call``, the future that an application event carries. Events are values: nothing
 in them changes after they are sent, except that a ``Call`` is resolved once. Must never know how an event is carried out.
 
-The names are those of the threading refactor design and of Java's ``ApplicationEvent`` and ``BackgroundEvent``. ``stamp``
-numbers the positions that the application gives a partition: it grows with every assignment and seek, and whatever carries an
-older stamp is about a position that no longer counts. ``subscription`` numbers the application's calls of subscribe, unsubscribe
-and assign in the same way: the background puts the number of the last one that it carried out on whatever it says of the group, and
-the application drops what is about an earlier one.
+The names are those of Kafka's threading refactor design and of Java's ``ApplicationEvent`` and ``BackgroundEvent``. ``stamp``
+numbers the positions that the application gives a partition: it grows with every assignment and seek, and an event with an older
+stamp is about a position that no longer counts. ``subscription`` numbers the application's calls of subscribe, unsubscribe
+and assign in the same way: each event of the background about the group has the number of the last call that it carried out, and
+the application drops events with an earlier number.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class Call(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Nobody waits for work any more: the call was resolved, failed or withdrawn."""
+        """Nobody waits for it any more: the call was resolved, failed or withdrawn."""
         return bool(self._outcome)
 
     @property
@@ -108,7 +108,7 @@ class TopicDescription:
 
 @frozen(kw_only=True)
 class ClusterDescription:
-    """What is known of the cluster."""
+    """What is known about the cluster."""
 
     cluster_id: str | None
     brokers: tuple[Node, ...]
@@ -195,8 +195,8 @@ class EnforceRebalance:
 class CommitOffsets:
     """Commit these offsets to the group.
 
-    The answer names the partitions that were refused, and why; whatever it does not name is committed. A partition that is not this
-    member's (any more) is refused with ``CommitFailedError``. The call fails as a whole only if nothing can be said of any
+    The answer names the partitions that were refused, and why; all others are committed. A partition that is not assigned to this
+    member (any more) is refused with ``CommitFailedError``. The call fails as a whole only if nothing is known about any
     partition: the deadline passed, or the group refuses us.
     """
 
@@ -298,9 +298,9 @@ class TopicMetadata:
     call: Call[ClusterDescription]
     topics: frozenset[str] | None
     create: bool = False
-    """Whether the broker may create the topics, as far as its own settings and ``allow_auto_create_topics`` let it."""
+    """Whether the broker may create the topics, if its own settings and ``allow_auto_create_topics`` allow it."""
     fail_fast: bool = False
-    """Fail as soon as every bootstrap server was tried in vain, as long as there never was any metadata."""
+    """Fail as soon as every bootstrap server was tried in vain, unless there has been metadata before."""
 
 
 @frozen(kw_only=True)
@@ -355,11 +355,11 @@ ApplicationEvent: TypeAlias = (
 
 @frozen(kw_only=True)
 class ErrorEvent:
-    """Something that the caller must know: raised by the pending or the next read."""
+    """An error that the caller must see: raised by the pending or the next read."""
 
     error: KafkaError
     to_all: bool = False
-    """It ends whatever waits, not reads alone: nothing can be asked."""
+    """It ends every waiting call, not only reads: no request can be sent."""
     final: bool = False
     """The membership has ended for good; every read and commit fails with it until the application subscribes again."""
     subscription: int = 0
@@ -377,8 +377,8 @@ class AssignPartitions:
     number: int
     partitions: frozenset[TopicPartition]
     successive: bool = True
-    """It belongs to the generation right after the one of the last ``returning`` revocation: no other member owned what
-    comes back.
+    """It belongs to the generation right after the one of the last ``returning`` revocation: no other member owned the
+    partitions that come back.
     """
     subscription: int = 0
 
@@ -405,7 +405,7 @@ class GroupChanged:
     coordinator: Node | None
     subscription: int = 0
     denied: bool = False
-    """We are refused for a reason that an operator can take back. Until then the error that was published as final stands."""
+    """We are refused for a reason that an operator can remove. Until then the error that was published as final stands."""
 
 
 @frozen(kw_only=True)

@@ -1,10 +1,10 @@
-"""Names that a package gives out and imports only when they are first used (PEP 562).
+"""Public names of a package that are imported only when they are first used (PEP 562).
 
-Decides: nothing. Owns nothing: what was found is kept in the package itself. Must never stand between a type checker and a name:
+Decides: nothing. Owns nothing: names that were found are kept in the package itself. Must never hide a name from a type checker:
 a package that uses it imports the same names under ``TYPE_CHECKING``.
 
-This package has nearly three hundred modules. Who reads without a group, without SASL and without telemetry, as every process of a
-Spark job does, needs less than two thirds of them.
+This package has nearly three hundred modules. A program without a group, SASL and telemetry, such as a Spark task, needs less than
+two thirds of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +36,9 @@ def on_first_use(package: str, places: Mapping[str, str], modules: str = "") -> 
 
 
 def from_modules(package: str, modules: Sequence[str], places: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for ``package`` that gives out the classes of ``modules``.
+    """Return a ``__getattr__`` for ``package`` that finds the classes of ``modules``.
 
-    They are imported in this order until one has the name; but for the names in ``places``, see ``on_first_use``.
+    The modules are imported in this order until one has the name. For ``places``, see ``on_first_use``.
     """
     known = on_first_use(package, places)
     placed = frozenset(" ".join(places.values()).split())

@@ -46,7 +46,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The answer of a look-up by time: the first offset at or after it, and that record's own timestamp in milliseconds."""
+    """The result of a look-up by time: the first offset at or after it, and that record's own timestamp in milliseconds."""
 
     offset: int
     timestamp: int
@@ -110,7 +110,7 @@ class IsolationLevel(Enum):
 
 @frozen(kw_only=True)
 class GroupMetadata:
-    """Who the consumer is in its group; a transactional producer sends it along with offsets (KIP-447)."""
+    """The consumer's identity in its group; a transactional producer sends it along with offsets (KIP-447)."""
 
     group_id: str | None
     generation_id: int = -1
@@ -139,7 +139,7 @@ class ConsumerState(Enum):
 
 @frozen(kw_only=True)
 class PartitionStatistics:
-    """Where one assigned partition stands. Offsets and bytes; ``None`` if not known yet."""
+    """One assigned partition. Offsets and bytes; ``None`` if not known yet."""
 
     position: int | None
     """Next offset that will be handed to the application."""
@@ -159,7 +159,7 @@ class PartitionStatistics:
 
 @frozen(kw_only=True)
 class Statistics:
-    """One snapshot of a consumer. It is a value: it does not change when the consumer goes on."""
+    """One snapshot of a consumer. It does not change when the consumer goes on."""
 
     state: ConsumerState
     client_id: str
@@ -185,5 +185,5 @@ class Statistics:
     last_answer_at: int | None = None
     """When a broker answered last, in milliseconds since the epoch; ``None`` before the first answer."""
     stale: bool = False
-    """What is shown of the cluster may be out of date: no broker can be reached, or the consumer has ended."""
+    """The values about the cluster may be out of date: no broker can be reached, or the consumer has ended."""
     partitions: dict[TopicPartition, PartitionStatistics] = field(factory=dict)

@@ -1,6 +1,6 @@
 """One trace point serves logs, metrics and hooks.
 
-Decides: what there is to see. Owns the trace events and the listener protocol. Must never decide what is done about an event:
+Decides: which events there are. Owns the trace events and the listener protocol. Must never decide what is done about an event:
 logging is one listener among others (``LoggingListener``), and nothing else in the package writes to a log.
 A normal event is INFO or DEBUG. A fault is one WARNING for as long as it lasts, and its end is an INFO line with its length.
 ``LOGGING.md`` says what an operator reads.
@@ -41,7 +41,7 @@ class ConnectionClosed:
 class RequestSent(NamedTuple):
     """A request was written to a connection.
 
-    What comes with every round trip is a tuple: one is made in a quarter of the time.
+    Events of every round trip are tuples, which are made in a quarter of the time.
     """
 
     now: float
@@ -112,7 +112,7 @@ class CommitFailed:
 
 @frozen(kw_only=True)
 class Fault:
-    """Something went wrong that the consumer deals with by itself. ``text`` says what and what happens next."""
+    """A fault that the consumer deals with by itself. ``text`` says what failed and what happens next."""
 
     now: float
     text: str
@@ -120,14 +120,14 @@ class Fault:
     subject: str = ""
     """Which logger writes it: ``network``, ``group``, ``fetch`` or ``commit``; empty for ``kafka_async`` itself."""
     outage: str = ""
-    """What does not work until ``Recovered`` (or ``Unassigned``) says so, such as ``heartbeats``; empty if it is over already."""
+    """What fails until ``Recovered`` (or ``Unassigned``) ends it, such as ``heartbeats``; empty if it is over already."""
     partitions: frozenset[TopicPartition] = frozenset()
     """The partitions that it is about. An outage of partitions is one of each of them."""
 
 
 @frozen(kw_only=True)
 class Recovered:
-    """What was an ``outage`` works again. It may be reported without an outage before it, which is not logged."""
+    """The subject of an ``outage`` works again. It may be reported without an outage before it, and is then not logged."""
 
     now: float
     outage: str
@@ -137,7 +137,7 @@ class Recovered:
 
 @frozen(kw_only=True)
 class Unassigned:
-    """These partitions left the assignment: nothing more of them is read, and no outage of them is this consumer's any more."""
+    """These partitions left the assignment: they are no longer read, and their outages no longer concern this consumer."""
 
     now: float
     partitions: frozenset[TopicPartition]
@@ -145,7 +145,7 @@ class Unassigned:
 
 @frozen(kw_only=True)
 class Notice:
-    """Something normal that a person may want to know, such as a new assignment or an offset reset."""
+    """A normal event that a person may want to know about, such as a new assignment or an offset reset."""
 
     now: float
     text: str
@@ -155,7 +155,7 @@ class Notice:
 
 @frozen(kw_only=True)
 class RecordFailed:
-    """A handler of ``process`` failed for one record; ``outcome`` says what becomes of it."""
+    """A handler of ``process`` failed for one record; ``outcome`` says what happens to the record."""
 
     now: float
     topic: str
@@ -189,8 +189,8 @@ TraceEvent: TypeAlias = (
 class Listener(Protocol):
     """Takes trace events.
 
-    Called on the background loop, and by calls of the application for what happens there (rebalances, commits), which with
-    ``background="thread"`` are different threads. Must be quick and must not raise.
+    Called on the background loop, and inside calls of the application (rebalances, commits), which are different threads with
+    ``background="thread"``. Must be quick and must not raise.
     """
 
     def __call__(self, event: TraceEvent, /) -> None: ...
@@ -216,7 +216,7 @@ def connection_outage(node: str) -> str:
 
 @define
 class _Outage:
-    """Something that does not work."""
+    """An outage of one partition, or of the whole consumer."""
 
     since: float
     logged_at: float
@@ -243,7 +243,7 @@ class _Ended:
 
 _SUBJECTS: Final = ("network", "group", "fetch", "commit")
 ROUTINE: Final = (RequestSent, ResponseReceived, Fetched)
-"""What comes with every round trip. It is logged at DEBUG, by the loggers of ``network`` and ``fetch``."""
+"""Events of every round trip. They are logged at DEBUG, by the loggers of ``network`` and ``fetch``."""
 _MANY: Final = 1024
 """Bound for what is remembered. Texts and outages name partitions and brokers, so they are few; a bound all the same."""
 
@@ -261,7 +261,7 @@ class LoggingListener:
     client_id: str = ""
     group_id: str | None = None
     quiet_for: float = 60.0
-    """Seconds for which a fault that is no outage is not repeated at WARNING with the same text."""
+    """Seconds for which a fault that is not an outage is not repeated at WARNING with the same text."""
     remind_after: float = 600.0
     """Seconds after which an outage that goes on is a WARNING again."""
     _seen: dict[str, float] = field(factory=dict, init=False, repr=False)

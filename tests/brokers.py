@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 import zlib
@@ -340,6 +341,8 @@ class KafkaCluster:
         self._brokers = brokers
         self._clients = contextlib.ExitStack()
         self._admin: AdminClient | None = None
+        self._replaced: list[AdminClient] = []
+        self._admin_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         if reason := available():
@@ -364,7 +367,7 @@ class KafkaCluster:
     def close(self) -> None:
         """Kill the brokers and delete their data. Killing is enough: nothing of theirs is kept."""
         atexit.unregister(self.close)
-        self._admin = None
+        self._drop_admin()
         for node in self._nodes:
             node.signal(signal.SIGKILL)
         for node in self._nodes:
@@ -448,7 +451,7 @@ class KafkaCluster:
         """
         if not any(node.running for node in self._nodes):
             return
-        self._admin = None
+        self._drop_admin()
         if len(self._nodes) == 1:
             self.stop(0)
             return
@@ -493,9 +496,21 @@ class KafkaCluster:
     @property
     def admin(self) -> AdminClient:
         """confluent-kafka's admin client, for what has no method here."""
-        if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        return self._admin
+        with self._admin_lock:
+            if self._admin is None:
+                self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+            return self._admin
+
+    def _replace_admin(self) -> None:
+        """Ask with a new client from now on. The old one is kept: if it went, what other threads ask it would fail."""
+        with self._admin_lock:
+            self._replaced += [self._admin] if self._admin is not None else []
+            self._admin = None
+
+    def _drop_admin(self) -> None:
+        with self._admin_lock:
+            self._replaced.clear()
+            self._admin = None
 
     def create_topic(
         self, name: str, partitions: int = 1, *, replicas: int | None = None, config: Mapping[str, str] | None = None
@@ -672,7 +687,7 @@ class KafkaCluster:
             except KafkaException as error:
                 if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
                     raise
-            self._admin = None  # one that was once answered by a coordinator may ask the same broker for good
+            self._replace_admin()  # one that was once answered by a coordinator may ask the same broker for good
             time.sleep(0.05)
 
     def _prepare(self, libs: Path) -> None:

@@ -4,8 +4,8 @@
 Decides: the headers, and for how long a write is tried again. Owns nothing: the caller starts and closes the producer.
 Must never return before the cluster has the record: it counts as done then.
 
-Key and value are the bytes of the record as they were in the log, whatever deserializers made of them, and its headers come first.
-A record that was written and not confirmed is written again, so that there may be two of it.
+Key and value are the record's bytes in the log, not the results of deserializers, and its headers come first.
+A record that was written but not confirmed is written again, so there may be two of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,14 +45,14 @@ class DeadLetters:
 
     ``producer``: a started ``aiokafka.AIOKafkaProducer`` without serializers, a ``confluent_kafka.aio.AIOProducer`` or a
     ``confluent_kafka.Producer``. ``topic``: the topic to write to, or a function of the record. ``group``: goes into a header.
-    ``patience_ms``: for how long a write that fails is tried again, each with the producer's own timeout; then its error comes out,
+    ``patience_ms``: for how long a write that fails is tried again, each with the producer's own timeout; then its error is raised,
     processing stops, and the record is not committed.
 
     An ``AIOProducer`` cannot send headers (2.16), so the ``Producer`` inside it is used.
     """
 
     raw_records: ClassVar[bool] = True
-    """``process`` hands it the bytes."""
+    """``process`` passes it records with their bytes."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ def reasons(record: Record, error: BaseException, attempts: int, group: str | No
 
 
 def _sender(producer: Any) -> Send:
-    """Return what sends through a producer. Raises ``TypeError`` if it is none that is known."""
+    """Return a function that sends through a producer. Raises ``TypeError`` for an unknown one."""
     if callable(getattr(producer, "send_and_wait", None)):
         return partial(_send_with_aiokafka, producer)
     # librdkafka's own producer, which sends headers, is inside the asyncio one, which does not.

@@ -1,10 +1,10 @@
 """Metrics of consumers as OpenTelemetry instruments, for programs that export their own (extra ``otel``).
 
 Decides: which instrument a metric becomes: a counter for each total, a gauge for the rest. Owns: the instruments. Must never keep a
-consumer alive. Names and labels are those that the cluster's operators see (KIP-714); what tells
-consumers apart, which brokers add there, is the caller's here.
+consumer alive. Names and labels are those that the cluster's operators see (KIP-714). There brokers add labels that tell consumers
+apart; here the caller does.
 
-Collectors run on a thread of their own; ``metrics()`` may be called from any, under asyncio.
+Collectors run on a thread of their own; ``metrics()`` may be called from any thread, under asyncio.
 """
 
 import time
@@ -24,7 +24,7 @@ from ..trace import RequestSent
 
 SCOPE: Final = "kafka_async"
 FRESH: Final = 0.5
-"""Seconds for which one look at a consumer serves: a collector asks for each instrument by itself."""
+"""Seconds for which one reading of a consumer is reused: a collector asks for each instrument separately."""
 
 
 class Measured(Protocol):

@@ -1,6 +1,6 @@
-"""Run a program until it ends or gets a signal: what ``asyncio.run`` does at Ctrl-C, at SIGTERM too.
+"""Run a program until it ends or gets a signal: SIGTERM is handled as ``asyncio.run`` handles Ctrl-C.
 
-Decides: how a program ends at SIGTERM, by which supervisors, containers and service managers stop one. Owns the handler of that
+Decides: how a program ends at SIGTERM, which supervisors, containers and service managers send to stop it. Owns the handler of that
 signal while a program runs. Must never end a process before its ``async with`` blocks are left: a member that does not leave keeps
 its partitions until its session ends.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
-"""What a shell reports of a process that ended by SIGTERM: 143."""
+"""The exit code of a process that ended by SIGTERM, as in shells: 143."""
 
 
 class Terminated(Exception):  # not an error: it shows how the program ended
@@ -49,12 +49,12 @@ async def until_terminated(main: Coroutine[Any, Any, T]) -> T:
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
-    """Run a coroutine as ``asyncio.run`` does, and end it well at SIGTERM too. Return what it returns.
+    """Run a coroutine as ``asyncio.run`` does, and end it cleanly at SIGTERM too. Return what it returns.
 
-    SIGTERM cancels ``main``, as Ctrl-C does: ``async with consumer`` is left, the member leaves its group, and the others have its
-    partitions at once instead of after ``session_timeout_ms``. Records that a cancelled task holds are not consumed: they come
-    again. To finish them first, have a handler of the signal call ``consumer.stop()``, or use ``process``. The exit code is 143
-    then. A second SIGTERM ends the process at once.
+    SIGTERM cancels ``main``, as Ctrl-C does: ``async with consumer`` is left, the member leaves its group, and the others get its
+    partitions at once instead of after ``session_timeout_ms``. The exit code is then 143. Records that a cancelled task holds are
+    not consumed: they are read again. To finish them first, call ``consumer.stop()`` in a signal handler, or use ``process``. A
+    second SIGTERM ends the process at once.
 
     Raises what ``main`` raises, ``SystemExit(143)`` after SIGTERM, ``RuntimeError`` if an event loop runs already.
     """

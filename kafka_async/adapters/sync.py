@@ -5,7 +5,7 @@ background loop has a thread of its own. Must never need an event loop in the ca
 that run a loop already, and in a worker process after a fork, as long as the consumer was made after the fork.
 
 With ``ThreadSignal`` those coroutines block where they would wait, so they end at their first step. ``process`` is the exception:
-what it needs of an event loop runs on one of its own thread, to which the consumer is lent for so long.
+it runs on an event loop in a thread of its own, to which the consumer is lent meanwhile.
 """
 
 import re
@@ -140,9 +140,9 @@ class Seat:
 class Processing:
     """Handlers running on threads; made by ``KafkaConsumer.processing``.
 
-    A ``with`` block: the handlers work while its body runs. Leaving it begins nothing more, gives what runs
-    ``drain_timeout_ms``, and commits; a second ``KeyboardInterrupt`` meanwhile gives up what runs. If processing fails, ``wait``
-    returns and the block raises why. The methods may be called from any thread.
+    A ``with`` block: the handlers run while its body runs. When it is left, no more handlers start, running ones get
+    ``drain_timeout_ms``, and what is done is committed; a second ``KeyboardInterrupt`` meanwhile gives up those that run. If
+    processing fails, ``wait`` returns and the block raises the cause. The methods may be called from any thread.
     """
 
     def __init__(self, seat: Seat, make: Callable[[], AsyncProcessing]) -> None:
@@ -239,7 +239,7 @@ class Processing:
         return self._begun()[0].metrics()
 
     def pause(self) -> None:
-        """Begin no more records, and read none, until ``resume``. What runs goes on, and so does the membership."""
+        """Start no more handlers, and read no records, until ``resume``. Running handlers go on, and so does the membership."""
         self._call(self._begun()[0].pause)
 
     def resume(self) -> None:
@@ -251,11 +251,11 @@ class Processing:
         self._call(self._begun()[0].drain)
 
     def stop(self) -> None:
-        """Have ``wait`` return. What runs is drained as the block is left."""
+        """Make ``wait`` return. Running handlers are drained when the block is left."""
         self._call(self._begun()[0].stop)
 
     def abort(self) -> None:
-        """As ``stop``, but what runs is given up now instead of drained: the thread goes on, its result does not count."""
+        """As ``stop``, but give up running handlers instead of draining them: threads go on, results do not count."""
         self._call(self._begun()[0].abort)
 
     def wait(self) -> None:
@@ -304,8 +304,8 @@ class KafkaConsumer(Generic[K, V]):
     """A Kafka consumer that blocks the calling thread; arguments and results are those of ``kafka_async.KafkaConsumer``.
 
     Use it as ``with KafkaConsumer(...) as consumer``. Call-backs must be plain functions. It is used by one thread at a time
-    (``IllegalStateError`` otherwise); ``stop`` may be called from any. What a signal handler raises inside a read call, such as
-    ``KeyboardInterrupt``, loses no record: what the call had in hand comes with the next one.
+    (``IllegalStateError`` otherwise); ``stop`` may be called from any thread. If a signal handler raises inside a read call, such
+    as ``KeyboardInterrupt``, no record is lost: the next call returns what that call had in hand.
     """
 
     def __init__(self, *topics: str, **options: "Unpack[ConsumerOptions]") -> None:
@@ -344,7 +344,7 @@ class KafkaConsumer(Generic[K, V]):
         if not parting.begin():
             finish(parting.wait_for_the_first(allowed))
             return
-        # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
+        # A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
         mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
         while mine is None and time.monotonic() < until:
             time.sleep(LOOK_AGAIN)
@@ -489,8 +489,8 @@ class KafkaConsumer(Generic[K, V]):
         """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
 
         Arguments, promises and errors are those of ``kafka_async.KafkaConsumer.process``; handler and ``on_failure`` must be plain
-        functions (``TypeError`` otherwise). What a signal handler raises here, such as ``KeyboardInterrupt``, comes out after what
-        runs was drained and committed; a second one ends that at once.
+        functions (``TypeError`` otherwise). If a signal handler raises here, such as ``KeyboardInterrupt``, running handlers are
+        drained and their records committed first; a second one ends that at once.
         """
         with self.processing(
             handler,
@@ -522,10 +522,10 @@ class KafkaConsumer(Generic[K, V]):
         drain_timeout_ms: float = 30_000,
         keep_done: bool = True,
     ) -> Processing:
-        """Return what ``process`` does as a ``with`` block: the handlers work on threads while its body runs.
+        """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs.
 
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``drain()``, ``wait()`` and ``stop()``. The consumer is in use
-        for as long as the block lasts: of its own methods only those that look may be called, and ``stop``.
+        for as long as the block lasts: of its own methods, only ``stop`` and those that read known state may be called.
         """
         plain(handler, "handler")
         plain(on_failure, "on_failure")
@@ -576,7 +576,7 @@ class KafkaConsumer(Generic[K, V]):
 
     @exclusive
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition ids of a topic as far as metadata is at hand."""
+        """Return the partition ids of a topic if its metadata is known, else ``None``."""
         return self._consumer.partitions_for_topic(topic)
 
     @exclusive
@@ -603,19 +603,19 @@ class KafkaConsumer(Generic[K, V]):
 
     @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Go to the first offset."""
+        """Seek to the first offset."""
         return finish(self._consumer.seek_to_beginning(*partitions))
 
     @exclusive
     def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Go to the end."""
+        """Seek to the end."""
         return finish(self._consumer.seek_to_end(*partitions))
 
     @exclusive
     def seek_to_timestamp(
         self, when: int | Mapping[TopicPartition, int], *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Go to the first record at or after a time (milliseconds)."""
+        """Seek to the first record at or after a time (milliseconds)."""
         return finish(self._consumer.seek_to_timestamp(when, *partitions))
 
     @exclusive
@@ -678,7 +678,7 @@ class KafkaConsumer(Generic[K, V]):
 
     @exclusive
     def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Go to the committed offsets and return them."""
+        """Seek to the committed offsets and return them."""
         return finish(self._consumer.seek_to_committed(*partitions))
 
     @exclusive
@@ -692,7 +692,7 @@ class KafkaConsumer(Generic[K, V]):
 
     @exclusive
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance."""
+        """Make the group rebalance."""
         self._consumer.enforce_rebalance(reason)
 
     @exclusive
@@ -714,7 +714,7 @@ class KafkaConsumer(Generic[K, V]):
 
     @property
     def alive(self) -> bool:
-        """Whether the consumer can come back by itself; see ``kafka_async.KafkaConsumer.alive``."""
+        """Whether the consumer can recover by itself; see ``kafka_async.KafkaConsumer.alive``."""
         return self._consumer.alive
 
     def metrics(self) -> dict[str, dict[str, float]]:

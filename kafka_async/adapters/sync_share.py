@@ -40,8 +40,8 @@ class ShareConsumer(Generic[K, V]):
     """A share consumer that blocks the calling thread; arguments and results are those of ``kafka_async.ShareConsumer``.
 
     Use it as ``with ShareConsumer(...) as consumer``, and records as ``with record``. Deserializers must be plain functions. It is
-    used by one thread at a time (``IllegalStateError`` otherwise); ``stop`` may be called from any, and so may the methods of
-    records. What a signal handler raises inside a read call loses no record: what was not returned is delivered again.
+    used by one thread at a time (``IllegalStateError`` otherwise); ``stop``, and the methods of records, may be called from any
+    thread. If a signal handler raises inside a read call, no record is lost: records that were not returned are delivered again.
     """
 
     def __init__(self, *topics: str, **options: "Unpack[ShareOptions]") -> None:
@@ -67,7 +67,7 @@ class ShareConsumer(Generic[K, V]):
         if not life.begin():
             finish(life.wait_for_end(allowed))
             return
-        # A thread that is in a read call leaves it now; stopping beside it would read what it is changing.
+        # A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
         mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
         while mine is None and time.monotonic() < until:
             time.sleep(LOOK_AGAIN)
@@ -180,7 +180,7 @@ class ShareConsumer(Generic[K, V]):
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
     ) -> Processing:
-        """Return what ``process`` does as a ``with`` block: the handlers work on threads while its body runs."""
+        """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs."""
         from ..application.share.source import ShareSource
 
         plain(handler, "handler")
@@ -215,7 +215,7 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def alive(self) -> bool:
-        """Whether the consumer can come back by itself; see ``kafka_async.ShareConsumer.alive``."""
+        """Whether the consumer can recover by itself; see ``kafka_async.ShareConsumer.alive``."""
         return self._consumer.alive
 
     def metrics(self) -> dict[str, dict[str, float]]:

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, freethreading_compatible=True
 """``async for`` in Cython: the fast half of a pair; ``iteration.py`` is the readable half and documents the contract.
 
-Decides, owns and must never do what is written there. What is different is only how: a generator suspends a frame for each record,
-while a ``Step`` answers the interpreter's first question with the record. Where there is none it stands for the coroutine that
-waits for more, so whatever is rare is the same Python code.
+Decides, owns and must never do what is written there. Only the way is different: a generator suspends a frame for each record,
+while a ``Step`` returns the record at once. If there is none, it stands for the coroutine that waits for more, so rare cases use the
+same Python code.
 """
 
 cimport cython

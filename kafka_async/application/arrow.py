@@ -3,7 +3,7 @@
 Decides: which Arrow type each column has. Owns nothing: arrays wrap the buffers that the decoder filled, and keep them alive.
 Must never do anything per record. What is done once per run (a stretch of rows from one partition) or once per column is fine;
 header keys that are not UTF-8 are the one exception. Must never call ``pyarrow.array`` or ``pyarrow.scalar``, nor give a plain
-value to a function of ``pyarrow.compute``: each of them imports pandas where it is installed, which takes a second. ``array_of``
+value to a function of ``pyarrow.compute``: each of them imports pandas if it is installed, which takes a second. ``array_of``
 and ``scalar_of`` build the same from buffers.
 
 Layout: the Arrow columnar format, https://arrow.apache.org/docs/format/Columnar.html.
@@ -231,5 +231,5 @@ def _decimal(kind: Any, value: Decimal | None) -> bytes:
     number = value.scaleb(kind.scale, _EXACT)
     whole = int(number)
     if whole != number or abs(whole) >= 10**kind.precision:
-        raise OverflowError(f"no number that fits {kind}")
+        raise OverflowError(f"a number that does not fit {kind}")
     return whole.to_bytes(16, "little", signed=True)

@@ -18,16 +18,16 @@ Batch = dict[TopicPartition, list[Record]]
 
 
 class ConsumerRebalanceListener:
-    """Is notified of changes of the assignment, inside the read call in which they happen. Methods may be ``async def``."""
+    """Gets notice of changes to the assignment, inside the read call in which they happen. Methods may be ``async def``."""
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are about to leave; positions can still be committed. No record of them is returned any more."""
+        """These partitions are being revoked; positions can still be committed. None of their records is returned any more."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are new; a seek in here takes effect."""
+        """These partitions are newly assigned; the listener may seek in them."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions may belong to another member already; nothing can be committed.
+        """These partitions are lost: another member may have them already, and nothing can be committed.
 
         By default calls ``on_partitions_revoked``.
         """
@@ -39,23 +39,23 @@ class ConsumerInterceptor(Protocol):
     """Sees records before the application does, and offsets after they were committed (KIP-42). Methods may be ``async def``."""
 
     def on_consume(self, records: Batch) -> Awaitable[Batch] | Batch:
-        """Return the records that the application is to get."""
+        """Return the records to give to the application."""
         ...
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Awaitable[None] | None:
-        """Take note of offsets that were committed."""
+        """Called with offsets that were committed."""
         ...
 
 
 def check_callbacks(config: ConsumerConfig) -> None:
-    """Raise ``ValueError`` now for objects of the user that lack the methods which are called much later."""
+    """Raise ``ValueError`` early for user objects that lack the methods to be called."""
     called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
         raise ValueError(f"interceptors={config.interceptors!r}: {expected}")
     if "partition_assignment_strategy" in config.given:
         from ..background.group.classic.assignors import (
-            assignors_from,  # with the group's half of the package, which not everybody needs
+            assignors_from,  # with the group's half of the package, which not every consumer needs
         )
 
         assignors_from(config)
@@ -95,7 +95,7 @@ def may_be_retried(error: Exception) -> bool:
 
 @define(eq=False)
 class Deserializers:
-    """Turns bytes into what the application wants to have. A key or a value that is null stays ``None``, as in Java."""
+    """Turns bytes into the application's objects. A null key or value stays ``None``, as in Java."""
 
     key: Callable[..., Any] | None
     value: Callable[..., Any] | None
@@ -142,7 +142,7 @@ def _stopped_at(record: Record, field: str, error: Exception, done: list[Record]
 
 @define(eq=False)
 class Preparation:
-    """What records go through on their way to the application: deserializers, then interceptors."""
+    """The steps that records go through on their way to the application: deserializers, then interceptors."""
 
     deserializers: Deserializers | None
     interceptors: tuple[Any, ...]

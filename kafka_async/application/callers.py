@@ -1,6 +1,6 @@
-"""Who calls: tasks of an asyncio event loop, tasks of trio, or threads without a loop.
+"""The callers: tasks of an asyncio event loop, tasks of trio, or threads without a loop.
 
-Decides: whether a call comes from where the consumer lives, and whether a task has ended well. Owns: the event
+Decides: whether a call comes from the consumer's own loop or thread, and whether a task has ended well. Owns: the event
 loop on which the consumer was started. Must never keep a task from ending, or be used before the start.
 """
 
@@ -236,5 +236,5 @@ class ThreadCallers:
 
 
 def callers_here() -> Callers:
-    """Return who calls from the running event loop."""
+    """Return the kind of callers for the running event loop."""
     return AsyncioCallers() if running_loop() is not None else TrioCallers()

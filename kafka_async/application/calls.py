@@ -1,4 +1,4 @@
-"""Asking the background, and waiting for its answer.
+"""Calls to the background that wait for its answer.
 
 Decides: how long a call waits and what ends it early. Owns nothing: a call that gives up withdraws its event, so that the
 background drops the work instead of doing it late (promise 7). Must never leave a waiter behind.

@@ -1,13 +1,12 @@
-"""Which offsets are committed, and when nobody asks: by interval, before partitions leave, and at the end.
+"""Which offsets are committed, and when they are auto-committed: by interval, before partitions leave, and at the end.
 
-Decides: when a commit is due, what of the consumed offsets is new, and which records are not consumed yet when the consumer stops.
-Owns: the commits under way, and who holds which records. Must never look at a position later than at the entry of a read call,
+Decides: when a commit is due, which consumed offsets are new, and which records are not consumed yet when the consumer stops.
+Owns: the commits under way, and which task holds which records. Must never read a position later than at the entry of a read call,
 before anything new is handed out (promise 1): a loop that reads positions while the application works commits records that are not
 processed yet.
 
-What was committed of a partition never goes back by our doing: each cursor keeps what was committed last, and only what lies past
-that is new. A seek, and a position that the background had to reset, forget it; a commit of the application's own counts, whatever
-it says.
+Auto-commit never moves a partition's committed offset back: each cursor keeps the last committed offset, and only offsets past it
+are new. A seek forgets it, and so does a position that the background had to reset. A commit by the application always counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +40,7 @@ MOST_HOLDERS: Final = 64
 """Number of tasks and threads whose records are tracked, above which those that have ended are dropped."""
 
 AUTO_COMMIT: Final = "auto-commit"
-"""The outage in which the cluster refuses what is committed by interval."""
+"""The outage while the cluster refuses auto-commits by interval."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -68,7 +67,7 @@ def _cause(refused: Refusals) -> KafkaError:
 
 @define(eq=False)
 class Ledger:
-    """What this consumer has committed."""
+    """The offsets that this consumer has committed."""
 
     unread: Unread = field(repr=False)
     runtime: "Runtime" = field(repr=False)
@@ -78,7 +77,7 @@ class Ledger:
     """Partitions of ours whose last auto-commit was refused."""
 
     def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the consumed offsets that lie past what was committed."""
+        """Return the consumed offsets that are past the committed ones."""
         return {partition: offset for partition, offset in consumed.items() if self._is_fresh(partition, offset)}
 
     def _is_fresh(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
@@ -109,7 +108,7 @@ class Ledger:
         self.trace(Fault(now=self.runtime.clock(), text=text, error=error, subject="commit"))
 
     def report_interval(self, offsets: Offsets, refused: Refusals) -> None:
-        """Report what of an auto-commit by interval was refused, and that what was refused before is committed."""
+        """Report the refused offsets of an auto-commit by interval, and that those refused before are committed."""
         gone = {partition: error for partition, error in refused.items() if isinstance(error, CommitFailedError)}
         denied = {partition: error for partition, error in refused.items() if partition not in gone}
         now, well = self.runtime.clock(), frozenset(offsets.keys() - refused.keys()) & self._refused
@@ -132,7 +131,7 @@ class Ledger:
 
 @frozen
 class Held:
-    """What a task was handed of one partition: from ``first`` up to ``past``, the position after it."""
+    """Records of one partition that a task was handed: from ``first`` up to ``past``, the position after them."""
 
     first: int
     past: int
@@ -140,11 +139,11 @@ class Held:
 
 @define(eq=False)
 class Holdings:
-    """Which task was handed what, and is not done with it yet.
+    """The records that each task was handed and is not done with yet.
 
-    A task that reads again, or asks an iteration for its next record, is done with what it had. What a task that still runs, was
-    cancelled or failed holds is not consumed when partitions leave or the consumer stops (promise 1). If the event loop cannot tell
-    how a task ended, it counts as failed. What was committed all the same, since another reader's interval covered it, is no longer
+    A task that reads again, or asks an iteration for its next record, is done with those it had. Records of a task that still runs,
+    was cancelled or failed are not consumed when partitions leave or the consumer stops (promise 1). If the event loop cannot tell
+    how a task ended, it counts as failed. Records that were committed anyway, by the interval of another reader, are no longer
     held.
     """
 
@@ -154,11 +153,11 @@ class Holdings:
     iterations: "WeakSet[Any]" = field(factory=WeakSet, init=False)
     """Iterators that are in use; each knows its task and the record that it handed out last."""
     _held: dict[Any, dict[TopicPartition, Held]] = field(factory=dict, init=False)
-    """What each task or thread was handed last."""
+    """The records that each task or thread was handed last."""
     _refused: dict[Any, BaseException] = field(factory=dict, init=False)
     """The error that a task or thread got in place of a bad record that it holds."""
     _abandoned: dict[TopicPartition, Held] = field(factory=dict, init=False)
-    """What tasks held that failed or were cancelled. The tasks themselves are not kept."""
+    """Records of tasks that failed or were cancelled. The tasks themselves are not kept."""
 
     def current(self) -> Any:
         """Return the task or thread that calls."""
@@ -166,7 +165,7 @@ class Holdings:
         return None if callers is None else callers.current()
 
     def read_entered(self) -> None:
-        """The current task or thread asks for more: it is done with what it had."""
+        """The current task or thread asks for more: it is done with the records it had."""
         holder = self.current()
         if self._held:
             self._held.pop(holder, None)
@@ -333,7 +332,7 @@ class AutoCommit:
         return achieved
 
     def collect(self, now: float) -> Offsets | None:
-        """Return what the commit under way has achieved, if that is over."""
+        """Return the result of the commit under way, if it has ended."""
         if self._pending is None or not self._pending[0].done:
             return None
         call, offsets = self._pending
@@ -352,13 +351,13 @@ class AutoCommit:
         return self.ledger.book(offsets, refused) or None
 
     def withdraw(self) -> None:
-        """Drop a commit that is under way, since a later one, or none, replaces it. What was sent already is stored before that."""
+        """Drop a commit under way, because a later one replaces it or none is needed. What was sent is stored before that."""
         if self._pending is not None:
             self._pending[0].withdraw()
             self._pending = None
 
     def send_last(self, partitions: "frozenset[TopicPartition] | None" = None) -> None:
-        """Commit what was consumed (of ``partitions``) without waiting for the answer: nobody would commit it later
+        """Commit consumed offsets (of ``partitions``) without waiting for the response: they would not be committed later
         (KAFKA-20166).
         """
         if not self.enabled:
@@ -412,7 +411,7 @@ class _UnderWay:
 
 @define(eq=False)
 class LastCommit:
-    """The commit of what was consumed of partitions that leave. It may be under way from one read call to the next.
+    """The commit of consumed offsets of partitions that leave. It may be under way from one read call to the next.
 
     Nothing of these partitions is handed out any more, but another task may finish what it has meanwhile: that is committed too,
     within the time of the first commit.
@@ -424,9 +423,9 @@ class LastCommit:
     _pending: _UnderWay | None = field(default=None, init=False)
 
     async def made(self, reason: object, leaving: frozenset[TopicPartition]) -> bool:
-        """Commit what was consumed of ``leaving`` and not committed yet; return whether that has ended, well or not.
+        """Commit the offsets of ``leaving`` that are consumed and not committed yet; return whether that has ended, well or not.
 
-        Asked again with the same ``reason`` it goes on with the same commit. A failure is reported and stops nothing.
+        A later call with the same ``reason`` goes on with the same commit. A failure is reported and stops nothing.
         """
         if not self.auto_commit.enabled:
             return True

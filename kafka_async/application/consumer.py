@@ -1,10 +1,11 @@
 """KafkaConsumer: what the caller holds.
 
 Decides: what each public call means in events and positions, and which arguments are wrong. Owns: the parts of the application's
-side, which are assembled here. Must never wait but through ``Runtime`` (the blocking facade runs these same coroutines without an
-event loop), and never leave a waiter, a task or half a decision behind.
+side, which are assembled here. Must never wait except through ``Runtime`` (the blocking facade runs these same coroutines without
+an event loop), and never leave a waiter, a task or half a decision behind.
 
-Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaConsumer``; what each does is Java's ``KafkaConsumer``.
+Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaConsumer``; behaviour is that of Java's
+``KafkaConsumer``.
 """
 
 import re
@@ -126,9 +127,9 @@ class KafkaConsumer(Generic[K, V]):
 
     ``topics`` are subscribed at once; ``options`` are Kafka's configuration keys with ``_`` for ``.`` (see ``ConsumerConfig``).
     Use it as ``async with KafkaConsumer(...) as consumer``, or call ``start`` and ``stop``. It belongs to the event loop on which
-    it is started: calls from another one raise ``IllegalStateError``. Methods that only look at what is known already
-    (``assignment``, ``paused``, ``subscription``, ``state``, ``ready``, ``alive``, ``highwater``, ``metrics``, ``statistics``) may
-    be called from any thread.
+    it is started: calls from another one raise ``IllegalStateError``. Methods that only read known state (``assignment``,
+    ``paused``, ``subscription``, ``state``, ``ready``, ``alive``, ``highwater``, ``metrics``, ``statistics``) may be called from
+    any thread.
 
     Raises ``TypeError`` for an unknown option and ``ValueError`` for a bad value.
     """
@@ -201,29 +202,28 @@ class KafkaConsumer(Generic[K, V]):
     async def start(self, timeout_ms: float | None = None) -> None:
         """Connect, learn about the cluster and, for a subscription, wait for the first assignment.
 
-        Waits up to ``timeout_ms``; if that is not given, ``default_api_timeout_ms`` for the cluster and then
-        ``request_timeout_ms`` for an assignment. A group that is still rebalancing then is not an error: ``start`` returns and
-        logs it, and reads go on waiting.
+        Waits up to ``timeout_ms``; by default, ``default_api_timeout_ms`` for the cluster and then ``request_timeout_ms`` for an
+        assignment. If the group is still rebalancing after that, this is not an error: ``start`` returns and logs it, and reads
+        go on waiting.
 
         Raises ``KafkaConnectionError`` if no bootstrap server can be reached, or each has closed two connections early or left
         them unanswered, ``KafkaTimeoutError`` if the cluster does not answer in time, ``UnknownTopicOrPartitionError`` if a
         topic does not exist within ``request_timeout_ms`` (the broker may create it),
-        ``AuthenticationFailedError`` and the authorization errors. After an error the consumer is as it was before: it may be
-        started again.
+        ``AuthenticationFailedError`` and the authorization errors. After an error ``start`` may be called again.
         """
         self._place.check(strictly=True)
         await self._starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Stop: commit what was consumed (auto-commit), leave the group, close fetch sessions and connections.
+        """Stop: commit the consumed records (auto-commit), leave the group, close fetch sessions and connections.
 
-        Returns within ``timeout_ms`` (default: ``request_timeout_ms``), always. What was handed to the task that stops, or to one
-        that has ended well, is consumed; what a task that still runs, was cancelled or failed holds is not. Pending calls end with
-        ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first; stopping again is
-        no error.
+        Always returns within ``timeout_ms`` (default: ``request_timeout_ms``). Records count as consumed if they were returned to
+        the task that stops, or to a task that has ended normally; not if their task still runs, was cancelled or failed. Pending
+        calls end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
+        stopping again is not an error.
 
-        Raises ``IllegalStateError`` on another event loop than the consumer's; if that one is closed, the consumer is ended
-        without a commit and without leaving the group.
+        Raises ``IllegalStateError`` if called on an event loop other than the consumer's; if the consumer's is closed, the
+        consumer ends without a commit and without leaving the group.
         """
         await self._stop(timeout_ms, clean=True)
 
@@ -241,7 +241,7 @@ class KafkaConsumer(Generic[K, V]):
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        # The block ended by an exception or a cancellation: what this task was handed last is not consumed.
+        # If the block ended by an exception or a cancellation, the last records of this task are not consumed.
         await self._stop(None, clean=exc_type is None)
 
     def __del__(self) -> None:
@@ -310,8 +310,8 @@ class KafkaConsumer(Generic[K, V]):
         """Return the next record (of ``partitions``, or of all), waiting for it as long as it takes.
 
         Raises ``ConsumerStoppedError`` after ``stop``, ``DeserializationError`` once for a record that cannot be
-        deserialized, ``CorruptRecordException`` for a batch that is corrupt, ``OffsetOutOfRangeError`` and
-        ``NoOffsetForPartitionError`` by policy, and what the background has to report.
+        deserialized, ``CorruptRecordException`` for a corrupt batch, ``OffsetOutOfRangeError`` and
+        ``NoOffsetForPartitionError`` if ``auto_offset_reset`` is ``none``, and errors of the background.
         """
         portion = await self._next_portion(partitions)
         record: ConsumerRecord[K, V] = portion.records[portion.place]
@@ -358,17 +358,17 @@ class KafkaConsumer(Generic[K, V]):
 
         Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers, or those of ``columns``. Keys and
         values are bytes: deserializers and interceptors do not apply. At most ``max_records`` rows (default 65,536); none if
-        nothing came within ``timeout_ms``.
+        no record came within ``timeout_ms``.
 
-        With ``view=True`` the columns ``key`` and ``value`` are of the type ``binary_view``; the others stay as they are. A view
-        holds up to 12 bytes itself. What is longer is not copied: it stays where it was received, or decompressed to. polars and
-        DataFusion take views as they are; ``batch.column("value").cast(pyarrow.binary())`` makes the plain type of them. Needs
-        pyarrow 19; raises ``ImportError`` with an older one.
+        With ``view=True`` the columns ``key`` and ``value`` have the type ``binary_view``; the others do not change. A view
+        holds up to 12 bytes itself. Longer values are not copied: they stay where they were received, or decompressed to. polars
+        and DataFusion take views as they are; ``batch.column("value").cast(pyarrow.binary())`` converts them to the plain type.
+        Needs pyarrow 19; raises ``ImportError`` with an older one.
 
-        A batch of views keeps the fetched data that its rows refer to, for as long as one array of it lives, and that no longer
-        counts for ``fetch_buffer_bytes``. It is the data of whole answers for a partition (each as large as
-        ``max_partition_fetch_bytes``, or several times that far from the broker if that option is not set), of which other
-        rows may be in the arrays before and after; or of whole compressed batches, each with up to twice the bytes that it
+        A batch of views keeps the fetched data that its rows refer to, for as long as one of its arrays lives, and this data no
+        longer counts towards ``fetch_buffer_bytes``. It is the data of whole answers for a partition (each as large as
+        ``max_partition_fetch_bytes``, or several times that if the broker is far away and that option is not set), which may hold
+        rows of the arrays before and after too; or of whole compressed batches, each with up to twice the bytes that it
         decompresses to. To keep a few rows of many batches, read with ``view=False`` or copy those rows. Messages in the formats
         before Kafka 0.11 are copied.
 
@@ -410,7 +410,8 @@ class KafkaConsumer(Generic[K, V]):
     ) -> "AsyncIterator[pyarrow.RecordBatch]":
         """Iterate over Arrow record batches of up to ``max_records`` rows, until the consumer is stopped.
 
-        ``columns`` and ``view``: see ``getarrow``. Raises as that does, which ends it; a new iteration goes on after that.
+        ``columns`` and ``view``: see ``getarrow``. Raises as ``getarrow`` does, which ends the iteration; a new one goes on from
+        there.
         """
         while True:
             try:
@@ -421,9 +422,10 @@ class KafkaConsumer(Generic[K, V]):
                 yield batch
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Iterate over records until the consumer is stopped. Leaving the iteration loses none: the next read goes on after it.
+        """Iterate over records until the consumer is stopped. Leaving the iteration loses none: the next read goes on from there.
 
-        A record is done when the next one is asked for. What holds between two calls also holds between two records.
+        A record counts as consumed when the next one is asked for. Between two records everything may happen that may happen
+        between two calls, such as a rebalance or an auto-commit.
         """
         self._check_readable()
         holdings = self._reader.auto_commit.holdings
@@ -449,9 +451,9 @@ class KafkaConsumer(Generic[K, V]):
         return record
 
     def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Read exactly these offsets of each partition: from the first number up to the second, which is left out.
+        """Read exactly these offsets of each partition: from the first number up to, but not including, the second.
 
-        Fetching starts at once, of all partitions together and within ``fetch_buffer_bytes``, and stops at the ends. Replaces
+        Fetching starts at once, for all partitions together and within ``fetch_buffer_bytes``, and stops at the ends. Replaces
         ranges and partitions that were assigned before. Raises ``ValueError`` for anything but a range, ``IllegalStateError`` after
         ``subscribe``.
         """
@@ -468,10 +470,10 @@ class KafkaConsumer(Generic[K, V]):
     ) -> Columns | None:
         """Return the next records of the ranges as columns of about ``batch_bytes``, as soon as there are any.
 
-        Neither keys nor values have more than ``batch_bytes``, unless a single record has.
+        Neither all keys nor all values together exceed ``batch_bytes``, unless a single record does.
         ``None``: all ranges are read to their ends. The column ``offset`` is always there. Raises ``OffsetOutOfRangeError`` if
-        the log begins after, or ends before, an offset of a range, whatever ``auto_offset_reset`` says; ``KafkaTimeoutError``
-        naming the partitions if nothing came for ``timeout_ms`` (default: ``default_api_timeout_ms``);
+        the log begins after, or ends before, an offset of a range, whatever ``auto_offset_reset`` is; ``KafkaTimeoutError``
+        with the partitions if no record came for ``timeout_ms`` (default: ``default_api_timeout_ms``);
         ``CorruptRecordException`` as ``getmany`` does.
         """
         found = await self._next_columns(columns, batch_bytes, timeout_ms)
@@ -502,30 +504,31 @@ class KafkaConsumer(Generic[K, V]):
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
         ``handler(record)`` or ``handler(record, context)``: ``async def``, or plain, then on threads. A record is done when its
-        handler returns; nothing that is not done is committed, every ``auto_commit_interval_ms``, whatever ``enable_auto_commit``
-        says. Nobody else reads from the consumer or commits what was read meanwhile. Once the session may be over, no handler is
-        begun until a heartbeat says that it is not.
+        handler returns. Only records that are done are committed, every ``auto_commit_interval_ms``, even if
+        ``enable_auto_commit`` is off. Meanwhile no other call may read from the consumer or commit its positions. If the session
+        may have expired, no handler starts until a heartbeat shows that it has not.
 
         - ``concurrency``: how many handlers run at once, at most.
-        - ``order``: what is handled one after the other: records with the same ``"key"`` (of a partition; those without a key need
-          no order), those of a ``"partition"``, ``"none"``, or those for which a function of the record returns the same.
+        - ``order``: which records are handled one after another: those with the same ``"key"`` (within a partition; records without
+          a key have no order), those of a ``"partition"``, ``"none"``, or those for which a function of the record returns the
+          same value.
         - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records that belong together in ``order``, and
-          wait for up to ``linger_ms`` until there are so many.
+          wait for up to ``linger_ms`` for so many.
         - ``retry``: which failures are tried again, how often and when. A handler may also raise ``RetryLater``, ``Skip``,
           ``Reject``.
         - ``on_failure``: after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after which
-          the record counts as done. A record that cannot be deserialized gets there without an attempt, with its bytes. A callable
-          with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, as they were before
+          the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes. A
+          callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
           deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one.
-        - ``timeout_ms``: of one attempt; longer is a failure. A thread cannot be ended by it, only abandoned.
-        - ``stalled_after_ms``: if a record is not done for longer, a warning is logged and ``state`` says so.
-        - ``drain_timeout_ms``: how long running handlers may go on when their partition is taken away, or at the end. Then
-          they are cancelled.
+        - ``timeout_ms``: of one attempt; one that takes longer fails. It cannot end a thread, only abandon it.
+        - ``stalled_after_ms``: if a record is not done after this time, a warning is logged and ``state`` says so.
+        - ``drain_timeout_ms``: how long running handlers may go on when their partition is revoked, or at the end. Then they are
+          cancelled.
         - ``keep_done``: store with each commit which records after the committed offset are done as well, so that they are not
           handled again after a restart.
 
-        Raises ``ProcessingError`` for the record that stopped it, what a read raises, and ``TypeError`` and ``ValueError`` for bad
-        arguments. It commits what is done before it returns or raises; what is not done is read again by the next call.
+        Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
+        bad arguments. It commits the records that are done before it returns or raises; the next call reads the others again.
         A worker keeps its context variables from one record to the next.
         """
         async with self.processing(
@@ -558,11 +561,11 @@ class KafkaConsumer(Generic[K, V]):
         drain_timeout_ms: float = 30_000,
         keep_done: bool = True,
     ) -> "Processing":
-        """Return what ``process`` does as an ``async with`` block: the handlers work while its body runs.
+        """Do what ``process`` does, as an ``async with`` block: the handlers run while its body runs.
 
-        Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. Leaving the block
-        starts no more handlers, gives those that run ``drain_timeout_ms``, and commits. If processing fails, the body is
-        cancelled and the block raises why.
+        Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. When the block is left,
+        no more handlers start, running ones get ``drain_timeout_ms``, and what is done is committed. If processing fails, the body
+        is cancelled and the block raises the cause.
         """
         from .processing.processing import Processing
         from .processing.settings import checked
@@ -628,10 +631,10 @@ class KafkaConsumer(Generic[K, V]):
         self._subscribed.follow(self._unread)
 
     def unsubscribe(self) -> None:
-        """Give up subscription and assignment as when leaving the group: commit what was consumed (auto-commit), call the
-        listener, leave.
+        """Give up subscription and assignment, and leave the group: commit the consumed records (auto-commit), call the listener,
+        leave.
 
-        Unread records are dropped, and nothing that was under way for the subscription has an effect any more. An ``async def``
+        Unread records are dropped, and whatever was under way for the subscription has no more effect. An ``async def``
         call-back runs on its own; the next read, or ``stop``, waits for it, and the group is left when it has returned. Raises
         what a plain one raises, when all is done.
         """
@@ -680,12 +683,12 @@ class KafkaConsumer(Generic[K, V]):
         self._outbox.add(AssignFromUser(stamps=self._unread.assign(wanted), subscription=number))
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are assigned at the moment."""
+        """Return the partitions that are assigned now."""
         self._place.check(strictly=False)
         return set(self._cursors())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition ids of a topic if its metadata are known, else ``None``."""
+        """Return the partition ids of a topic if its metadata is known, else ``None``."""
         self._place.check(strictly=False)
         self._inbox.sort()
         known = self._inbox.cluster.topics.get(topic)
@@ -699,7 +702,7 @@ class KafkaConsumer(Generic[K, V]):
         return set((await self.describe_topics()).topics)
 
     async def describe_topics(self, *topics: str) -> ClusterDescription:
-        """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Those that do not exist are missing.
+        """Ask the cluster about ``topics`` (none: all): ids, partitions, leaders, replicas. Topics that do not exist are left out.
 
         Raises ``InvalidTopicError`` for a name that no topic can have, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
@@ -724,10 +727,11 @@ class KafkaConsumer(Generic[K, V]):
         return position
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read on from ``offset``. With an ``OffsetAndMetadata`` that has a leader epoch the log is checked first (KIP-320).
+        """Read on from ``offset``. If an ``OffsetAndMetadata`` has a leader epoch, the log is checked for truncation first
+        (KIP-320).
 
-        One of ``context.completed`` of a handler says with its metadata what is done beyond it: before ``process`` begins, or in
-        ``on_partitions_assigned``, it makes ``process`` leave that out.
+        The metadata of a handler's ``context.completed`` has the records after its offset that are done. If you seek to it before
+        ``process`` begins, or in ``on_partitions_assigned``, ``process`` skips those records.
         Raises ``IllegalStateError`` for a partition that is not assigned, ``ValueError`` for a negative offset.
         """
         self._check_open()
@@ -739,14 +743,14 @@ class KafkaConsumer(Generic[K, V]):
         self._sought[cursor.partition] = target
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Go to the first offset of ``partitions`` (none: all assigned). Return ``True`` when the positions are found.
+        """Seek to the first offset of ``partitions`` (none: all assigned). Return ``True`` when the positions are found.
 
         Raises ``IllegalStateError`` for a partition that is not assigned, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
         return await self._seek_by_lookup(partitions, "earliest")
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Go to the end (``read_committed``: the last stable offset) of ``partitions`` (none: all). Return ``True`` when found.
+        """Seek to the end (``read_committed``: the last stable offset) of ``partitions`` (none: all). Return ``True`` when found.
 
         Raises as ``seek_to_beginning`` does.
         """
@@ -755,9 +759,9 @@ class KafkaConsumer(Generic[K, V]):
     async def seek_to_timestamp(
         self, when: int | Mapping[TopicPartition, int], *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Go to the first record at or after ``when`` (milliseconds), of ``partitions`` (none: all) or per partition of a mapping.
+        """Seek to the first record at or after ``when`` (milliseconds), in ``partitions`` (none: all) or by partition of a mapping.
 
-        Return what was found; a partition without such a record is read from its end on. Raises as ``offsets_for_times`` does,
+        Returns the offsets found; a partition without such a record is read from its end on. Raises as ``offsets_for_times`` does,
         and ``IllegalStateError`` for a partition that is not assigned.
         """
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._assigned(partitions), when)
@@ -787,7 +791,7 @@ class KafkaConsumer(Generic[K, V]):
         """Look up the first offsets of the partitions, which need not be assigned.
 
         Raises ``KafkaTimeoutError`` with the reason after ``timeout_ms`` (default: ``default_api_timeout_ms``), also for a topic or
-        a partition that does not exist: it may be about to.
+        a partition that does not exist, since it may be created meanwhile.
         """
         return await self._list_offsets(partitions, -2, timeout_ms)
 
@@ -825,7 +829,7 @@ class KafkaConsumer(Generic[K, V]):
         return int((time.time() - (self._runtime.clock() - marks.fetched_at)) * 1000)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets lie between the position and the end as of the last fetch; ``None`` if it is not known.
+        """Return how many offsets lie between the position and the end, as of the last fetch; ``None`` if unknown.
 
         Raises ``IllegalStateError`` for a partition that is not assigned.
         """
@@ -833,8 +837,8 @@ class KafkaConsumer(Generic[K, V]):
         return lag(self._config, self._cursor(partition), marks)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions until ``resume``. What was fetched of them is kept, even through a
-        rebalance that leaves them here.
+        """Return no more records of these partitions until ``resume``. Fetched records are kept, even through a rebalance in which
+        the partitions stay here.
 
         Raises ``IllegalStateError`` for a partition that is not assigned.
         """
@@ -891,9 +895,9 @@ class KafkaConsumer(Generic[K, V]):
     async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
         """Commit ``offsets`` (the next offsets to read), or everything handed out so far, to the group.
 
-        Without ``offsets``, or with an ``OffsetAndMetadata`` that has one, the leader epoch is carried along (KIP-320).
+        Without ``offsets``, or if an ``OffsetAndMetadata`` has one, the leader epoch is committed too (KIP-320).
         Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned,
-        ``CommitFailedError`` if the group refuses (its ``lost`` names partitions that are no longer ours; the others were
+        ``CommitFailedError`` if the group refuses (its ``lost`` has the partitions that are no longer assigned; the others were
         committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing is sent later), and the authorization errors.
         """
         self._need_group("commit()")
@@ -903,7 +907,7 @@ class KafkaConsumer(Generic[K, V]):
         self._inbox.reported.raise_final()
         self._unread.settle()
         if offsets is None and self._processing is not None:
-            raise IllegalStateError("process() commits what is done; commit() knows only what was read")
+            raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
         wanted = self._unread.positions() if offsets is None else commit_offsets(offsets)
         lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)
         ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
@@ -914,7 +918,7 @@ class KafkaConsumer(Generic[K, V]):
         await self._commit(ours)
         if lost:
             names = ", ".join(map(one_partition, lost))
-            raise CommitFailedError(f"committed all but partitions that are no longer ours: {names}", lost)
+            raise CommitFailedError(f"committed all offsets but those of partitions that are no longer assigned: {names}", lost)
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit at the caller's request; errors are raised to the caller."""
@@ -931,8 +935,8 @@ class KafkaConsumer(Generic[K, V]):
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).
 
-        For commits of one's own (a database, a transaction of a producer): adding 1 to the offset of the last record leaves out
-        the epoch, and the control records and gaps that a read has passed. Assigned partitions without a position are missing.
+        Use it if you store offsets yourself (in a database, or in a producer's transaction). The offset of the last record plus 1
+        lacks the epoch, and does not pass control records and gaps after that record. Partitions without a position are left out.
         """
         self._check_open()
         self._unread.settle()
@@ -945,10 +949,10 @@ class KafkaConsumer(Generic[K, V]):
         return found.offset if found is not None else None
 
     async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of ``partitions`` (none: all assigned) with all that was committed, in one request.
+        """Return the committed offsets of ``partitions`` (none: all assigned), with metadata and leader epochs, in one request.
 
         Raises ``IllegalOperation`` without a group, ``KafkaTimeoutError`` after ``default_api_timeout_ms``, and the authorization
-        errors. An error never passes for "nothing is committed".
+        errors. An error is never taken to mean that nothing is committed.
         """
         self._need_group("committed_offsets()")
         wanted = frozenset(partition_set(partitions) or self._cursors())
@@ -958,7 +962,7 @@ class KafkaConsumer(Generic[K, V]):
         return dict(await self._calls.ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Go to the committed offsets of ``partitions`` (none: all assigned) and return them; one without any stays where it is.
+        """Seek to the committed offsets of ``partitions`` (none: all assigned) and return them. Without one, the position stays.
 
         Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
         ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
@@ -982,7 +986,7 @@ class KafkaConsumer(Generic[K, V]):
         return self._inbox.group
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance at the next opportunity (KIP-568); without effect in the consumer protocol, as in Java.
+        """Make the group rebalance at the next opportunity (KIP-568). Has no effect in the consumer protocol, as in Java.
 
         Raises ``IllegalOperation`` without a group, ``ConsumerStoppedError`` after ``stop``.
         """
@@ -994,23 +998,23 @@ class KafkaConsumer(Generic[K, V]):
 
     @property
     def state(self) -> ConsumerState:
-        """What the consumer is doing, as one word for people and health checks."""
+        """What the consumer is doing, as one value for people and health checks."""
         state = self._observer.state
         stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
         return ConsumerState.STALLED if stalled else state
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: started, a member with an assignment if there is a group, and a broker can be reached.
+        """Whether records can come: it is started, a broker can be reached and, in a group, the member has an assignment.
 
-        For a readiness probe. While the group rebalances, or a coordinator or every broker is away, it is ``False`` and comes back
-        by itself.
+        For a readiness probe. It is ``False`` while the group rebalances, or while the coordinator or every broker is
+        unreachable, and becomes ``True`` again by itself.
         """
         return self._observer.ready
 
     @property
     def alive(self) -> bool:
-        """Whether the consumer can come back by itself: started, not stopped, no final error, and its loop turns.
+        """Whether the consumer can recover by itself: it is started, not stopped, has no final error, and its loop runs.
 
         For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help.
         """
@@ -1027,7 +1031,7 @@ class KafkaConsumer(Generic[K, V]):
         return found if processing is None else found | processing.metrics()
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if it was not given yet.
+        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if necessary.
 
         Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
         if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
@@ -1036,7 +1040,7 @@ class KafkaConsumer(Generic[K, V]):
         return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 
     def statistics(self) -> Statistics:
-        """Return one frozen snapshot of where the consumer and each of its partitions stand.
+        """Return one frozen snapshot of the consumer and each of its partitions.
 
         Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s.
         """

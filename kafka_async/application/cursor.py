@@ -1,6 +1,6 @@
-"""One assigned partition on the application's side: where the application stands in it, and what comes next.
+"""One assigned partition on the application's side: its position, and what comes next.
 
-Decides: in which order what was fetched of a partition comes up, and what the position is. Owns: everything of one partition that
+Decides: in which order fetched data of a partition is handed out, and what the position is. Owns: everything of one partition that
 was fetched and not handed out yet. Must never look at another partition, and never hand out: ``unread.py`` does.
 
 What comes next is kept in the order of the log: pieces that were taken from the data already (``ahead``), the data
@@ -13,7 +13,7 @@ that is being read, and parcels that are still unopened. The type of the first p
 - ``Halted``: that was raised, and there is nothing more until a seek.
 - no piece: what is next is still bytes, or not here yet.
 
-So nothing has to be put back for a look, a commit or a pause, and none of them changes what comes next.
+So a look, a commit or a pause does not have to put anything back, and none of them changes what comes next.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ Standing: TypeAlias = tuple[int, int | None]
 
 
 class Custody(Enum):
-    """Whether a partition is ours, as far as handing out its records goes."""
+    """Whether records of a partition may be handed out."""
 
     OURS = "records are returned"
     ARRIVING = "new: on_partitions_assigned has not returned yet"
@@ -124,7 +124,7 @@ class Cursor:
         self.begun_at = None if standing is None else standing[0]
 
     def follow(self, moved: Repositioned) -> None:
-        """Move to where the background moved. Committing a committed offset again would overwrite its metadata with nothing."""
+        """Move to the background's position. Committing a committed offset again would erase its metadata."""
         if moved.is_committed and self.committed is None:
             self.committed = moved.offset
         self.place((moved.offset, moved.leader_epoch))

@@ -4,12 +4,12 @@ Decides: what one step costs. A cancelled step leaves nothing behind. Owns: the 
 by itself: an iteration ends when the consumer is stopped.
 
 A ``Portion`` knows how far it was handed out, so a position or a commit is exact in the middle of it and nothing has to be put back
-for them. Every iteration of a consumer, and ``getone``, share one ``HandOut``: whoever is next gets the next record.
+for them. All iterations of a consumer, and ``getone``, share one ``HandOut``: the next call or step gets the next record.
 
-A step takes the next record at once only if nothing happened since the last look. Every change raises
+A step takes the next record at once only if nothing happened since the last check. Every change raises
 ``attention``, on either side and from any thread: a rebalance that was proposed, an error, a pause, a seek, a stop. ``look_at`` is
-when time alone requires a look: the session may be over, or a commit is due. Then, and in another thread than the one that looked,
-the step takes the slow path, as a call of ``getone`` does.
+when time alone requires a check: the session may have expired, or a commit is due. Then, and in a thread other than the one that
+checked, the step takes the slow path, as a call of ``getone`` does.
 
 The classes here are the readable half of a pair; ``_iteration.pyx`` is the compiled one, under the same contract.
 """

@@ -16,7 +16,7 @@ from ..values import define, field
 
 
 class Phase(Enum):
-    """Where in its life a consumer is."""
+    """The phase of a consumer's life."""
 
     NEW = "new"
     """Made and not started. Subscribing, assigning and seeking are recorded for the start; other calls are refused."""
@@ -25,12 +25,12 @@ class Phase(Enum):
     RUNNING = "running"
     """Every call works."""
     PARTING = "parting"
-    """``stop`` is at work, or a start that failed takes back what it did. Nothing is read any more; commits and looks still work,
-    since a listener's ``on_partitions_revoked`` needs them."""
+    """``stop`` is at work, or a start that failed is undone. Nothing is read any more; commits and methods that only look still
+    work, since a listener's ``on_partitions_revoked`` needs them."""
     CLOSED = "closed"
     """Stopped for good. Only values that do not change any more can be looked at."""
     FAILED = "failed"
-    """The loop ended without having been asked to. Every call raises that, until ``stop``."""
+    """The loop ended by itself. Every call raises that error, until ``stop``."""
 
 
 class Happening(Enum):

@@ -10,12 +10,12 @@ a consumer is young; the size of a fetch is that of its response; ``records-lag-
 show is left out, such as ``connection-count``: a connection may be closed under another name than it was opened with
 (``Statistics.connections`` has the number).
 
-What comes with every round trip is kept, and counted many at a time: at low rates all that counting touches would have to be
-brought into the processor's caches for one event, which takes several times as long as to count one of many. Other events may hold
-an exception, and all that its traceback refers to: they are counted at once.
+Events of round trips are kept, and counted many at a time: at low rates, counting one event brings all the counters into the
+processor's caches, which takes several times as long as counting one of many. Other events may hold an exception, and everything
+that its traceback refers to: they are counted at once.
 
-Threads: events come from the background's thread, and from the application's; whoever has to count them, or wants to read numbers,
-does so under a lock. What was consumed is not counted here: the application hands over its own totals.
+Threads: events come from the background's thread, and from the application's; they are counted, and the numbers are read, under a
+lock. Consumed records are not counted here: the application provides its own totals.
 """
 
 import re
@@ -153,7 +153,7 @@ class Marks:
 
 @define(eq=False)
 class Idle:
-    """How long the application has waited for records in its read calls. Several tasks that wait at once count as one."""
+    """How long the application has waited for records in read calls. Several tasks that wait at once count as one."""
 
     _seconds: float = 0.0
     _waiting: int = 0
@@ -493,7 +493,7 @@ def _labels(group: str, of: str) -> tuple[tuple[str, str], ...]:
         node = re.search(_NODE_ID, of)
         if node is None:
             return (("node_id", of),)
-        # A coordinator has a connection of its own beside the one for records; both are the same broker's.
+        # A coordinator has a connection of its own besides the one for records; both are the same broker's.
         return (("node_id", node["id"]), *((("connection", node["lane"]),) if node["lane"] else ()))
     topic, _, partition = of.rpartition("-")
     return (("topic", topic), ("partition", partition))

@@ -1,4 +1,4 @@
-"""How a consumer can be observed: trace events for listeners, metrics, statistics, its state.
+"""Observing a consumer: trace events for listeners, metrics, statistics, its state.
 
 Decides: which state describes what a consumer is doing. Owns: the metrics. Must never change anything it looks at, and never refer
 to the consumer itself: the background holds this object, and a consumer that is garbage must be noticed.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 LOOK: Final = 1.0
-"""Seconds after which it is found out again whether anybody listens to what comes with every round trip."""
+"""Seconds between two checks whether anything listens to the events of round trips."""
 SLACK: Final = 30.0
 """Seconds past its own deadline after which the loop counts as stuck."""
 
@@ -46,7 +46,7 @@ def state_of(lifecycle: Lifecycle, inbox: Inbox) -> ConsumerState:
 
 
 def is_alive(lifecycle: Lifecycle, inbox: Inbox, runtime: "Runtime") -> bool:
-    """Return whether a consumer can come back by itself."""
+    """Return whether a consumer can recover by itself."""
     if lifecycle.look() not in (Phase.STARTING, Phase.RUNNING) or inbox.reported.final is not None:
         return False
     return runtime.clock() <= lifecycle.boundary.wakes_at + SLACK
@@ -85,7 +85,7 @@ class Observer:
             self.metrics.requests(event)
         if routine:
             if event.now < self._look_at:
-                return  # nobody listens to what comes with every round trip
+                return  # nothing listens to the events of round trips
             self._look_at = -inf if self.config.trace is not None or self.logging.is_verbose else event.now + LOOK
         self.logging(event)
         if self.config.trace is not None:

@@ -1,7 +1,7 @@
-"""How a consumer ends: commit, call back, leave the group, close; within a time that the caller sets.
+"""How a consumer ends: commit, call the listener, leave the group, close; within a time that the caller sets.
 
-Decides: what of the time goes to what, and what is committed at the end. Owns: nothing but the order. Must never take longer than
-it was given, and never end without the leave request having been sent, if there is any broker to send it to.
+Decides: how the time is divided, and what is committed at the end. Owns: nothing but the order. Must never take longer than
+the caller allows, and never end without the leave request having been sent, if there is any broker to send it to.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 LEAVE_MS: Final = 1000
-"""Milliseconds for which a ``start`` that failed tries to leave the group: otherwise the others wait for a member that is gone."""
+"""Milliseconds for which a ``start`` that failed tries to leave the group: otherwise the others wait for a dead member."""
 
 
 @define(eq=False)
@@ -54,7 +54,7 @@ class Parting:
         return seconds(self.config.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def undo(self) -> None:
-        """Take back a start that failed, so that there may be another one."""
+        """Undo a start that failed, so that there may be another one."""
         if self.begin():
             await self.finish(LEAVE_MS / 1000, clean=False, ends=Happening.UNDONE)
         else:
@@ -132,7 +132,7 @@ class Parting:
             self.trace(Fault(now=self.runtime.clock(), text=text, error=error))
 
     async def _commit(self, allowed: float, *, clean: bool) -> None:
-        """Commit what was consumed and not committed yet. A failure is reported and stops nothing."""
+        """Commit offsets that are consumed and not committed yet. A failure is reported and stops nothing."""
         ledger = self.auto_commit.ledger
         self.auto_commit.unread.settle()
         earlier = self.auto_commit.collect(self.runtime.clock()) or {}

@@ -1,7 +1,7 @@
 """Where a consumer may be used: in the process that made it, on the event loop on which it was started.
 
-Decides: whether a call comes from there, and whether a consumer that is garbage was never stopped. Owns: the number of forks
-there were, and at how many the consumer was made. Must never refer to the consumer itself.
+Decides: whether a call comes from there, and whether a consumer that is garbage was never stopped. Owns: the number of forks so
+far, and that number when the consumer was made. Must never refer to the consumer itself.
 
 Between two records an iteration does not check its process, so a fork makes the next step of each iteration in the child look.
 """

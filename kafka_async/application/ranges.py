@@ -4,7 +4,7 @@ Decides: when a range is read to its end, and when it never can be. Owns: how la
 a record outside of the ranges, never fetch past their ends, and never take a deleted offset for one without a record:
 compaction, transaction markers and aborted transactions leave gaps in a log, which are skipped without an error.
 
-For programs that bring their own bookkeeping: batch jobs, data frames, copies. The broker is asked for nothing but data.
+For programs that keep offsets themselves: batch jobs, data frames, copies. Brokers are asked for nothing but data.
 """
 
 from collections.abc import Collection, Mapping

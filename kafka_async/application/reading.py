@@ -5,8 +5,8 @@ Owns: the pace of iterations. The hand-over of records is one synchronous step: 
 can come between it and the return (promise 2). Deserializers and interceptors may await; what they work on stays in its place
 meanwhile.
 
-Between two records of an iteration everything holds that holds between two calls: a step that finds the hand-out calm takes the
-next record at once, every other one comes through ``step``, which looks at all that a call looks at.
+Between two records of an iteration everything may happen that may happen between two calls: a step takes the next record at once if
+nothing has changed; otherwise it goes through ``step``, which checks everything that a call checks.
 """
 
 from collections.abc import Callable, Collection
@@ -53,7 +53,7 @@ def record_limit(max_records: Any) -> int:
 
 @define(eq=False)
 class Gate:
-    """What a read call must pass before records are read: a stop, a rebalance, an error, a session that may be over."""
+    """Checked before records are read: a stop, a rebalance, an error, a session that may have expired."""
 
     lifecycle: Lifecycle
     handler: EventHandler = field(repr=False)

@@ -1,9 +1,9 @@
-"""Carrying out what the background proposes for the assignment, inside the caller's own read calls.
+"""Carrying out assignments that the background proposes, inside the caller's own read calls.
 
-Decides: the order of a rebalance: stop returning records, commit, call back, give up, take over, call back, acknowledge, return
-records of what is new. Owns: the call-back that is at work. A proposal that a cancellation interrupts is carried out from where it
-was by the next read call: a call-back that began goes on meanwhile, and the next call waits for it. One that a call-back refuses
-is carried out all the same, and what was raised reaches the caller.
+Decides: the order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener,
+acknowledge, return records of new partitions. Owns: the call-back that is running. If a cancellation interrupts a proposal, the
+next read call goes on with it: a call-back that began goes on meanwhile, and the next call waits for it. If a call-back raises,
+the proposal is carried out all the same, and the error reaches the caller.
 
 A slow commit holds up only the partitions that it is for: the read call goes on with those that stay, and the
 next one looks at the commit again.

@@ -1,4 +1,4 @@
-"""Where the background loop runs: as a task beside the application, or on a thread of its own.
+"""Where the background loop runs: as a task on the application's event loop, or on a thread of its own.
 
 Decides: how the two sides wake each other. Owns: the task or the thread. Must never know what the loop does. The same two
 queues serve every mode; only the wake-up differs.
@@ -43,7 +43,7 @@ class Runtime(Protocol):
 
     signal: Signal
     callers: Callers | None
-    """Who calls; ``None`` before the start."""
+    """The callers; ``None`` before the start."""
 
     def clock(self) -> float:
         """Return the time of the background loop's clock, in seconds."""

@@ -1,8 +1,8 @@
-"""What was fetched and not handed out yet, over all assigned partitions.
+"""Data that was fetched and not handed out yet, over all assigned partitions.
 
 Decides: which records a read returns next, and in which order partitions get their turn. Owns: the cursors, and the take that is
 not delivered yet. Synchronous on purpose: taking records is one step that no cancellation can split (promise 2). Must never decode
-more than was asked for, and never hand out a record of a partition that is paused, was sought elsewhere or is not ours (any more).
+more than the read wants, and never hand out a record of a partition that is paused, was sought elsewhere or is not ours (any more).
 
 A take moves positions before its records are in the caller's hands, and an exception can come in between: ``MemoryError``
 anywhere, and in the blocking facade whatever a signal handler raises. So each take is undone unless ``taken`` was set to ``None``,
@@ -89,7 +89,7 @@ class Unread:
     _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
     """Partitions with something to read, in the order of their turns."""
     failing: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions with a refusal or a failure somewhere ahead; whoever reads asks ``failure`` if there are any."""
+    """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
     _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
     _left_records: int = field(default=0, init=False)
@@ -139,7 +139,7 @@ class Unread:
         self.handout.attend()
 
     def drop_aside(self, *, but_pause: bool = False) -> frozenset[TopicPartition]:
-        """Forget what was set aside: somebody else may have owned it meanwhile. Return the partitions that were paused."""
+        """Forget partitions that were set aside: another member may have owned them meanwhile. Return those that were paused."""
         paused = frozenset(tp for tp, cursor in self.set_aside.items() if cursor.paused)
         for cursor in self.set_aside.values():
             self._leave(cursor)
@@ -337,7 +337,7 @@ class Unread:
 
     @property
     def is_empty(self) -> bool:
-        """Whoever looks for records finds none."""
+        """A read would find no records."""
         return not (self._ready or self.buffer.parcels)
 
     # --- receiving -------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 """When the managers are polled: those that may have something to do, and no others.
 
 Decides: which managers a turn polls. Owns: when the managers want to be polled again. Must never change their order, or poll one
-later than a turn would that polls all of them (``tests/background/test_agenda.py`` compares the two).
+later than a turn that polls all of them would (``tests/background/test_agenda.py`` compares the two).
 
-A consumer that reads takes a turn for every answer to a Fetch request, hundreds of them a second, and only the fetch manager
-has anything to do in it. So there are two kinds of turns: one polls the fetch manager alone, the other every manager. All are
-polled if
+A consumer that reads takes a turn for every Fetch response, hundreds of them a second, and only the fetch manager has anything to
+do in it. So there are two kinds of turns: one polls the fetch manager alone, the other every manager. All are polled if
 
 - one of the others is due: its ``wake_at`` has come,
 - an event of the application was carried out, or a call of it waits for an answer,
@@ -13,8 +12,8 @@ polled if
 - something changed that they depend on: the picture of the cluster, a wish for a new one, the assignment or a position that does
   not follow from fetching, a connection.
 
-It is not worked out which managers a change concerns: changes are rare, and managers use each other in the order in which they
-are polled.
+It does not matter which managers a change concerns: changes are rare, and managers use each other in the order in which they are
+polled.
 """
 
 from collections.abc import Callable
@@ -44,7 +43,7 @@ class Agenda:
     """When the first of the others is due."""
     _touched: bool = field(default=True, init=False)
     _seen: _Changes = field(default=(-1, -1, -1), init=False)
-    """What the others depend on, when they were polled last."""
+    """The state that the others depend on, as of their last poll."""
     _seen_network: int = field(default=-1, init=False)
     """The same of connections, which no manager changes."""
 

@@ -116,7 +116,7 @@ def _group(
 
 
 def telemetry_of(config: ConsumerConfig, environment: Environment) -> "TelemetryManager | None":
-    """Return what pushes metrics; ``None`` if nobody measures."""
+    """Return the manager that pushes metrics; ``None`` without a source of metrics."""
     if environment.metrics_source is None:
         return None
     from .telemetry import TelemetryManager

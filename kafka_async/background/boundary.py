@@ -5,8 +5,8 @@ the queues (the design document's EventHandler), the queue of parcels and the le
 sides write: each names its one writer, and a test compares. So no lock is needed across threads; a ``deque`` that one side fills
 and the other drains is safe. Must never hold a reference to a parcel once it was taken.
 
-Numbers stand here only if they change too often for events. The order of the parcels is the truth: a new position or a failure of
-a partition travels among them too, after the data that came before it.
+Numbers are here only if they change too often for events. The order of the parcels counts: a new position or a failure of a
+partition also travels among them, after the data that came before it.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class EventHandler:
     progress: Callable[[], int] = field(default=lambda: 0, init=False, repr=False, metadata=_ASSEMBLY)
     """Returns a number that changes while the application works through an iteration's batch; called by the background."""
     attend: Callable[[], None] = field(default=lambda: None, init=False, repr=False, metadata=_ASSEMBLY)
-    """Makes the next step of an iteration look before it takes a record; called by both sides."""
+    """Makes the next step of an iteration check for changes before it takes a record; called by both sides."""
     polled_at: float = field(default=0.0, init=False, metadata=_APPLICATION)
     """When a read call was last entered or left."""
     reading: int = field(default=0, init=False, metadata=_APPLICATION)
@@ -48,7 +48,7 @@ class EventHandler:
     subscription: int = field(default=0, init=False, metadata=_BACKGROUND)
     """Number of the last subscribe, unsubscribe or assign that was carried out; events carry it."""
     session_deadline: float = field(default=inf, init=False, metadata=_BACKGROUND)
-    """Until when the partitions are surely ours. After that no buffered record is handed out."""
+    """Until when the partitions are certainly ours. After that no buffered record is handed out."""
     wakes_at: float = field(default=inf, init=False, metadata=_BACKGROUND)
     """When the loop will turn again at the latest, whatever happens."""
     ended: BaseException | None = field(default=None, init=False, metadata=_BACKGROUND)
@@ -68,7 +68,7 @@ class EventHandler:
         self.wake_application()
 
     def publish_error(self, error: KafkaError, *, to_all: bool = False, final: bool = False) -> None:
-        """Queue an error unless the same one waits already: a caller that does not read must not find a thousand of them.
+        """Queue an error unless the same one waits already: a caller that does not read must not collect a thousand of them.
 
         Called by the background.
         """
@@ -179,9 +179,9 @@ class FetchBuffer:
     def put(self, parcel: Parcel) -> None:
         """Hand a parcel over. Wakes the application; for a large one only with ``announce``.
 
-        The sequence that costs a third of the throughput: the application is woken first, works through a megabyte without letting
-        go of the event loop, and only then the broker is asked for more. A small parcel goes first: there latency counts. Called by
-        the background.
+        The sequence that costs a third of the throughput: the application is woken first, works through a megabyte without yielding
+        to the event loop, and only then the broker is asked for more. A small parcel goes first, because latency counts there.
+        Called by the background.
         """
         size = 0
         if isinstance(parcel, FetchedData):

@@ -1,8 +1,8 @@
-"""What is known of the cluster: brokers, topics, leaders.
+"""The known state of the cluster: brokers, topics, leaders.
 
-Decides: which answer to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Owns: the cluster as the brokers
-described it last. Must never send a request (``metadata.py`` does) or judge a fetch position: it reports what changed, and others
-act on it. Java: ``Metadata`` and ``MetadataSnapshot``.
+Decides: which response to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Owns: the cluster as the brokers
+described it last. Must never send a request (``metadata.py`` does) or judge a fetch position: it reports changes, and others
+act on them. Java: ``Metadata`` and ``MetadataSnapshot``.
 """
 
 from collections.abc import Collection, Mapping
@@ -193,10 +193,10 @@ class Cluster:
         return True
 
     def see_epoch(self, partition: TopicPartition, epoch: int | None) -> bool:
-        """Take note of a leader epoch that a committed offset, a seek or a broker names (Java's ``updateLastSeenEpochIfNewer``).
+        """Remember a leader epoch that a committed offset, a seek or a broker names (Java's ``updateLastSeenEpochIfNewer``).
 
-        Return whether it is newer than what is known. Then the leader is unknown until the cluster names one of that epoch: the
-        stale one does not know the epoch and would have a position of it reset.
+        Return whether it is newer than the known one. Then the leader is unknown until the cluster names one of that epoch: the
+        stale leader does not know the epoch, and its answer would reset the position.
         """
         leader = self.leaders.get(partition)
         if epoch is None or leader is None or leader.epoch is None:

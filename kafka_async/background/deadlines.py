@@ -1,4 +1,4 @@
-"""The calls that wait, and when each of them is given up.
+"""The calls that wait, and their deadlines.
 
 Decides: that a call whose deadline has passed fails, and with which reason. Owns: the calls that are not answered. Must never
 answer one.

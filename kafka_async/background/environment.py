@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Network(Protocol):
-    """What is asked of the network; ``NetworkClientDelegate`` answers."""
+    """Questions to the network; ``NetworkClientDelegate`` answers them."""
 
     @property
     def changes(self) -> int:

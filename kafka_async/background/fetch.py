@@ -1,8 +1,8 @@
 """Reading ahead: the Fetch request manager.
 
-Decides: which broker is asked for which partitions, how much at a time, and what every error code of an answer means. Owns:
+Decides: which broker is asked for which partitions, how much at a time, and what every error code of a response means. Owns:
 one fetch session per broker and the requests in flight. Must never look inside records (``measure`` reads batch headers to
-learn the next offset) and never hold data: an answer goes into the buffer at once, and the position moves past it.
+learn the next offset) and never hold data: a response goes into the buffer at once, and the position moves past it.
 
 Fetching is continuous: a broker gets its next request as soon as its answer is in the buffer, as far as there is room for it
 (KIP-74, KIP-81). Partitions with unread data stay in the session as long as they are under their share of the buffer, so that one
@@ -68,7 +68,7 @@ class _Broker:
     """Bytes that the request in flight may bring; ``None``: none is in flight."""
     sent_at: float = 0.0
     suspected_at: float = NEVER
-    """When the broker has kept its answer for so long that the cluster is asked whether its partitions are led elsewhere by now."""
+    """When the response is so late that the cluster is asked whether other brokers lead the partitions by now."""
 
 
 @define(eq=False)
@@ -98,7 +98,7 @@ class _Timers:
 
 @define(eq=False)
 class FetchManager:
-    """Fetches what is assigned, positioned and not paused."""
+    """Fetches the partitions that are assigned, have a position and are not paused."""
 
     config: ConsumerConfig
     subscription: SubscriptionState = field(repr=False)
@@ -180,7 +180,7 @@ class FetchManager:
         self._changed.clear()
 
     def _suspect(self, broker: _Broker, now: float) -> float:
-        """Ask the cluster about a broker that does not answer, again after twice the time. Return when to look next.
+        """Ask the cluster about a broker that does not respond, and again after twice the time. Return when to check next.
 
         The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
         elects another one within seconds.
@@ -245,9 +245,9 @@ class FetchManager:
             self._broker(node_id).session.want(partition, how)
 
     def _goes_on(self, broker: _Broker, entry: PartitionState) -> bool:
-        """Request what comes next of a partition that only moved on; ``False``: it has to be placed, which does the same.
+        """Request the next data of a partition that only advanced; ``False``: it has to be placed, which does the same.
 
-        Nearly every answer takes this path. Anything else that happens to a partition adds it to those that changed, or changes
+        Nearly every response takes this path. Anything else that happens to a partition adds it to those that changed, or changes
         the cluster.
         """
         partition, position = entry.partition, entry.position
@@ -399,7 +399,7 @@ class FetchManager:
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
     def _read_step(self, broker: _Broker, step: FetchedStep, now: float) -> None:
-        """What ``_read`` does, for an answer with records of one partition."""
+        """The same as ``_read``, for a response with records of one partition."""
         partition = broker.session.partition(step.topic_id, step.partition_index)
         entry = self.subscription.partitions.get(partition)
         sent = broker.session.sent.get(partition)
@@ -495,7 +495,7 @@ class FetchManager:
 
         The sequence that spins: the leader names a follower that metadata does not list (it has just come back), so the leader is
         asked again, and answers at once. Likewise two brokers that name each other. Hence a second redirection without a record in
-        between waits, and an unknown replica has the metadata asked.
+        between waits, and an unknown replica makes metadata be requested.
         """
         if replica in self.metadata.cluster.nodes:
             self.subscription.read_from(entry, PreferredReplica(replica, now + self.config.metadata_max_age_ms / 1000))

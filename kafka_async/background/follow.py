@@ -74,7 +74,7 @@ class TopicFollower:
         """Return partitions of subscribed topics that the cluster does not know at the moment.
 
         A broker that lags behind may not know topics that exist. Giving them up would lose the position: without a group nothing
-        else stores it. They are kept; that a topic does not exist reaches the caller as an error.
+        else stores it. So they are kept; the caller gets an error if a topic does not exist.
         """
         topics = self._subscription.topics or frozenset()
         known = {name for name, topic in self.cluster.topics.items() if topic.partitions}

@@ -1,4 +1,4 @@
-"""Which topics metadata are requested for, and which part needs them.
+"""Which topics metadata is requested for, and which part needs them.
 
 Decides: nothing but the union. Owns: the list of the parts that need topics. Must never send a request.
 """

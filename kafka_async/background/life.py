@@ -1,4 +1,4 @@
-"""How far the loop has come: its turns, and whether it was asked to stop.
+"""The life of the loop: its turns, and whether it was asked to stop.
 
 Decides: which trace events are worth passing on. Owns: the stop that is under way. Must never end anything itself.
 """

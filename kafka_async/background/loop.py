@@ -213,7 +213,7 @@ class BackgroundLoop:
 
 
 def _authenticators(config: ConsumerConfig) -> AuthenticatorFactory | None:
-    """Return what makes the conversation of each connection; the mechanisms are imported if the options ask for one."""
+    """Return the factory of SASL conversations; the mechanisms are imported if the options ask for one."""
     if not config.uses_sasl:
         return None
     from ..network.sasl import authenticators

@@ -1,8 +1,8 @@
 """Asking the cluster about itself: the Metadata request manager.
 
 Decides: what is requested, what an error means, which part is notified, and when to give the known brokers up and bootstrap again
-(KIP-899, KIP-1102). Owns: the request in flight, the callers' look-ups, and the errors of single topics. What is known is in
-``cluster.py``, when to ask in ``metadata_schedule.py``. Must never connect, resolve names or judge a fetch position.
+(KIP-899, KIP-1102). Owns: the request in flight, the callers' look-ups, and the errors of single topics. ``cluster.py`` has the
+known state, ``metadata_schedule.py`` says when to ask. Must never connect, resolve names or judge a fetch position.
 """
 
 from collections.abc import Callable, Mapping
@@ -230,7 +230,7 @@ class MetadataManager:
         return creatable | frozenset(name for name in named if name in self.cluster.topics)
 
     def _rebootstraps_at(self) -> float:
-        """Return when the metadata have been asked for in vain for too long; ``NEVER`` if that does not count."""
+        """Return when metadata has been requested in vain for too long; ``NEVER`` if that does not count."""
         since = self.schedule.needed_since
         if since is None or self.config.metadata_recovery_strategy != "rebootstrap" or not self.cluster.nodes:
             return NEVER  # a failing broker makes metadata needed; while they are not needed, nothing has failed
@@ -323,7 +323,7 @@ class MetadataManager:
             listener.cluster_changed(changes, now)
 
     def _report_problems(self, now: float) -> None:
-        """Report topics that the subscription cannot use to the caller, and keep asking: access may be given, a topic created."""
+        """Report topics that the subscription cannot use to the caller, and keep asking: access may be granted, a topic created."""
         problems, wanted = self._problems.by_topic, self.interests.wanted
         concerned = {name: error for name, error in problems.items() if wanted is not None and name in wanted}
         self._problems.by_topic = {name: e for name, e in problems.items() if name in concerned or self._is_looked_up(name)}
@@ -379,6 +379,6 @@ class MetadataManager:
         return newer
 
     def see_epoch(self, partition: TopicPartition, epoch: int | None, now: float) -> None:
-        """Take note of a leader epoch from another source; if it is newer than what is known, request metadata."""
+        """Remember a leader epoch from another source; if it is newer than the known one, request metadata."""
         if self.cluster.see_epoch(partition, epoch):
             self.request_update(now)

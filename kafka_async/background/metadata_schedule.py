@@ -1,4 +1,4 @@
-"""When metadata are requested.
+"""When metadata is requested.
 
 Decides: that, from what was needed and answered and when (by age, by need, with a backoff for what is needed again and again).
 Owns: these times. Must never know what is requested. Java: ``Metadata.timeToNextUpdate``, ``requestUpdate`` and
@@ -53,7 +53,7 @@ class MetadataSchedule:
         self.needed_since = now if self.needed else None
 
     def due_at(self, now: float) -> float:
-        """New topics are requested at once, an update that is needed again soon waits for a backoff, and metadata expire."""
+        """New topics are requested at once, an update that is needed again soon waits for a backoff, and metadata expires."""
         if self.updated_at is None or self.new_topics:
             return now
         if self.needed:  # again and again, as while a partition has no leader: less and less often

@@ -1,4 +1,4 @@
-"""What is published to the application about the cluster.
+"""Events to the application about the cluster.
 
 Decides: what is worth an event: what changed, and partitions that have been missing for too long. Owns: what was published last.
 Must never send a request.

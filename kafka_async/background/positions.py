@@ -1,8 +1,8 @@
 """How a partition gets a position, and keeps one that can be trusted.
 
 Decides: what follows a missing offset, an offset out of range, a change of leader (KIP-320: is the log that we read still
-there?) and a topic that was deleted and created again. Owns: which partitions are being looked up or validated at the moment,
-and the callers who wait for positions. Must never fetch, and never take an error for "there is no offset" (promise 6).
+there?) and a topic that was deleted and created again. Owns: which partitions are being looked up or validated, and the callers
+that wait for positions. Must never fetch, and never take an error for "there is no offset" (promise 6).
 """
 
 from collections import defaultdict
@@ -121,7 +121,7 @@ class PositionsManager:
         """The log does not hold the position: reset by policy, or report it."""
         offset = entry.position.offset if entry.position is not None else -1
         if self._keeps(entry):
-            why = "auto_offset_reset is 'none'" if entry.until is None else f"the offsets up to {entry.until} were asked for"
+            why = "auto_offset_reset is 'none'" if entry.until is None else f"the range that is read ends at {entry.until}"
             text = f"offset {offset} of {entry.partition} is outside the log and {why}"
             self._halt(entry, OffsetOutOfRangeError(text, offsets={entry.partition: offset}))
         else:
@@ -133,7 +133,7 @@ class PositionsManager:
             self.subscription.count_reset(entry)
 
     def _keeps(self, entry: PartitionState) -> bool:
-        """Whether the position may not be moved by policy: there is none, or exact offsets were asked for."""
+        """Whether the position may not be reset: ``auto_offset_reset`` is ``none``, or a range of offsets is read."""
         return self.config.auto_offset_reset == "none" or entry.until is not None
 
     def problem(self, partitions: Iterable[TopicPartition]) -> KafkaError | None:
@@ -362,5 +362,5 @@ class PositionsManager:
 
 
 def _of_topic(error: KafkaError, entry: PartitionState) -> KafkaError:
-    """Return a denial with the same text for every partition of the topic; other errors as they are."""
+    """Return an authorization error with the same text for every partition of the topic; other errors as they are."""
     return for_code(error.errno, topic=entry.partition.topic) if isinstance(error, TopicAuthorizationFailedError) else error

@@ -21,7 +21,7 @@ NEVER = inf
 
 
 class Poll(NamedTuple):
-    """What a manager wants: requests to send now, and the time (seconds, absolute) at which to be polled again at the latest."""
+    """The result of a poll: requests to send now, and the latest time (seconds, absolute) at which to poll again."""
 
     requests: tuple[UnsentRequest, ...] = ()
     wake_at: float = NEVER

@@ -106,7 +106,7 @@ class PartitionState:
     redirected: bool = False
     """A broker named another replica to read from, and no record came since."""
     suspended: bool = False
-    """The last answer does not hold together; nothing more is fetched until the application has read it and decides."""
+    """The last response is inconsistent; nothing more is fetched until the application has read it and decides."""
     until: int | None = None
     """End of the range that the application reads; ``None``: reading has no end."""
 
@@ -204,7 +204,7 @@ class SubscriptionState:
         self._move(entry, PositionInput.VALIDATE if validate else PositionInput.POSITION)
 
     def reset(self, entry: PartitionState, strategy: str | None, *, not_before: float = 0.0) -> None:
-        """Look the position up: ``earliest``, ``latest``, or the configured policy (``None``)."""
+        """Reset the position: ``earliest``, ``latest``, or the configured policy (``None``)."""
         entry.position = None
         entry.strategy = strategy
         entry.retry_at = not_before
@@ -258,7 +258,7 @@ class SubscriptionState:
                 self._changed(partition)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no more: they are about to be given up."""
+        """Stop fetching these: they are about to be given up."""
         for partition in partitions:
             entry = self.partitions.get(partition)
             if entry is not None:

@@ -1,8 +1,8 @@
 """Metrics for the operators of the cluster: the client telemetry request manager (KIP-714).
 
-Decides: when to ask which metrics are wanted, when to send them, compressed how, and what a broker's refusal means. Owns: the
-subscription and the id that the cluster gave this client. Must never measure anything: what to send comes, as bytes, from a
-``MetricsSource``; and never disturb anything else: a failure costs the operators some numbers and the application nothing.
+Decides: when to ask which metrics are wanted, when and with which compression to send them, and what a broker's refusal means.
+Owns: the subscription and the id that the cluster gave this client. Must never measure anything: a ``MetricsSource`` provides the
+bytes to send; and never disturb anything else: a failure costs the operators some numbers and the application nothing.
 
 It speaks only to brokers that offer telemetry, which takes a plugin on their side, and wakes the loop once in an interval of the
 broker's. The first push comes after half an interval to one and a half, so that clients that start together do not push together.
@@ -105,7 +105,7 @@ _VERDICTS: Mapping[type[KafkaError], TelemetryInput] = {
     TelemetryTooLargeError: _I.FAILED,
     ThrottlingQuotaExceededError: _I.FAILED,
 }
-"""What a broker's error in place of taking a push means; any other that no retry heals means ``REFUSED``."""
+"""What a broker's error for a push means; any other error that is not retriable means ``REFUSED``."""
 
 
 @frozen(kw_only=True)

@@ -7,7 +7,7 @@
     sources.py            options from the environment and from properties files
     texts.py              what a text means; properties.py: Java's files
     spelling.py           which name a mistyped one may have meant
-    java.py, jaas.py      what only Java has, in our words; stores.py: its keystores
+    java.py, jaas.py      Java's own options, translated; stores.py: its keystores
     reference.py          OPTIONS.md, printed from the docstrings
 
 A new option: its field in ``consumer_config.py``, its type and docstring in ``options.py``; then

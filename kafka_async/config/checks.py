@@ -1,6 +1,6 @@
-"""What the options take: one check for each kind of value, and what is made of values that may be written in more than one way.
+"""Valid values of options: a check for each kind of value, and the conversion of values that may be written in several ways.
 
-Decides: which values are valid, and the words in which a bad one is refused. Owns nothing. Must never show a value that may be a
+Decides: which values are valid, and the text of the error for a bad one. Owns nothing. Must never show a value that may be a
 secret, read a file, or load code that a string names (CVE-2023-25194).
 
 A check says what it expects in ``expected``. Error messages and the reference of the options both use that text, so they cannot
@@ -56,7 +56,7 @@ class Check:
 
 
 def number(low: int, high: int = INT32_MAX, *, without: int | None = None) -> Check:
-    """Return the check of a whole number from ``low`` to ``high``, ``without`` one between that has no meaning."""
+    """Return the check of a whole number from ``low`` to ``high``, except ``without``."""
     return Check(
         f"an integer from {low} to {high}" + ("" if without is None else f" other than {without}"),
         lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high and value != without,
@@ -173,7 +173,7 @@ _DURATION: Final = (
 
 
 def parse_duration(text: str) -> "datetime.timedelta | None":
-    """Return the ISO 8601 duration ``PnDTnHnMn.nS``, or ``None`` if ``text`` is none that a clock can go back (KIP-1106)."""
+    """Return the ISO 8601 duration ``PnDTnHnMn.nS`` (KIP-1106); ``None`` if ``text`` is not one, or reaches back too far."""
     match = re.fullmatch(_DURATION, text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The options of a consumer with their defaults, validated. They stand here once and nowhere else.
+"""The options of a consumer with their defaults, validated. They are here and nowhere else.
 
 Decides: what an option is called, what it defaults to (Java 4.3's ``ConsumerConfig``; ``options.py`` says where we differ) and
 which options contradict each other. Owns nothing: a ``ConsumerConfig`` is frozen. Must never read a file, the environment or a
@@ -82,7 +82,7 @@ class ConsumerConfig:
 
     ``of`` makes one of keyword arguments, ``from_options`` of a mapping, ``from_env`` of environment variables and
     ``from_properties`` of a properties file of Java's. What each option means, with its unit, range and default, is printed by
-    ``kafka-async options [NAME]`` and by ``kafka_async.config.reference.page(NAME)``, and stands in ``config/OPTIONS.md``.
+    ``kafka-async options [NAME]`` and by ``kafka_async.config.reference.page(NAME)``, and is in ``config/OPTIONS.md``.
     """
 
     __doc__ = _Described(__doc__ or "")  # Python asks descriptors for docstrings
@@ -209,8 +209,8 @@ class ConsumerConfig:
         """Return the configuration for keyword ``options``.
 
         Raises ``TypeError`` for an unknown option, naming the nearest known one, and ``ValueError`` for a bad value, naming the
-        option, the value unless it may be a secret, and what is allowed. Options that only aiokafka knows are left out with a
-        ``DeprecationWarning``. One ``UserWarning`` names the options of TLS and SASL that have no effect beside
+        option, the value unless it may be a secret, and what is allowed. Options that only aiokafka knows are ignored with a
+        ``DeprecationWarning``. One ``UserWarning`` names the options of TLS and SASL that have no effect with
         ``security_protocol="PLAINTEXT"``.
         """
         given = _known(options)
@@ -228,13 +228,13 @@ class ConsumerConfig:
     def from_env(cls, prefix: str = "KAFKA_", **options: "Unpack[ConsumerOptions]") -> "ConsumerConfig":
         """Return the configuration that environment variables hold, such as ``KAFKA_BOOTSTRAP_SERVERS`` and ``KAFKA_GROUP_ID``.
 
-        The name of a variable is ``prefix`` and the option's name in capitals. ``options`` are used beside the variables and win
-        over them; those that take Python objects can only be given here. Values are texts: ``true`` or ``false``, digits,
-        assignors with commas between them, and JSON for ``sasl_oauthbearer_extensions``.
+        The name of a variable is ``prefix`` and the option's name in capitals. ``options`` are added and override the variables;
+        those that take Python objects can only be given here. Values are text: ``true`` or ``false``, digits, assignors separated
+        by commas, and JSON for ``sasl_oauthbearer_extensions``.
 
-        A variable with the prefix that is nearly an option is taken for a mistake. Others are left alone: ``KAFKA_HOME`` is not
-        ours. Raises ``TypeError`` and ``ValueError`` as ``of`` does, naming the variable or the option. No error shows a value that
-        may be a secret.
+        A variable with the prefix whose name is close to that of an option is an error, because it is probably a typing mistake.
+        Others, such as ``KAFKA_HOME``, are ignored. Raises ``TypeError`` and ``ValueError`` as ``of`` does, naming the variable or
+        the option. No error shows a value that may be a secret.
         """
         from .sources import environment_options
 
@@ -242,15 +242,15 @@ class ConsumerConfig:
 
     @classmethod
     def from_properties(cls, path: "str | PathLike[str]", **options: "Unpack[ConsumerOptions]") -> "ConsumerConfig":
-        """Return the configuration that a properties file holds, as Java's tools take by ``--command-config``.
+        """Return the configuration in a properties file, as Java's tools take with ``--command-config``.
 
         Keys and values are Java's: ``group.id``, ``sasl.jaas.config``, ``ssl.truststore.location`` with
-        ``ssl.truststore.type=PEM``, names of Java's assignors and of its deserializers of bytes and strings. ``options`` are used
-        beside the file and win over it. Keys that mean something to Java only are left out.
+        ``ssl.truststore.type=PEM``, names of Java's assignors and of its deserializers of bytes and strings. ``options`` are added
+        and override the file. Keys that mean something to Java only are ignored.
 
         Raises ``OSError`` if the file cannot be read, ``TypeError`` for an unknown key, naming the nearest known one,
-        ``KafkaConfigurationError`` for what has no counterpart here, with what to use instead, and ``ValueError`` for a bad value
-        or a line that cannot be read. No error shows a value that may be a secret.
+        ``KafkaConfigurationError`` for a key without a counterpart here, with what to use instead, and ``ValueError`` for a bad
+        value or a line that cannot be read. No error shows a value that may be a secret.
         """
         from .sources import properties_options
 
@@ -272,7 +272,7 @@ class ConsumerConfig:
 
     @property
     def retry_backoff(self) -> float:
-        """Seconds to wait after a first failure. Never 0: a request can fail without leaving the machine, and that would spin."""
+        """Seconds to wait after a first failure. Never 0: requests can fail inside this machine, and the loop would spin."""
         return max(self.retry_backoff_ms, _LEAST_BACKOFF_MS) / 1000
 
     @property
@@ -282,7 +282,7 @@ class ConsumerConfig:
 
     @property
     def classic_options(self) -> frozenset[str]:
-        """The options that only the classic group protocol has, as far as the caller set them."""
+        """The options that the caller set and that only the classic group protocol has."""
         return _CLASSIC_ONLY & self.given
 
     @property

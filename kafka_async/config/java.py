@@ -1,10 +1,9 @@
-"""Options of security that only Java's client has, in the words of this one.
+"""Security options that only Java's client has, translated into ours.
 
 Decides: which of our options means the same, which mean nothing here, and what to use in place of the rest. Owns nothing. Must
 never show a value that may be a secret, nor resolve a reference to one.
 
-These stand in the properties files of Java's programs, and in jobs of Spark's own connector that move over by the name of their
-format.
+They occur in the properties files of Java programs, and in jobs that used Spark's own connector before.
 """
 
 import json
@@ -31,7 +30,7 @@ NAMES: Final = frozenset(
         *_STORE_OPTIONS,
     )
 )
-"""What ``in_our_words`` takes, beside our own."""
+"""What ``in_our_words`` takes, besides our own."""
 
 MEANINGLESS: Final = frozenset(
     (
@@ -50,20 +49,20 @@ MEANINGLESS: Final = frozenset(
         *("metric_reporters", "auto_include_jmx_reporter", "share_acknowledgement_mode", "share_acquire_mode"),
     )
 )
-"""Options that this client does without: sessions, tokens and tickets are renewed in time by themselves."""
+"""Options that this client does not need: it renews sessions, tokens and tickets in time by itself."""
 
-_NO_CLASS: Final = "classes of Java are not loaded; for tokens of your own use {tokens}"
-_OPENSSL: Final = "providers of Java's cryptography are not loaded; OpenSSL, with which Python was built, does that work"
+_NO_CLASS: Final = "Java classes are not loaded; for tokens of your own use {tokens}"
+_OPENSSL: Final = "Java security providers are not loaded; Python uses OpenSSL"
 _ASSERTED: Final = (
     *(f"claim_{what}" for what in ("aud", "exp_seconds", "iss", "jti_include", "nbf_seconds", "sub")),
     *("algorithm", "file", "private_key_file", "private_key_passphrase", "template_file"),
 )
-_ASSERTION: Final = "tokens are asked for with client credentials only; use {tokens}"
+_ASSERTION: Final = "tokens are requested with client credentials only; use {tokens}"
 
 _REFUSED: Final[Mapping[str, str]] = {
     "sasl_client_callback_handler_class": _NO_CLASS,
     "sasl_login_class": _NO_CLASS,
-    "ssl_engine_factory_class": "classes of Java are not loaded; use {p}ssl.truststore.* and {p}ssl.keystore.*",
+    "ssl_engine_factory_class": "Java classes are not loaded; use {p}ssl.truststore.* and {p}ssl.keystore.*",
     "ssl_provider": _OPENSSL,
     "ssl_cipher_suites": "use {p}ssl.ciphers, in OpenSSL's notation, for ciphers up to TLS 1.2",
     "config_providers": "{secrets}",
@@ -142,7 +141,7 @@ class Dialect:
 
     def _put(self, ours: dict[str, Any], name: str, text: str, option: str) -> None:
         if ours.setdefault(name, text) != text:
-            raise KafkaConfigurationError(f"{option} and {self.dotted(name)} say different things; leave one of them out")
+            raise KafkaConfigurationError(f"{option} and {self.dotted(name)} contradict each other; leave one of them out")
 
     # --- sasl.jaas.config --------------------------------------------------------------------------------------------------------
 
@@ -158,9 +157,7 @@ class Dialect:
 
     def _password(self, login: Login, ours: Mapping[str, Any]) -> dict[str, str]:
         if login.options.get("tokenauth", "").lower() == "true":
-            raise self._wrong(
-                "{p}sasl.jaas.config: delegation tokens (tokenauth) are not supported; use a user's name and password"
-            )
+            raise self._wrong("{p}sasl.jaas.config: delegation tokens (tokenauth) are not supported; use a user name and password")
         found = {}
         for name in ("username", "password"):
             option = f"sasl_plain_{name}"
@@ -196,7 +193,7 @@ class Dialect:
     def _check_versions(self, java: Mapping[str, str]) -> None:
         for name, spoken in ("ssl_protocol", {"TLS", "TLSv1.2", "TLSv1.3"}), ("ssl_enabled_protocols", {"TLSv1.2", "TLSv1.3"}):
             if name in java and not spoken & {version.strip() for version in java[name].split(",")}:
-                text = "{name}={given!r}: TLS 1.2 and 1.3 are spoken, and nothing below"
+                text = "{name}={given!r}: only TLS 1.2 and 1.3 are supported"
                 raise self._wrong(text, name=self.dotted(name), given=java[name])
 
     def _stores(self, java: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -247,7 +244,7 @@ class Dialect:
             return {}
         word = java[_CHECK].strip().lower()
         if word not in ("https", ""):
-            text = "{name}={given!r}: expected https, or nothing to check no host names"
+            text = "{name}={given!r}: expected https, or an empty value to skip the check of host names"
             raise self._wrong(text, name=self.dotted(_CHECK), given=java[_CHECK])
         if java.get("security_protocol", "PLAINTEXT").endswith("PLAINTEXT"):
             return {}

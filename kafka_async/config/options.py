@@ -37,9 +37,8 @@ class ConsumerOptions(TypedDict, total=False):
     bootstrap_servers: str | Iterable[str]
     """Brokers to ask first, as ``"host:port"``, several with commas between them, or a list of such strings.
 
-    They only have to lead to the cluster: the other brokers are found through them. Name two or three, so that one that is down
-    keeps no consumer from starting. Every address of a host name is tried. The port is 9092 if none is given. IPv6 addresses
-    stand in brackets.
+    The other brokers of the cluster are found through them. Name two or three, so that a consumer can start while one of them is
+    down. Every address of a host name is tried. The port is 9092 if none is given. IPv6 addresses are in brackets.
 
     Default: ``'localhost:9092'``.
     Allowed: ``'host:port'``, several with commas between them, or a list of strings; ports from 1 to 65535.
@@ -49,8 +48,8 @@ class ConsumerOptions(TypedDict, total=False):
     client_id: str
     """Name of this consumer in the logs, quotas and metrics of the brokers, and in its own log and metrics.
 
-    A ``KafkaConsumer`` that is given none calls itself ``consumer-GROUP-NUMBER``, as Java's does; the default below is that of
-    programs that use ``ConsumerConfig`` by itself.
+    Without one, a ``KafkaConsumer`` calls itself ``consumer-GROUP-NUMBER``, as Java's does; the default below is that of
+    ``ConsumerConfig`` by itself.
 
     Default: ``'kafka-async'``.
     Allowed: a string of at most 32,767 bytes in UTF-8.
@@ -92,11 +91,11 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     group_instance_id: str | None
-    """Name under which this member stays the same after a restart (static membership). Needs ``group_id``.
+    """Name by which the group recognizes this member after a restart (static membership). Needs ``group_id``.
 
-    If it comes back within the session timeout it gets the partitions that it had, and the others see no rebalance. Must differ
-    for each member of the group. A clean stop of a static member does not give its partitions to the others before the session
-    times out.
+    A member that restarts within the session timeout gets its partitions back, and the others see no rebalance. Must be different
+    for each member of the group. After a clean stop of a static member, the others get its partitions only when its session times
+    out.
 
     Default: ``None``.
     Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
@@ -107,9 +106,9 @@ class ConsumerOptions(TypedDict, total=False):
     """Rebalance protocol of the group.
 
     ``consumer`` is the protocol of Kafka 4.0, in which the brokers assign partitions and members keep reading meanwhile;
-    ``classic`` is that of older brokers, in which one of the members assigns. ``auto`` takes ``consumer`` if the brokers offer
+    ``classic`` is that of older brokers, in which one of the members assigns. ``auto`` chooses ``consumer`` if the brokers offer
     it for this group and none of ``session_timeout_ms``, ``heartbeat_interval_ms`` and ``partition_assignment_strategy`` is
-    given, else ``classic``. Java's default is ``classic``.
+    set, else ``classic``. Java's default is ``classic``.
 
     Default: ``'auto'``.
     Allowed: one of 'auto', 'classic', 'consumer'.
@@ -119,8 +118,8 @@ class ConsumerOptions(TypedDict, total=False):
     group_remote_assignor: str | None
     """Assignor that the brokers use for this group, such as ``uniform`` or ``range``. Only for the protocol ``consumer``.
 
-    ``None``: the first of the brokers' ``group.consumer.assignors``. An assignor that the brokers do not have is refused when
-    the member joins.
+    ``None``: the first of the brokers' ``group.consumer.assignors``. Brokers refuse an assignor that they do not have when the
+    member joins.
 
     Default: ``None``.
     Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
@@ -132,7 +131,7 @@ class ConsumerOptions(TypedDict, total=False):
 
     Each is ``"range"``, ``"roundrobin"``, ``"sticky"`` or ``"cooperative-sticky"``, the name of Java's class, or an
     ``Assignor``, as an object or a class. The group uses one that all its members offer. With ``cooperative-sticky`` alone,
-    members keep the partitions that stay with them during a rebalance; to move a group there, restart its members once with
+    members go on reading the partitions that they keep during a rebalance; to move a group to it, restart its members once with
     both and once more with it alone.
 
     Default: ``['range', 'cooperative-sticky']``.
@@ -166,9 +165,9 @@ class ConsumerOptions(TypedDict, total=False):
     max_poll_interval_ms: int
     """How long the application may go without asking for records before this member gives up its partitions.
 
-    It protects the group from a member that is alive and stuck. Raise it, or read fewer records at a time, if handling what one
-    call returns takes longer. It is also the time that the group waits for this member in a rebalance. After it the consumer
-    joins again when it is next asked for records, and ``on_partitions_lost`` is called.
+    It protects the group from a member that is alive but stuck. If handling the records of one call takes longer, raise it or
+    read fewer records at a time. It is also how long the group waits for this member in a rebalance. A member that gave up its
+    partitions joins again at the next read call, and ``on_partitions_lost`` is called.
 
     Default: ``300000``.
     Allowed: an integer from 1 to 2147483647, in milliseconds.
@@ -176,8 +175,8 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     enable_auto_commit: bool
-    """Commit in the background what was handed out, every ``auto_commit_interval_ms``, before partitions leave and at a clean
-    stop.
+    """Commit records that were handed out, in the background: every ``auto_commit_interval_ms``, before partitions are revoked
+    and at a clean stop.
 
     Only records that *earlier* calls returned are committed; in an iteration, those before the record that is being handled. So
     a crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
@@ -198,9 +197,9 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     exclude_internal_topics: bool
-    """Leave topics of the cluster itself, such as ``__consumer_offsets``, out of what a pattern subscribes to.
+    """Exclude the cluster's own topics, such as ``__consumer_offsets``, from subscriptions by pattern.
 
-    A topic that is named is read in any case.
+    A topic that is subscribed to by name is read in any case.
 
     Default: ``True``.
     Allowed: True or False.
@@ -211,9 +210,9 @@ class ConsumerOptions(TypedDict, total=False):
     auto_offset_reset: str
     """Where to begin in a partition for which nothing is committed, or whose offset is no longer in the log.
 
-    ``earliest``: at the first record. ``latest``: with what is written from now on. ``by_duration:P7D``: with records of the
-    last seven days, by their timestamps; the duration is written in ISO 8601 as ``PnDTnHnMn.nS``. ``none``: do not choose;
-    ``NoOffsetForPartitionError`` or ``OffsetOutOfRangeError`` is raised and the program seeks.
+    ``earliest``: at the first record. ``latest``: with records written from now on. ``by_duration:P7D``: with records of the
+    last seven days, by their timestamps; the duration is written in ISO 8601 as ``PnDTnHnMn.nS``. ``none``: raise
+    ``NoOffsetForPartitionError`` or ``OffsetOutOfRangeError``, so that the program can seek.
 
     Default: ``'latest'``.
     Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
@@ -223,8 +222,8 @@ class ConsumerOptions(TypedDict, total=False):
     isolation_level: IsolationLevel | Literal["read_uncommitted", "read_committed"]
     """Whether records of transactions that were aborted, or are still open, are returned.
 
-    ``read_committed`` returns neither, and reads only up to the first transaction that is open (the last stable offset).
-    ``read_uncommitted`` returns all. Also an ``IsolationLevel``.
+    ``read_committed`` returns neither, and reads only up to the first open transaction (the last stable offset).
+    ``read_uncommitted`` returns both. May be given as an ``IsolationLevel``.
 
     Default: ``'read_uncommitted'``.
     Allowed: 'read_uncommitted' or 'read_committed'.
@@ -232,9 +231,9 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     allow_auto_create_topics: bool
-    """Let the brokers create a topic that is subscribed to and does not exist.
+    """Let the brokers create topics that are subscribed to and do not exist.
 
-    They do it only if their own ``auto.create.topics.enable`` says so. ``False``: ``start`` and reading raise
+    They do it only if their own ``auto.create.topics.enable`` is true. ``False``: ``start`` and reading raise
     ``UnknownTopicOrPartitionError``.
 
     Default: ``True``.
@@ -245,7 +244,7 @@ class ConsumerOptions(TypedDict, total=False):
     max_poll_records: int | None
     """Most records that one call of ``getmany`` returns, unless the call says otherwise. ``None``: no limit.
 
-    It changes nothing about how much is fetched at a time; what is not returned stays in the buffer for the next call.
+    It does not change how much is fetched at a time; records that are not returned stay in the buffer for the next call.
 
     Default: ``500``.
     Allowed: an integer from 1 to 2147483647, in records.
@@ -255,7 +254,7 @@ class ConsumerOptions(TypedDict, total=False):
     key_deserializer: Deserializer | None
     """Turns a key's bytes into an object. ``None``: keys are ``bytes``.
 
-    Takes the forms of ``value_deserializer``.
+    Takes the same forms as ``value_deserializer``.
 
     Default: ``None``.
     Allowed: a callable that takes bytes, or None.
@@ -267,11 +266,10 @@ class ConsumerOptions(TypedDict, total=False):
 
     A callable of the bytes, such as ``json.loads``; a callable of three arguments, ``(topic, headers, data)``; or an object
     with a method ``deserialize`` that takes either. Any of them may be ``async def``. It is called once for each record that is
-    handed out, inside the call that reads. A value that is null (a tombstone) stays ``None`` and is not given to it; neither is
-    a key that is missing.
+    handed out, inside the call that reads. It is not called for a null value (a tombstone) or a missing key, which stay ``None``.
 
-    What it raises becomes a ``DeserializationError``, once, which holds the record with its bytes; reading goes on after that
-    record.
+    If it raises, a read call raises ``DeserializationError``, once, which holds the record with its bytes; reading goes on after
+    that record.
 
     Default: ``None``.
     Allowed: a callable that takes bytes, or None.
@@ -281,7 +279,7 @@ class ConsumerOptions(TypedDict, total=False):
     interceptors: Sequence[Any] | None
     """Objects with the methods ``on_consume(records)`` and ``on_commit(offsets)``, plain or ``async def``, called in this order.
 
-    ``on_consume`` takes the dictionary that a call is about to return, and returns the one to hand out in its place;
+    ``on_consume`` gets the dictionary that a call is about to return, and returns the one to return instead;
     ``on_commit`` gets the offsets that were committed. See ``ConsumerInterceptor``.
 
     Default: ``[]``.
@@ -292,8 +290,8 @@ class ConsumerOptions(TypedDict, total=False):
     check_crcs: bool
     """Compare each record batch with its checksum (CRC-32C).
 
-    A batch that does not match is fetched once more, and then raised as ``CorruptRecordException``. It costs little if the
-    processor has an instruction for it.
+    If a batch does not match, it is fetched once more, and then ``CorruptRecordException`` is raised. The check costs little if
+    the processor has an instruction for it.
 
     Default: ``True``.
     Allowed: True or False.
@@ -324,7 +322,7 @@ class ConsumerOptions(TypedDict, total=False):
     fetch_max_wait_ms: int
     """How long a broker may wait for ``fetch_min_bytes`` before it answers.
 
-    Records that arrive are answered at once if they make up ``fetch_min_bytes``, so this is no delay by itself.
+    It answers at once as soon as there are ``fetch_min_bytes``, so this is not a delay by itself.
 
     Default: ``500``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -334,9 +332,9 @@ class ConsumerOptions(TypedDict, total=False):
     max_partition_fetch_bytes: int
     """Most bytes of records of one partition in one answer.
 
-    A first record batch that is larger is sent all the same. If round trips are long, one answer after another is slow: so if
-    answers come full and the application waits for them, the default grows by itself, up to a quarter of
-    ``fetch_buffer_bytes``, and shrinks again. Any other value is kept.
+    A first record batch that is larger is sent all the same. If round trips are long, small answers are slow. So if answers come
+    full and the application waits for them, the default limit grows by itself, up to a quarter of ``fetch_buffer_bytes``, and
+    shrinks again. Any other value stays as it is.
 
     Default: ``1048576``.
     Allowed: an integer from 1 to 2147483647, in bytes.
@@ -346,8 +344,8 @@ class ConsumerOptions(TypedDict, total=False):
     fetch_buffer_bytes: int
     """Most bytes of records that are fetched ahead and not yet handed out, over all partitions.
 
-    Fetches stop when it is full and go on when the application has read. This is the memory that a consumer needs, as long as
-    no single record batch is larger. What is counted is as brokers send it, which is compressed.
+    Fetches stop when the buffer is full and go on when the application has read. This bounds the memory of a consumer, as long as
+    no single record batch is larger. Records count as brokers send them, which may be compressed.
 
     Default: ``33554432``.
     Allowed: an integer from 1 to 9223372036854775807, in bytes.
@@ -357,7 +355,7 @@ class ConsumerOptions(TypedDict, total=False):
     max_decompressed_bytes: int
     """Most bytes that one record batch may decompress to.
 
-    A batch that claims or yields more is raised as ``CorruptRecordException`` and never held in memory as a whole.
+    A batch that claims or yields more raises ``CorruptRecordException`` and is never held in memory as a whole.
 
     Default: ``268435456``.
     Allowed: an integer from 1 to 9223372036854775807, in bytes.
@@ -367,8 +365,8 @@ class ConsumerOptions(TypedDict, total=False):
     receive_message_max_bytes: int
     """Most bytes of one answer of a broker, of any kind.
 
-    A longer one closes the connection before anything is allocated for it. Must be larger than ``fetch_max_bytes``, and than
-    the largest record batch of the topics.
+    If an answer is longer, the connection is closed before any memory is allocated for it. Must be larger than
+    ``fetch_max_bytes``, and than the largest record batch of the topics.
 
     Default: ``100000000``.
     Allowed: an integer from 1024 to 2147483647, in bytes.
@@ -377,9 +375,9 @@ class ConsumerOptions(TypedDict, total=False):
 
     # --- Time ---
     request_timeout_ms: int
-    """How long one request may take, time in the queue included, before it is given up and sent again if that is safe.
+    """How long one request may take, including its time in the queue, before it is given up, and sent again if that is safe.
 
-    It is also how long ``stop`` may take if it is given no timeout, and how long ``start`` waits for a topic to be created.
+    It is also how long ``stop`` may take without a timeout of its own, and how long ``start`` waits for a topic to be created.
 
     Default: ``30000``.
     Allowed: an integer from 1 to 2147483647, in milliseconds.
@@ -387,9 +385,9 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     default_api_timeout_ms: int
-    """How long a call such as ``commit``, ``committed``, ``position`` or ``offsets_for_times`` may take, repetitions included.
+    """How long a call such as ``commit``, ``committed``, ``position`` or ``offsets_for_times`` may take, including retries.
 
-    After it the call raises ``KafkaTimeoutError`` and what it wanted is withdrawn. ``getone`` waits without a limit,
+    After that the call raises ``KafkaTimeoutError``, and its work is withdrawn. ``getone`` waits without a limit,
     ``getmany`` as long as its own ``timeout_ms``.
 
     Default: ``60000``.
@@ -417,7 +415,7 @@ class ConsumerOptions(TypedDict, total=False):
 
     # --- Network ---
     reconnect_backoff_ms: int
-    """How long to wait before a broker is connected to again after a connection failed.
+    """How long to wait before connecting to a broker again after a connection failed.
 
     It doubles with each failure, up to ``reconnect_backoff_max_ms``, give or take a fifth at random.
 
@@ -427,7 +425,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     reconnect_backoff_max_ms: int
-    """Most time to wait before a broker is connected to again.
+    """Most time to wait before connecting to a broker again.
 
     Default: ``1000``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -435,7 +433,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     socket_connection_setup_timeout_ms: int
-    """How long a connection may take until it can be used: name look-up, TCP, TLS, versions and login.
+    """How long a connection may take until it is ready: name look-up, TCP, TLS, API versions and login.
 
     It doubles with each failure in a row, up to ``socket_connection_setup_timeout_max_ms``.
 
@@ -445,7 +443,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     socket_connection_setup_timeout_max_ms: int
-    """Most time that a connection may take until it can be used, after failures in a row.
+    """Most time that a connection may take until it is ready, after failures in a row.
 
     Default: ``30000``.
     Allowed: an integer from 1 to 2147483647, in milliseconds.
@@ -453,10 +451,10 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     connections_max_idle_ms: int
-    """How long a connection that nobody uses stays open. -1: for ever.
+    """How long an idle connection stays open. -1: for ever.
 
-    Shorter than the ten minutes after which brokers close it, so that no request is sent into a connection that is being
-    closed. 0 would close each one before it is of use, and is refused.
+    The default is shorter than the ten minutes after which brokers close it, so that no request is sent into a connection that is
+    being closed. 0 would close every connection before it can be used, and is refused.
 
     Default: ``540000``.
     Allowed: an integer from -1 to 9223372036854775807 other than 0, in milliseconds.
@@ -480,11 +478,10 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     metadata_max_age_ms: int
-    """How old metadata may become before they are requested again although nothing failed.
+    """How old metadata may become before it is requested again even if nothing failed.
 
-    This is how long it may take until new partitions, and new topics that match a pattern, are noticed by a member of the
-    protocol ``classic`` or by a consumer without a group. It is also how long a preferred replica is read from before the
-    leader is asked again.
+    With the protocol ``classic``, or without a group, this is how long it may take until new partitions, and new topics that
+    match a pattern, are noticed. It is also how long a preferred replica is read before the leader is asked again.
 
     Default: ``300000``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -492,10 +489,10 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     metadata_recovery_strategy: RecoveryStrategy
-    """What to do if none of the brokers that are known can be reached.
+    """What to do if none of the known brokers can be reached.
 
     ``rebootstrap`` starts again from ``bootstrap_servers``, whose names may lead to other brokers by then; ``none`` keeps trying
-    the known ones.
+    the known brokers.
 
     Default: ``'rebootstrap'``.
     Allowed: one of 'rebootstrap', 'none'.
@@ -503,7 +500,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     metadata_recovery_rebootstrap_trigger_ms: int
-    """How long the cluster may be out of reach before ``rebootstrap`` starts again from ``bootstrap_servers``.
+    """How long the cluster may be unreachable before ``rebootstrap`` starts again from ``bootstrap_servers``.
 
     Default: ``300000``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -515,8 +512,8 @@ class ConsumerOptions(TypedDict, total=False):
     """Whether connections are encrypted (``SSL``, ``SASL_SSL``), and whether the consumer logs in (``SASL_PLAINTEXT``,
     ``SASL_SSL``).
 
-    With TLS, certificate and host name of the brokers are verified, and nothing below TLS 1.2 is spoken. With ``PLAINTEXT`` the
-    options of TLS and SASL have no effect; one warning names those that are set.
+    With TLS, the brokers' certificates and host names are verified, and TLS versions below 1.2 are refused. With ``PLAINTEXT``
+    the options of TLS and SASL have no effect; one warning names those that are set.
 
     Default: ``'PLAINTEXT'``.
     Allowed: one of 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'.
@@ -524,7 +521,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     ssl_context: ssl.SSLContext | None
-    """A context of your own for TLS. It decides everything; the other ``ssl_`` options cannot be set beside it.
+    """A TLS context of your own. It decides everything; the other ``ssl_`` options cannot be combined with it.
 
     Default: ``None``.
     Allowed: an ssl.SSLContext, or None.
@@ -548,7 +545,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     ssl_keyfile: str | PathLike[str] | None
-    """File of the private key (PEM) of ``ssl_certfile``, if it is not in there.
+    """File of the private key (PEM) of ``ssl_certfile``, if that file does not hold it.
 
     Default: ``None``.
     Allowed: the path of a file (PEM text goes into ssl_keystore_key), or None.
@@ -582,9 +579,9 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     ssl_check_hostname: bool
-    """Verify that the brokers' certificates are made out for the names by which they are connected to.
+    """Verify that the brokers' certificates are issued for the host names that the consumer connects to.
 
-    ``False`` lets everybody with a certificate of the same authorities pass as a broker.
+    With ``False``, anyone with a certificate of the same authorities can pose as a broker.
 
     Default: ``True``.
     Allowed: True or False.
@@ -616,7 +613,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_mechanism: Mechanism | None
-    """How the consumer logs in. ``None`` means ``GSSAPI`` too.
+    """How the consumer logs in. ``None`` also means ``GSSAPI``.
 
     ``PLAIN`` and ``SCRAM`` need ``sasl_plain_username`` and ``sasl_plain_password``. ``OAUTHBEARER`` needs
     ``sasl_oauth_token_provider``, or ``sasl_oauthbearer_token_endpoint_url`` and client credentials. ``GSSAPI`` is Kerberos and
@@ -628,7 +625,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_plain_username: str | None
-    """User's name, for PLAIN and for SCRAM.
+    """User name, for PLAIN and for SCRAM.
 
     Default: ``None``.
     Allowed: text without NUL and lone surrogates that is not empty, or None.
@@ -636,7 +633,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_plain_password: str | None
-    """User's password, for PLAIN and for SCRAM. Sent as it is, without SASLprep, since Kafka stores it so.
+    """Password, for PLAIN and for SCRAM. Sent as it is, without SASLprep, because Kafka stores it that way.
 
     Default: ``None``.
     Allowed: text without NUL and lone surrogates that is not empty, or None.
@@ -652,7 +649,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_kerberos_domain_name: str | None
-    """Host name in the brokers' principals. ``None``: the name by which each broker is connected to.
+    """Host name in the brokers' principals. ``None``: the host name used to connect to each broker.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -660,7 +657,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_kerberos_principal: str | None
-    """Principal to log in as. ``None``: the one whose ticket the process has, or the first of the keytab.
+    """Principal to log in as. ``None``: that of the process's tickets, or the first in the keytab.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -668,8 +665,8 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_kerberos_keytab: str | PathLike[str] | None
-    """File of the keys of ``sasl_kerberos_principal``. Tickets are taken and renewed with it, in memory. ``None``: the tickets of
-    the process.
+    """Keytab of ``sasl_kerberos_principal``. Tickets are obtained and renewed with it, in memory. ``None``: the tickets of the
+    process.
 
     Default: ``None``.
     Allowed: the path of a file, or None.
@@ -677,10 +674,10 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_oauth_token_provider: TokenProvider | None
-    """What gives bearer tokens: an object with a method ``token()``, such as an ``AbstractTokenProvider``, or a callable; plain or
-    ``async def``.
+    """Provider of bearer tokens: an object with a method ``token()``, such as an ``AbstractTokenProvider``, or a callable; plain
+    or ``async def``.
 
-    ``MskTokenProvider`` and ``OidcTokenProvider`` are such. Plain ones are called in a thread.
+    ``MskTokenProvider`` and ``OidcTokenProvider`` are examples. Plain ones are called in a thread.
 
     Default: ``None``.
     Allowed: an object with a method token(), or a callable that returns a token, or None.
@@ -691,7 +688,7 @@ class ConsumerOptions(TypedDict, total=False):
     """Address of the token endpoint of an OpenID Connect provider. ``https`` only, unless ``sasl_oauthbearer_allow_http``; needs
     the extra ``oidc``.
 
-    Redirects are not followed. Tokens are taken by client credentials and renewed in time.
+    Redirects are not followed. Tokens are requested with client credentials and renewed in time.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -699,7 +696,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_oauthbearer_client_credentials_client_id: str | None
-    """Client's name at the token endpoint.
+    """Client id at the token endpoint.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -707,7 +704,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_oauthbearer_client_credentials_client_secret: str | None
-    """Client's secret at the token endpoint.
+    """Client secret at the token endpoint.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -715,7 +712,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_oauthbearer_scope: str | None
-    """Scope that is asked for at the token endpoint. ``None``: what the provider gives by itself.
+    """Scope requested from the token endpoint. ``None``: the provider's default.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -723,7 +720,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_oauthbearer_extensions: Mapping[str, str] | None
-    """Names and values that are sent to the brokers with each token, such as ``{"logicalCluster": "lkc-1"}``.
+    """Names and values sent to the brokers with each token, such as ``{"logicalCluster": "lkc-1"}``.
 
     Default: ``None``.
     Allowed: a mapping of names to values, or None.
@@ -747,7 +744,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_oauthbearer_header_urlencode: bool
-    """URL-encode the client's name and secret in the header of the request, as RFC 6749 says and few providers expect.
+    """URL-encode the client id and secret in the header of the request, as RFC 6749 requires but few providers expect.
 
     Default: ``False``.
     Allowed: True or False.
@@ -771,7 +768,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     sasl_login_retry_backoff_ms: int
-    """How long to wait before the token endpoint is asked again. It doubles with each failure.
+    """How long to wait before the token endpoint is asked again after a failure. It doubles with each failure.
 
     Default: ``100``.
     Allowed: an integer from 1 to 2147483647, in milliseconds.
@@ -796,9 +793,9 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     trace: Listener | None
-    """A callable that is given each trace event (``kafka_async.trace``), beside the log and the metrics.
+    """A callable that gets each trace event (``kafka_async.trace``), in addition to the log and the metrics.
 
-    It is called in the background, and by calls of the application for what happens there. It must be quick and must not raise.
+    It is called in the background, and inside the application's own calls. It must be quick and must not raise.
 
     Default: ``None``.
     Allowed: a callable that takes one event, or None.

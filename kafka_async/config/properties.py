@@ -15,7 +15,7 @@ _KEY: Final = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the values by their keys; of a key that stands there twice the last one counts.
+    """Return the values by their keys; if a key occurs twice, the last value counts.
 
     Comments begin with ``#`` or ``!``; a line that ends with a backslash goes on in the next; key and value are separated by ``=``,
     ``:`` or blanks; ``\\t``, ``\\n``, ``\\r``, ``\\f`` and ``\\uXXXX`` are what they are in Java, and any other character after a

@@ -21,7 +21,7 @@ from .texts import option_name, option_value
 _FILE: Final = Dialect()
 _REFUSED: Final = _FILE.refused
 _NEAR: Final = 0.8
-"""How much a variable must be like an option to be taken for a mistake: ``KAFKA_HOME`` and ``KAFKA_PORT`` are none."""
+"""How similar a variable must be to an option to count as a typing mistake: ``KAFKA_HOME`` and ``KAFKA_PORT`` are not."""
 _CASES: Final = {"security_protocol": str.upper, "group_protocol": str.lower}
 """Options whose words Java takes in any case."""
 _CLASSES: Final = ("key_deserializer", "value_deserializer")
@@ -48,7 +48,7 @@ def environment_options(prefix: str, environment: Mapping[str, str] | None = Non
 def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the options that a properties file holds; see ``ConsumerConfig.from_properties``.
 
-    The file is read as UTF-8, and as Latin-1, which is how Java reads it, if it is none.
+    The file is read as UTF-8 or, if it is not valid UTF-8, as Latin-1, as Java reads it.
     """
     data = Path(path).read_bytes()
     try:
@@ -77,7 +77,7 @@ def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
             options |= _deserializer(name, key, text)
         elif name == "interceptor_classes":
             if text:
-                raise KafkaConfigurationError(f"{key}: classes of Java are not loaded; give interceptors in the program")
+                raise KafkaConfigurationError(f"{key}: Java classes are not loaded; give interceptors in the program")
         elif name in NAMES or name in JAVA_NAMES:
             known[name] = _CASES.get(name, str)(text)
         elif name not in _LEFT_OUT:
@@ -93,7 +93,7 @@ def _deserializer(name: str, key: str, text: str) -> dict[str, Any]:
             return {}
         case "StringDeserializer":
             return {name: _decoded}
-    raise KafkaConfigurationError(f"{key}: classes of Java are not loaded; give {name} in the program")
+    raise KafkaConfigurationError(f"{key}: Java classes are not loaded; give {name} in the program")
 
 
 def _decoded(data: bytes | None) -> str | None:

@@ -65,5 +65,5 @@ def _opened(path: str, password: str | None, option: str) -> "PKCS12KeyAndCertif
     try:
         return load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
-        what = "it has another password" if password is not None else f"it needs {option.replace('location', 'password')}"
+        what = "the password is wrong" if password is not None else f"it needs {option.replace('location', 'password')}"
         raise KafkaConfigurationError(f"{option}: the store cannot be opened: {what}, or it is not of type PKCS12") from None

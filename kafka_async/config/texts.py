@@ -20,7 +20,7 @@ def _flag(text: str) -> bool:
 
 
 def _number(text: str) -> int:
-    """Return a number in ASCII digits, for which Python's ``1_000`` is none."""
+    """Return a number in ASCII digits; Python's ``1_000`` is not one."""
     stripped = text.strip()
     if not stripped.removeprefix("-").isdecimal() or not stripped.isascii():
         raise ValueError

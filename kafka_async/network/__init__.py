@@ -4,9 +4,9 @@
     link.py        one broker in one lane over all attempts: the state table, the handshake, backoff
     reachability.py  whether any broker can be reached
     session.py     how long a SASL session lasts, and when its renewal is tried
-    protocol.py    one connection's requests and answers: bytes in, answers out
+    protocol.py    one connection's requests and responses: bytes in, responses out
     frames.py      bytes cut into frames in a buffer that is used again
-    request.py     what the layer above hands in
+    request.py     a request from the layer above
     auth.py        the seam for SASL mechanisms
     sasl/          the mechanisms, and which one the options ask for
     backoff.py     exponential backoff with jitter
@@ -14,7 +14,7 @@
     connection.py  the shell: performs plans, one task for each connection
     tls.py         from options to a TLS context; what OpenSSL's errors mean
     transport.py   sockets, TLS, names; the only place that sees their errors
-    waiting.py     how a task is woken again and again
+    waiting.py     waiting and wake-ups of tasks and threads
 
 All but the last four and some files of ``sasl`` are pure: no event loop, socket, thread, clock or randomness.
 """

@@ -1,4 +1,4 @@
-"""The seam for SASL: what a connection needs of a mechanism.
+"""The interface between a connection and a SASL mechanism.
 
 Decides: nothing. Owns: the interface between a connection and a mechanism. Must never do I/O; a mechanism is a sans-IO
 conversation of Kafka requests (SaslHandshake, SaslAuthenticate; KIP-43, KIP-152). What takes time on our side, such as fetching a
@@ -46,7 +46,7 @@ class Authenticator(Protocol):
         """Take the answer of the last request, or the result of the last work, and return the next one, or the end.
 
         Raises ``AuthenticationFailedError`` if the broker refused us or we refuse the broker, and another ``KafkaError`` if
-        the next attempt may do better.
+        the next attempt may succeed.
         """
 
 

@@ -24,7 +24,7 @@ from .transport import Pushing, Transport, TransportFactory
 from .waiting import LoopSignal, pause
 
 YIELD_AFTER = 256 * 1024
-"""Bytes after which a reader lets others run. A fast broker always has more, and reading what is there does not suspend."""
+"""Bytes after which a reader lets others run. A fast broker always has more, and reading available bytes does not suspend."""
 
 FLUSH_TIMEOUT = 1.0
 """Seconds for which a connection that is shut may still write what was planned before. Final requests still have to be sent."""

@@ -1,4 +1,4 @@
-"""Which request goes to which broker, and when: the network's one place for decisions.
+"""Which request goes to which broker, and when: all decisions of the network are made here.
 
 Decides: the connection for each request, when connections are opened and closed, what a failed broker means for the requests that
 wait for it. Owns: the known brokers, a ``Link`` for each broker and lane, the requests that are not written yet. Must never await,
@@ -29,7 +29,7 @@ from .request import Lane, UnsentRequest, never_withdrawn
 from .settings import NetworkSettings
 
 HEDGE: Final = 1.0
-"""Seconds after which a connection that is still being made no longer keeps requests for any node from trying another one.
+"""Seconds after which a connection that is still being made no longer keeps requests for any node from trying another node.
 
 A bootstrap server that swallows packets would otherwise cost its whole setup timeout before the next one gets its turn.
 """
@@ -65,7 +65,7 @@ class Run:
 
 @frozen(kw_only=True)
 class Shut:
-    """Close connection ``key``; nothing more is wanted from it. A key that is already gone is no error."""
+    """Close connection ``key``; nothing more is wanted from it. A key that is already gone is not an error."""
 
     key: int
 
@@ -308,7 +308,7 @@ class NetworkClientDelegate:
     def problem(self) -> KafkaError | None:
         """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for.
 
-        Of several failures the one that will not pass.
+        Of several failures, one that is permanent.
         """
         errors = [link.history.error for link in self._links.values() if link.history.error is not None]
         if errors:

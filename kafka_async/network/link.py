@@ -36,7 +36,7 @@ from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, Ne
 
 
 class ConnectionState(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     DISCONNECTED = "disconnected"
     WAITING = "waiting"
@@ -46,7 +46,7 @@ class ConnectionState(Enum):
     """The socket is open and ApiVersions is in flight."""
     AUTHENTICATING = "authenticating"
     PREPARING = "preparing to authenticate again"
-    """The session is about to end, and what a new one takes on our side, such as a token, is being got; requests go on."""
+    """The session is about to end, and we prepare a new one, for example by fetching a token; requests go on."""
     RENEWING = "authenticating again"
     """The session is renewed on the same connection (KIP-368); requests in flight are still answered, new ones wait."""
     READY = "ready"
@@ -71,7 +71,7 @@ class ConnectionInput(Enum):
     POSTPONED = "postponed"
     """The renewal could not be prepared; it is tried again."""
     SESSION_ENDS = "session ends"
-    """Nothing but a renewal may be sent any more, and whatever it lacks has to come now."""
+    """Nothing but a renewal may be sent any more, and it must not wait any longer."""
     FAILED = "failed"
     SHUT = "shut"
     """Closed by us on purpose; no backoff."""
@@ -113,7 +113,7 @@ _OPEN: Final = _SETTING_UP | _SENDING
 
 @define(eq=False)
 class History:
-    """What is remembered of an address beyond a connection, so that no new object forgets a backoff."""
+    """The state of an address that outlives a connection, so that no backoff is forgotten."""
 
     failures: int = 0
     """Connections in a row that ended, with no answer since; the first of them may have brought some before."""
@@ -129,8 +129,8 @@ class History:
         """Another attempt would end as the last one did: the port is closed, the login is refused, or it was cut short twice in a
         row.
 
-        A connection that was cut short once may have been unlucky. So may one whose TLS handshake failed, with an alert too: nobody
-        has proven at that point that he is the broker.
+        A connection that was cut short once may have been unlucky. So may one whose TLS handshake failed, even with an alert: at
+        that point the peer has not proven that it is the broker.
         """
         return bool(self.setup_failures) or self.failures > 1 or isinstance(self.error, AuthenticationFailedError)
 
@@ -194,7 +194,7 @@ class Link:
 
     @property
     def peer(self) -> str:
-        """What the broker is called in texts and trace events."""
+        """The broker's name in texts and trace events."""
         return str(self.node) if self.lane is Lane.MAIN else f"{self.node} {self.lane.value}"
 
     @property
@@ -223,7 +223,7 @@ class Link:
         return self._protocol is not None and self._protocol.is_abandoned
 
     def is_late(self, now: float) -> bool:
-        """An answer should have been here for a while."""
+        """A response has been overdue for a while."""
         return self._protocol is not None and self._protocol.is_late(now)
 
     def in_backoff(self, now: float) -> bool:

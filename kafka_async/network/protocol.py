@@ -1,4 +1,4 @@
-"""One connection's requests and answers: bytes in, answers out, without a socket.
+"""One connection's requests and responses: bytes in, responses out, without a socket.
 
 Decides: correlation ids, order, what an answer belongs to, when an answer is overdue. Owns: the requests in flight on one
 connection and the bytes that wait to be written. Must never await, read a clock or know what state the connection is in
@@ -37,8 +37,8 @@ timer that finds the deadline passed may run before the reader does.
 """
 
 LONGEST_THROTTLE: Final = 60.0
-"""Seconds of throttling that are believed. Brokers ask for a quota window at most, which is 11 s unless configured otherwise; with
-garbage in this field a client would be silent for weeks, and a broker that is asked too early just asks for patience again.
+"""Most seconds of throttling that are obeyed. Brokers ask for a quota window at most, which is 11 s unless configured otherwise.
+With garbage in this field a client would be silent for weeks, and a broker that gets a request too early just throttles again.
 """
 
 _CORRELATION_IDS: Final = 2**31
@@ -72,7 +72,7 @@ class Protocol:
         self.frames = FrameBuffer(limit)
         self._client_id = client_id
         self.peer = peer
-        """What the broker is called in texts and trace events."""
+        """The broker's name in texts and trace events."""
         self._trace = trace
         self._in_flight: deque[InFlight] = deque()
         self._next_id = 0
@@ -98,12 +98,12 @@ class Protocol:
 
     @property
     def is_abandoned(self) -> bool:
-        """Nobody waits for what is in flight any more, and the broker may never answer it."""
+        """No call waits for the requests in flight any more, and the broker may never answer them."""
         requests = [sent.request for sent in self._in_flight]
         return any(request.abandonable for request in requests) and all(request.withdrawn() for request in requests)
 
     def is_late(self, now: float) -> bool:
-        """The oldest answer should have been here for a while. Those after it have to wait for it."""
+        """The oldest response has been overdue for a while. Those after it have to wait for it."""
         return bool(self._in_flight) and now >= self._in_flight[0].sent_at + self._in_flight[0].request.max_wait + LATE
 
     @property

@@ -32,7 +32,7 @@ class ReachabilityState:
         self.unreachable_since = None
 
     def attempt_failed(self, now: float, *, was_last: bool) -> None:
-        """A connection ended before it brought an answer; ``was_last``: no other one is left to hope for."""
+        """A connection ended before it brought a response; ``was_last``: there is no other one."""
         if self._failing_since is None:
             self._failing_since = now
         if was_last:

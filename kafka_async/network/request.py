@@ -1,4 +1,4 @@
-"""A request on its way: what the layer above hands to the network.
+"""A request that the layer above gives to the network.
 
 Decides: nothing. Owns: the shape of a request before it is written. Must never know what a message means.
 Java: ``NetworkClientDelegate.UnsentRequest``; the lane replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the
@@ -35,7 +35,7 @@ class Lane(Enum):
 
 
 def never_withdrawn() -> bool:
-    """Return ``False``. The default: who meets it need not call it."""
+    """Return ``False``. The default, which need not be called."""
     return False
 
 
@@ -54,8 +54,8 @@ class UnsentRequest:
     """Absolute seconds. Time in the queue counts.
 
     Before it is written: ``KafkaTimeoutError``, and nothing was sent. After: the connection is closed, because a broker answers
-    in order and whatever else is in flight would wait behind the lost answer; ``KafkaTimeoutError`` for this request,
-    ``KafkaConnectionError`` for the others. It is therefore the request timeout, not the deadline of a caller, who uses
+    in order and the other requests in flight would wait behind the lost response; ``KafkaTimeoutError`` for this request,
+    ``KafkaConnectionError`` for the others. It is therefore the request timeout, not the deadline of a caller, which uses
     ``withdrawn``.
     """
     node_id: int | None = None

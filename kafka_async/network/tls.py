@@ -1,8 +1,8 @@
 """TLS: from options to a context, and from OpenSSL's errors to one that says what to do.
 
-Decides: what is secure enough. Certificate and host name are verified and nothing below TLS 1.2 is spoken unless the caller brings
-a context of its own. Owns nothing. Must never read a file that no option names, ask a terminal for a password, or leave a private
-key behind on a disk. KIP-651 (PEM text in options), RFC 8446 section 6.2 (alerts).
+Decides: what is secure enough. Certificate and host name are verified, and TLS versions below 1.2 are refused, unless the caller
+gives a context of its own. Owns nothing. Must never read a file that no option names, ask a terminal for a password, or leave a
+private key behind on a disk. KIP-651 (PEM text in options), RFC 8446 section 6.2 (alerts).
 """
 
 import os
@@ -21,7 +21,7 @@ _REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "UNKNOWN_PSK_I
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE")
 
 _TRUST: Final = "trust the authority that signed it with ssl_cafile, or is this another server?"
-_NAME: Final = "connect by a name that the certificate has, or have the broker's advertised.listeners and certificate agree"
+_NAME: Final = "connect by a host name in the certificate, or make the broker's advertised.listeners match its certificate"
 _CLOCK: Final = "the broker needs a new certificate, or is this machine's clock right?"
 
 # OpenSSL's X509_V_ERR codes: what a person can do about them.

@@ -3,10 +3,10 @@
 Decides: nothing. Owns: the waiting tasks. Must never lose a wake-up: ``ticket`` is read before looking, and ``wait`` returns at
 once if a wake-up came since.
 
-anyio's ``Event`` and ``move_on_after`` do the same on every event loop, at some 50 us for each wait; on asyncio a bare future does
-it in a tenth of that, and every round trip to a broker waits more than once. One alarm serves all waits there: whoever is woken
-before his time leaves it as it is, since the next wait will need one that is about as late, and setting one anew for each wait
-costs more than the wait.
+anyio's ``Event`` and ``move_on_after`` do the same on every event loop, at about 50 us for each wait; on asyncio a bare future
+does it in a tenth of that, and every round trip to a broker waits more than once. One alarm serves all waits there: a task that
+is woken early leaves it set, since the next wait will need one at about the same time, and setting a new one for each wait costs
+more than the wait.
 """
 
 import asyncio
@@ -181,9 +181,8 @@ class ThreadSignal:
 
     That is what lets the blocking facade run the asyncio consumer's coroutines without an event loop.
 
-    Each waiter has a lock of its own, which ``wake`` opens: a signal handler that raises in the middle of a wait then leaves
-    nothing behind that somebody else needs. (A ``Condition`` would have its lock taken again on the way out, which can be
-    interrupted too.)
+    Each waiter has a lock of its own, which ``wake`` opens, so that a signal handler that raises in the middle of a wait affects no
+    other waiter. (A ``Condition`` would take its lock again on the way out, which can be interrupted too.)
     """
 
     _count: int = field(default=0, init=False)

@@ -1,4 +1,4 @@
-"""What is in the record data of a Fetch response: batches, messages, checksums, codecs, transactions.
+"""The record data of a Fetch response: batches, messages, checksums, codecs, transactions.
 
     reader.py       one partition's share of a response
     header.py       the header of a batch, and what can be wrong with one; legacy.py: formats 0 and 1

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, freethreading_compatible=True
 """The decoder in Cython: the fast half of a pair; ``decode.py`` is the readable half and documents the contract.
 
-Decides, owns and must never do what is written there. What is different is only how: records are parsed in place by C code into one
-struct (``Parsed``) and built into the final object, or into Arrow buffers, from it. Whatever is rare (codecs, format 0 and 1,
-transactions, the words of an error) is the same Python code that ``decode.py`` calls.
+Decides, owns and must never do what is written there. Only the way is different: records are parsed in place by C code into one
+struct (``Parsed``) and built into the final object, or into Arrow buffers, from it. Rare cases (codecs, format 0 and 1,
+transactions, the words of an error) use the same Python code that ``decode.py`` calls.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

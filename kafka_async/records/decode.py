@@ -240,7 +240,7 @@ class Decoder:
         return self._aborted.covers(header.producer_id, header.last_offset) and bool(header.attributes & TRANSACTIONAL)
 
     def _meet_marker(self, header: Header, below: bool) -> None:
-        """A marker that was skipped still ends its transaction, even if it is not worth a checksum any more."""
+        """A marker that was skipped still ends its transaction, without its checksum being verified."""
         if not below:
             self._check_crc(header)
         if self._aborted is None or not self._is_aborted(header):

@@ -25,7 +25,7 @@ SMALLEST: Final = {0: 14, 1: 22, 2: V2_SIZE - UP_TO_LENGTH}
 """Smallest value of the length field, by magic."""
 SMALLEST_RECORD: Final = 7
 HEADER_COST: Final = 128
-"""Bytes of memory that a record's header is taken to need beside its own, which can be two."""
+"""Bytes of memory that a record's header is taken to need in addition to its own, which can be two."""
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME: Final = 0x08

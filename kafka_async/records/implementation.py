@@ -1,7 +1,7 @@
 """Which of the two decoders is used: chosen once, at import.
 
-Decides: the compiled one where it was built, the Python one otherwise or where ``KAFKA_ASYNC_PURE=1`` asks for it. Owns the choice.
-Must never be asked twice.
+Decides: the compiled one if it was built, unless ``KAFKA_ASYNC_PURE=1`` is set; else the Python one. Owns the choice.
+Must never choose twice.
 """
 
 import os

@@ -21,7 +21,7 @@ _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _CRC_FROM: Final = 16
 _MESSAGE_COST: Final = 512
-"""Bytes of memory that a message is taken to need beside its own, which can be 26: a wrapper's messages become rows all at once."""
+"""Bytes of memory that a message needs besides its own, which can be 26: a wrapper's messages become rows all at once."""
 
 _Message = tuple[int, int, int, int, int, int, bytes | None, bytes | None]
 """Magic, attributes, offset, CRC, timestamp, timestamp type, key, value."""
@@ -30,7 +30,7 @@ _Message = tuple[int, int, int, int, int, int, bytes | None, bytes | None]
 def read_rows(data: bytes, start: int, end: int, check_crcs: bool, max_decompressed_bytes: int) -> list[Row]:
     """Return the rows of the message from ``start`` to ``end``, which may wrap others, in offset order.
 
-    Raises ``CorruptRecordException`` or ``UnsupportedCodecError``; then no row is to be had.
+    Raises ``CorruptRecordException`` or ``UnsupportedCodecError``; then there are no rows at all.
     """
     magic, attributes, offset, crc, timestamp, timestamp_type, key, value = _read(data, start, end, check_crcs)
     codec = attributes & CODEC_MASK

@@ -1,7 +1,7 @@
 """A Kafka cluster in the process, for tests of programs that use this package: the real consumer, no broker.
 
     README.md        how to use it, and what is simulated
-    clusters.py      what a test holds: Cluster
+    clusters.py      the public class: Cluster
     real.py          real brokers with the same methods
     secure.py        TLS and SASL for those
     plugin.py        fixtures for pytest
@@ -13,7 +13,7 @@
     simulation/      the simulated brokers, logs and coordinators
 
 It speaks bytes, so it needs ``wire`` and nothing above it, and nothing that only tests install. A name is imported when it is first
-used, so that the pytest plugin costs nothing if nobody asks for its fixtures.
+used, so that the pytest plugin costs nothing if no test uses its fixtures.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 """Record batches as brokers keep and send them: a plain encoder.
 
-It is written from the format (KIP-98, KIP-31, KIP-32), not from the decoder, and must not import ``kafka_async.records``: written
-from one source, both could be wrong in the same way unnoticed. Everything about a batch can be set by hand, so that tests can also
-build what no broker would.
+It is written from the format (KIP-98, KIP-31, KIP-32), not from the decoder, and must not import ``kafka_async.records``: otherwise
+both could have the same bug unnoticed. Everything about a batch can be set by hand, so that tests can also build batches that no
+broker would.
 """
 
 import gzip

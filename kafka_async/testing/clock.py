@@ -3,8 +3,8 @@
 Decides: when time passes. Owns: that clock. Must never wait in real time while a timer is due later: a test that spans an hour
 takes as long as its work does. On trio, ``trio.testing.MockClock(autojump_threshold=0)`` is the same thing.
 
-What it cannot do: sockets and threads live in real time, and it does not wait for them. While a timer runs, time jumps past them;
-if no timer runs, the loop raises an error, since everything waits for ever.
+Its limits: sockets and threads live in real time, and it does not wait for them. While a timer runs, time jumps past them;
+if no timer runs, the loop raises an error, since everything would wait for ever.
 """
 
 import asyncio

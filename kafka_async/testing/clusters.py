@@ -1,7 +1,7 @@
 """The cluster that a user's test holds.
 
 Decides: nothing that a broker decides; it offers what a test wants to do. Owns: the simulated brokers. Must never reach into a
-consumer: it knows only what arrived.
+consumer: it knows only the requests that arrived.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -32,7 +32,7 @@ _LOOK: Final = 1.0
 
 
 class ClusterOptions(TypedDict):
-    """What a consumer needs to find the cluster."""
+    """The options with which a consumer finds the cluster."""
 
     bootstrap_servers: str
     transport_factory: FakeNetwork
@@ -43,9 +43,9 @@ class Cluster:
     """A Kafka cluster in the process, for tests: speaks Kafka's protocol, needs no broker, no Docker and no port.
 
     ``brokers``: how many, numbered from 0. ``kafka``: the release whose versions they speak, ``"4.3"``, ``"3.9"``, ``"2.8"`` or
-    ``"2.1"``. ``latency``: seconds from a request to its answer. ``seed``: if given, each answer takes a random time between 0 and
-    twice the latency. The same seed gives the same times. So the order of answers differs from seed to seed, and a failure can be
-    repeated with its seed.
+    ``"2.1"``. ``latency``: seconds from a request to its response. ``seed``: if given, each response takes a random time between 0
+    and twice the latency. The same seed gives the same times. So the order of responses differs from seed to seed, and a failure
+    can be repeated with its seed.
 
     Nothing runs on its own: the brokers work inside the consumer's own reads, so no task, thread or socket can be left behind
     unless ``serve`` was called. Call ``close`` then, or use the cluster in a ``with`` or ``async with`` block.
@@ -74,14 +74,14 @@ class Cluster:
     # --- topics and records ----------------------------------------------------------------------------------------------------
 
     def topic(self, name: str, partitions: int = 1, *, replicas: int | None = None, **config: object) -> list[TopicPartition]:
-        """Create a topic, and return its partitions. Raises ``ValueError`` if there is one, and for what Kafka refuses.
+        """Create a topic, and return its partitions. Raises ``ValueError`` if it exists, and for arguments that Kafka refuses.
 
         ``replicas``: how many brokers have a copy of each partition; all by default. ``config``: Kafka's topic settings with ``_``
         for ``.``, such as ``cleanup_policy="compact"`` or ``retention_ms=60_000``. A setting that Kafka does not have, or a value
         that it would refuse, raises a ``ValueError`` that names it.
         """
         if name in self.simulated.topics:
-            raise ValueError(f"topic {name!r}: there is one already")
+            raise ValueError(f"topic {name!r}: it exists already")
         if not is_topic_name(name):
             raise ValueError(f"topic {name!r}: expected 1 to 249 letters, digits, '.', '_' and '-'")
         if partitions < 1:
@@ -212,11 +212,11 @@ class Cluster:
     # --- consumers -------------------------------------------------------------------------------------------------------------
 
     def options(self) -> ClusterOptions:
-        """Return what a consumer needs to find the cluster: ``KafkaConsumer("orders", **cluster.options())``."""
+        """Return the options with which a consumer finds the cluster: ``KafkaConsumer("orders", **cluster.options())``."""
         return ClusterOptions(bootstrap_servers=self.simulated.bootstrap_servers, transport_factory=self.simulated.network)
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group has committed."""
+        """Return the offsets that a group has committed."""
         return self.simulated.groups.offsets.of(group)
 
     def shared(self, group: str) -> dict[TopicPartition, int]:
@@ -226,7 +226,7 @@ class Cluster:
     async def assigned(self, group: str, members: int = 1) -> None:
         """Wait until a group has this many members and each knows its whole assignment.
 
-        Raises ``TimeoutError`` after 60 s of the event loop's time; its text says what the group looked like instead.
+        Raises ``TimeoutError`` after 60 s of the event loop's time; its text describes the group.
         """
         groups = self.simulated.groups
         deadline = anyio.current_time() + _PATIENCE
@@ -243,12 +243,11 @@ class Cluster:
         return self.simulated.groups.members(group)
 
     def join(self, group: str, *topics: str, partitions: Iterable[tuple[str, int]] | None = None) -> "Member":
-        """Have another member join a group, whose part the test plays: no consumer, no task, no reads.
+        """Add a group member that the test plays: it needs no consumer, no task and no reads.
 
-        It gets its share of the ``topics`` as the group assigns it, or takes these ``partitions`` for itself: the other members
-        are asked to give them up, and it has them once they have. It speaks the protocol of the group, rejoins at once when the
-        group rebalances, and its session does not end. Raises ``ValueError`` for topics or partitions that do not exist, and for
-        a share group.
+        It gets its share of the ``topics`` as the group assigns it, or takes these ``partitions`` for itself as soon as the other
+        members have given them up. It uses the protocol of the group, rejoins at once when the group rebalances, and its session
+        does not end. Raises ``ValueError`` for topics or partitions that do not exist, and for a share group.
         """
         claimed = None if partitions is None else [self._tp(partition) for partition in partitions]
         for name in topics:
@@ -269,8 +268,8 @@ class Cluster:
     def control(self, api: Api, fn: Callable[[int, Any], Any], *, keep: bool = False) -> Callable[[], None]:
         """Let ``fn(broker, request)`` decide on the next request of an API, or with ``keep`` on every one.
 
-        It returns ``None`` to let the request pass, an error (a class of ``kafka_async.errors``) for the answer to carry, a whole
-        response, ``HANG`` to never answer, or ``Drop()`` to close the connection. Call the returned function to end this.
+        It returns ``None`` to let the request pass, an error (a class of ``kafka_async.errors``) for the response, a whole
+        response, ``HANG`` to never respond, or ``Drop()`` to close the connection. Call the returned function to end this.
         """
         return self.simulated.control(api, lambda broker, request: _outcome(fn(broker.node_id, request)), keep=keep)
 
@@ -304,7 +303,7 @@ class Cluster:
         self.simulated.changed()
 
     def throttle(self, milliseconds: int) -> None:
-        """Have every answer say that a quota is exceeded by this much; 0: none does."""
+        """Make every response say that a quota is exceeded, with this throttle time; 0: none does."""
         self.simulated.network.throttle_ms = milliseconds
 
     def stop(self, broker: int) -> None:
@@ -322,18 +321,18 @@ class Cluster:
         self.simulated.elect()
 
     def move_leader(self, partition: tuple[str, int], broker: int) -> None:
-        """Have another broker lead a partition."""
+        """Make another broker the leader of a partition."""
         self._broker(broker)
         self.simulated.move_leader(self._tp(partition), broker)
 
     def move_coordinator(self, group: str, broker: int) -> None:
-        """Have another broker coordinate a group."""
+        """Make another broker the coordinator of a group."""
         self._broker(broker)
         self.simulated.groups.moved[group] = broker
         self.simulated.changed()
 
     def kick(self, group: str, member: str | None = None) -> None:
-        """Remove a member from a group, or all, as if their sessions had ended: they find out at their next request."""
+        """Remove a member from a group, or all members, as if their sessions had expired: they find out at their next request."""
         if member is not None and member not in self.members(group):
             raise ValueError(f"group {group!r} has no member {member!r}; it has {self.members(group)}")
         self.simulated.groups.kick(group, member)
@@ -343,7 +342,7 @@ class Cluster:
         self.simulated.groups.rebalance(group)
 
     def half_open(self) -> None:
-        """From now on nothing gets through on the existing connections, in either direction. New ones work."""
+        """Let nothing through on the existing connections any more, in either direction. New ones work."""
         for transport in self.simulated.network.live():
             transport.hang()
         if self._listener is not None:
@@ -424,7 +423,7 @@ class Cluster:
 
 @define(eq=False)
 class Member:
-    """A member of a group whose part the test plays; ``Cluster.join`` returns it."""
+    """A group member that the test plays; ``Cluster.join`` returns it."""
 
     _cluster: Cluster
     group: str
@@ -458,7 +457,7 @@ class Member:
             self._cluster.simulated.groups.offsets.store(self.group, TopicPartition(*partition), OffsetAndMetadata(offset))
 
     def leave(self) -> None:
-        """Leave the group, and let the others have what it had. Does nothing if it has left."""
+        """Leave the group, and let the others have its partitions. Does nothing if it has left."""
         if self.id in self._cluster.members(self.group):
             self._cluster.kick(self.group, self.id)
 

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafka-config",
         metavar="FILE",
-        help="a properties file with such options, as Kafka's own tools take by --command-config",
+        help="a properties file with such options, as Kafka's own tools take with --command-config",
     )
 
 
@@ -61,7 +61,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster | RealClu
 
 
 def _client_options(config: pytest.Config) -> dict[str, Any]:
-    """Return the consumer's options that the command line gives; they win over those of the file."""
+    """Return the consumer's options from the command line, which override those of the file."""
     from ..config.sources import options_of_properties, properties_options
 
     path, pairs = config.getoption("--kafka-config"), config.getoption("--kafka-option")

@@ -70,7 +70,7 @@ R = TypeVar("R", bound=Response)
 _TIMEOUT: Final = 30.0
 """Seconds for one answer, and for a call that is tried again to succeed."""
 _RETRY: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 75, 100})
-"""Codes that go away: leaders and coordinators that are being found, a topic that one broker does not know yet."""
+"""Temporary error codes: leaders and coordinators that are being found, a topic that one broker does not know yet."""
 _LOOK: Final = 0.1
 _GROUP: Final = 32
 """The resource type of a group."""
@@ -135,7 +135,7 @@ class RealCluster:
     unable: Callable[[str], object] | None = None
     """Called with the reason if a test asks for something that real brokers cannot do; what it raises ends the test."""
     config: Mapping[str, Any] = field(factory=dict, repr=False)
-    """Options of a consumer beside ``bootstrap_servers``, for TLS and SASL: ``{"security_protocol": "SSL", "ssl_cafile": ...}``."""
+    """Further options of a consumer, for TLS and SASL: ``{"security_protocol": "SSL", "ssl_cafile": ...}``."""
     _connections: dict[tuple[str, int], _Connection] = field(factory=dict)
     _security: "Security | None" = field(default=None, init=False)
 
@@ -242,11 +242,11 @@ class RealCluster:
     # --- consumers -------------------------------------------------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:
-        """Return what a consumer needs to find the cluster and to log in."""
+        """Return the options with which a consumer finds the cluster and logs in."""
         return {"bootstrap_servers": self.bootstrap, **self.config}
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group has committed."""
+        """Return the offsets that a group has committed."""
         (found,) = self._coordinator(group).ask(OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group),))).groups
         _check(found.error_code, f"group {group!r}")
         committed = {}

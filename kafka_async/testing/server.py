@@ -62,8 +62,8 @@ class ReceivedRequest(NamedTuple):
 def decode_request(frame: Buffer) -> ReceivedRequest:
     """Read a request, given without its length prefix.
 
-    Raises ``ValueError`` for bytes that are no request, ``NotSimulatedError`` for an API that is not spoken here. librdkafka asks
-    for all topics with four bytes where one is due; brokers ignore what is left over, so it is no error in that request.
+    Raises ``ValueError`` for bytes that are not a request, ``NotSimulatedError`` for an API that is not simulated. librdkafka asks
+    for all topics with four bytes instead of one; brokers ignore the rest, so it is not an error in that request.
     """
     key, version, correlation_id, length = _HEADER.unpack_from(frame, 0)
     offset = _HEADER.size + max(length, 0)

@@ -10,9 +10,9 @@ versions. Must never wait, read a clock, or remember anything about a broker or 
     layout.py        which of them one version of a message has
     compiler.py      readers and writers made from that
     primitives.py    strings, arrays, tags
-    admin_shapes.py  the same for what only tools and tests ask
+    admin_shapes.py  the same for messages that only tools and tests use
     codec.py         headers, whole messages, errors
-    step.py          the one message that is exchanged all the time, written and read at once
+    step.py          a fast path for the one message that is exchanged all the time
 """
 
 from typing import TYPE_CHECKING

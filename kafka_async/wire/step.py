@@ -1,11 +1,11 @@
 """One step of a fetch session: a request that moves one partition on, and an answer with records of one partition.
 
-Decides: when the bytes of a step may be written and read at once. Owns: nothing. Must never mean anything else than the general
-codec does: whatever is not exactly a step is left to that one, and ``tests/wire/test_step.py`` compares the two.
+Decides: when the bytes of a step may be written and read at once. Owns: nothing. Must never differ from the general codec: anything
+that is not exactly a step is left to it, and ``tests/wire/test_step.py`` compares the two.
 
 A consumer that keeps up with a partition does this hundreds of times a second, and nothing else: the request names the partition
-that moved on, with its new offset (KIP-227), and the answer has records of one partition and no errors. The general codec makes
-four objects for such a request and three for its answer, from a function for each struct; here it is one ``struct`` call each.
+that advanced, with its new offset (KIP-227), and the response has records of one partition and no errors. The general codec makes
+four objects for such a request and three for its response, from a function for each struct; here it is one ``struct`` call each.
 
 Sources: FetchRequest.json and FetchResponse.json; topic ids from version 13 on (KIP-516), no replica id from version 15 on
 (KIP-903). Later versions added tagged fields alone.

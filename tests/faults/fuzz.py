@@ -273,7 +273,7 @@ def campaign(target: str, first: int, count: int, *, show: bool) -> tuple[Counte
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.fuzz", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--cases", type=int, default=100_000, help="how many (default 100000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--target", choices=TARGETS, help="only this one")
     options = parser.parse_args(arguments)

@@ -188,7 +188,7 @@ async def _fetch(answer: bytes) -> str:
 
 async def _asked(url: str) -> str:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*asked without TLS", RuntimeWarning)
+        warnings.filterwarnings("ignore", ".*used without TLS", RuntimeWarning)
         provider = OidcTokenProvider(
             url, "client", SECRET, allow_http=True, ssl_context=_context(), retry_backoff=0.001, timeout=PATIENCE
         )

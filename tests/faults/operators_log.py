@@ -1,4 +1,4 @@
-"""``python -m tests.faults.operators_log FILE [MINUTES]``: what two consumers in one process log while a cluster has its troubles.
+"""``python -m tests.faults.operators_log FILE [MINUTES]``: what two consumers in one process log while a cluster has faults.
 ``--page`` puts such a file into the page on the log.
 
 Two groups, one in each protocol, read one topic from three brokers; another member joins and leaves, all brokers are restarted one
@@ -57,22 +57,22 @@ HEAD: Final = f"""{TITLE}
 
 Two consumers in one process, `web-billing` (group protocol `consumer`) and `web-audit` (`classic`), read a topic of six
 partitions from three brokers: one run of `python -m tests.faults.operators_log FILE` on Apache Kafka 4.3.0, with sessions of ten
-seconds. From the first line to the last it took {{minutes:.0f}} minutes; troubles that are days apart elsewhere come one after the
-other here. In an hour in which nothing happens, nothing is logged. Every line of `kafka_async` is shown. Lines of the logger
-`shop` are the program's own: what was done to the cluster, and errors that reads raised, of which {{left_out}} repetitions are left
-out. Lines that begin with `#` are explanations.
+seconds. From the first line to the last it took {{minutes:.0f}} minutes; faults that are normally days apart follow one another
+here. In an hour without faults, nothing is logged. Every line of `kafka_async` is shown. Lines of the logger `shop` are the
+program's own: what was done to the cluster, and errors that reads raised; {{left_out}} repetitions of these errors are left out.
+Lines that begin with `#` are explanations.
 """
-START: Final = "The start. A new cluster makes its coordinators on the first request, so each consumer waits for its own."
+START: Final = "The start. A new cluster sets up its coordinators on the first request, so each consumer waits for its own."
 EXPLAINED: Final = {
-    "another member of billing joins": "A rebalance: another member joins, and leaves soon. What stays is read meanwhile.",
+    "another member of billing joins": "A rebalance: another member joins and leaves. Partitions that stay are read meanwhile.",
     "broker 0 is restarted": "A rolling restart. Other brokers take over as coordinators; commits and heartbeats wait for that.",
     "dies": "The coordinator of billing is killed. Its partitions are read from other brokers.",
     "and is started again": "It is back. Kafka moves leaders and coordinators back to it only after five minutes.\n"
-    "# Until a consumer needs it again, its connections count as broken, although nothing is held up.",
+    "# Until a consumer needs it again, the outage of its connections goes on, but holds up nothing.",
     "an ACL denies reading the topic": "An ACL denies reading for ten seconds. Reads raise an error, which the program logs;\n"
     "# a refused auto-commit can only be logged.",
     "the process is frozen for 20 seconds": "The process is frozen for longer than its sessions: the groups went on without it.\n"
-    "# Records since the last commit come again.",
+    "# Records since the last commit are read again.",
 }
 """What is explained before each event."""
 

@@ -87,5 +87,5 @@ def is_not_made_if_mistyped(cluster: KafkaCluster, group: str) -> None:
     result = run(cluster, "offsets", "reset", f"{group}x", "-t", topic, "--to-earliest", "--execute")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"group '{group}x' does not exist; did you mean '{group}'? --create makes it" in result.stderr
+    assert f"group '{group}x' does not exist; did you mean '{group}'? --create creates it" in result.stderr
     assert f"{group}x" not in {line["group"] for line in lines(run(cluster, "groups", "list", "--json"))}

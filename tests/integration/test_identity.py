@@ -13,7 +13,7 @@ from tests.token_endpoint import Reply
 from .identity import Identity, unsigned
 from .tools import Consumer, new_topic, read, until
 
-pytestmark = [pytest.mark.brokers, pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")]
+pytestmark = [pytest.mark.brokers, pytest.mark.filterwarnings("ignore:.*used without TLS:RuntimeWarning")]
 
 SECRET = "pencil-of-the-client"  # for these tests
 AT_ONCE = 20.0

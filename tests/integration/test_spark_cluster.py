@@ -213,7 +213,7 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     assert checkpoint
     for text in (found["shown"], log, *(path.read_text(errors="replace") for path in logs + checkpoint)):
         assert SECRET.partition(":")[2] not in text
-        assert "workers import all by themselves" not in text
+        assert "preloading failed" not in text
 
 
 def test_the_source_of_an_installed_wheel_is_found_on_each_machine_without_being_registered(

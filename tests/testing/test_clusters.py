@@ -171,7 +171,7 @@ def test_arguments_that_are_wrong_are_named() -> None:
     for wrong, text in (
         (lambda: Cluster(kafka="1.0"), "expected one of 4.3"),
         (lambda: Cluster(brokers=0), "expected at least 1"),
-        (lambda: cluster.topic("t"), "there is one already"),
+        (lambda: cluster.topic("t"), "it exists already"),
         (lambda: cluster.produce("missing", value="v"), "there is no topic 'missing'"),
         (lambda: cluster.produce("t", value="v", partition=1), "has no partition 1; it has 1"),
         (lambda: cluster.stop(1), "there is no broker 1"),

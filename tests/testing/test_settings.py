@@ -82,7 +82,7 @@ def test_records_that_a_topic_does_not_allow_are_refused() -> None:
 def test_settings_that_kafka_does_not_have_are_named() -> None:
     cluster = Cluster()
     for wrong, text in (
-        ({"retention": 1}, "retention: Kafka has no such setting of a topic"),
+        ({"retention": 1}, "retention: Kafka has no such setting for a topic"),
         ({"retention_ms": "soon"}, "retention.ms=soon: expected a number of at least -1"),
         ({"cleanup_policy": "wipe"}, "cleanup.policy=wipe: expected delete, compact"),
         ({"message_timestamp_type": "Now"}, "message.timestamp.type=Now: expected CreateTime or LogAppendTime"),

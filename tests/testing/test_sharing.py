@@ -240,7 +240,7 @@ def test_a_cluster_in_a_thread_serves_programs_that_block() -> None:
 
 def test_settings_of_groups_are_checked() -> None:
     cluster = Cluster()
-    with pytest.raises(ValueError, match=r"share\.auto\.reset: Kafka has no such setting of a group"):
+    with pytest.raises(ValueError, match=r"share\.auto\.reset: Kafka has no such setting for a group"):
         cluster.group("g", share_auto_reset="earliest")
     with pytest.raises(ValueError, match=r"share\.auto\.offset\.reset=first: expected earliest or latest"):
         cluster.group("g", share_auto_offset_reset="first")

@@ -1,8 +1,8 @@
-"""Questions to the cluster, for tools without a consumer; and share groups, which no consumer can move.
+"""Requests about groups, for tools without a consumer; and changes to share groups, which no consumer can make.
 
 ::
 
-    admin.py      questions about groups: which there are, their members, their committed offsets
+    admin.py      groups: which there are, their members, their committed offsets
     client.py     single requests to brokers, over connections of their own
 """
 

@@ -1,7 +1,7 @@
-"""Questions about groups: which there are, their members, their committed offsets.
+"""Groups: which there are, their members, their committed offsets.
 
-Decides: which broker is asked, and what its answer means. Owns nothing. Must never change anything on the cluster but share
-groups, which no consumer can: offsets of other groups are committed by a consumer.
+Decides: which broker is asked, and what its response means. Owns nothing. Must never change anything on the cluster except share
+groups and the settings of groups, which no consumer can: offsets of other groups are committed by a consumer.
 
 Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the consumer protocol first, then the classic one),
 ``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.
@@ -41,7 +41,7 @@ from .client import Client
 GROUP: Final = 32
 """Groups, as the configuration's resource type."""
 _GROUP_CONFIG: Final = 8
-"""Where a setting of a group comes from: itself (``ConfigEntry.ConfigSource``)."""
+"""The source of a setting that is set for the group itself (``ConfigEntry.ConfigSource``)."""
 _BY_NAME: Final = 9
 """Highest version of OffsetFetch that names topics; later ones answer with ids alone, also of topics that are gone."""
 
@@ -90,12 +90,12 @@ class Group:
 
 @frozen
 class ShareOffset:
-    """Where a share group stands in a partition."""
+    """How far a share group is in a partition."""
 
     start: int | None
-    """The first offset that is not settled; ``None``: nothing was read yet."""
+    """The first offset that is not acknowledged; ``None``: nothing was read yet."""
     lag: int | None
-    """Records that are not settled (KIP-1226); ``None``: not known."""
+    """Records that are not acknowledged (KIP-1226); ``None``: not known."""
 
 
 @frozen
@@ -116,8 +116,8 @@ class Admin:
     async def describe(self, group_id: str) -> Group:
         """Ask the coordinator for the members of a group.
 
-        Raises ``GroupIdNotFound`` for one that does not exist, ``IllegalStateError`` for one that is not of consumers, such as a
-        group of Kafka Streams. A share group is described too; what it has is in ``share_offsets``.
+        Raises ``GroupIdNotFound`` if the group does not exist, ``IllegalStateError`` if it is not a group of consumers, such as a
+        group of Kafka Streams. A share group is described too; its offsets are in ``share_offsets``.
         """
         try:
             return await self.client.persist(lambda: self._describe(group_id))
@@ -130,7 +130,7 @@ class Admin:
             raise IllegalStateError(f"group {group_id!r} is a {listing.kind} group, not a group of consumers") from None
 
     async def find(self, group_id: str) -> GroupListing | None:
-        """Ask the coordinator how it lists a group, of whatever kind; ``None`` for one that does not exist."""
+        """Ask the coordinator how it lists a group of any kind; ``None`` if the group does not exist."""
         return await self.client.persist(lambda: self._find(group_id))
 
     async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -140,13 +140,13 @@ class Admin:
     # --- share groups ----------------------------------------------------------------------------------------------------------
 
     async def share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
-        """Ask the coordinator where a share group stands in each partition that it has begun."""
+        """Ask the coordinator how far a share group is in each partition that it has begun."""
         return await self.client.persist(lambda: self._share_offsets(group_id))
 
     async def move_share_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Have a share group without members go on at these offsets; what was locked or settled past them does not count any more.
+        """Reset a share group without members to these offsets. Locks and acknowledgements after them no longer count.
 
-        Raises ``NonEmptyGroup`` for one with members, and the error of the first partition that was refused.
+        Raises ``NonEmptyGroup`` if it has members, and the error of the first partition that was refused.
         """
         by_topic: dict[str, list[PartitionToAlter]] = {}
         for (topic, partition), offset in sorted(offsets.items()):
@@ -164,7 +164,7 @@ class Admin:
         await self.client.persist(attempt)
 
     async def forget_share_offsets(self, group_id: str, topics: Collection[str]) -> None:
-        """Have a share group without members forget topics: it reads them again from where ``share.auto.offset.reset`` says."""
+        """Make a share group without members forget topics: it reads them again as ``share.auto.offset.reset`` says."""
         message = DeleteShareGroupOffsetsRequest(
             group_id=group_id, topics=tuple(TopicToForget(topic_name=name) for name in sorted(topics))
         )

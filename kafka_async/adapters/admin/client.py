@@ -1,9 +1,9 @@
 """Single requests to brokers, without a consumer.
 
-Decides: when a question is asked again. Owns: a delegate and its connections, apart from those of any consumer, for as long as its
-``async with`` lasts. Must never know what a message means, except Metadata, which have the brokers' addresses.
+Decides: when a request is repeated. Owns: a delegate and its connections, apart from those of any consumer, for as long as its
+``async with`` lasts. Must never know what a message means, except Metadata, which has the brokers' addresses.
 
-Driven as the background loop drives its own; see ``background/loop.py``.
+It drives its delegate as the background loop does; see ``background/loop.py``.
 """
 
 import random
@@ -93,12 +93,12 @@ class Client:
         return tuple(sorted(self._nodes))
 
     def learn(self, node: Node) -> None:
-        """Take note of a broker that another one named; it may have come after we asked for them."""
+        """Remember a broker that another one named; it may have joined the cluster after our Metadata request."""
         if self._nodes.setdefault(node.id, node) is node:
             self._delegate.set_nodes(self._nodes, self.clock())
 
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat ``attempt`` after failures that may pass, until ``default_api_timeout_ms`` are over; then raise the last one."""
+        """Repeat ``attempt`` after retriable failures for ``default_api_timeout_ms``; then raise the last one."""
         deadline = self.clock() + self.config.default_api_timeout_ms / 1000
         backoff = ExponentialBackoff(max(self.config.retry_backoff_ms, 10) / 1000, max(self.config.retry_backoff_max_ms, 10) / 1000)
         failures = 0

@@ -1,9 +1,8 @@
-"""The commands ``consume``, ``options`` and ``demo``; those of ``topics.py``, ``groups.py``, ``offsets.py`` and ``share.py``
-beside them.
+"""The commands ``consume``, ``options`` and ``demo``; adds those of ``topics.py``, ``groups.py``, ``offsets.py`` and ``share.py``.
 
 Decides: which options there are, and what they mean for the consumer. Owns nothing. Must never read or write a record itself.
 
-``consume`` is for people who know kcat: options and format tokens are kcat's where it has them.
+``consume`` is for people who know kcat: options and format tokens that kcat has mean the same here.
 """
 
 import platform
@@ -79,7 +78,7 @@ def consume(
             "--offset",
             metavar="WHERE",
             help="Where to begin: beginning (default), end, an offset, -N (the last N), s@MILLISECONDS, s@DATE (ISO 8601, UTC if "
-            "it does not say). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
+            "it names no zone). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
         ),
     ] = None,
     count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
@@ -114,7 +113,7 @@ def consume(
     options = consumer_options(settings, file=config, defaults=defaults, chosen=chosen)
     if options.get("group_id") != group:
         if any("group_id" in setting.partition("=")[0].replace(".", "_") for setting in settings or ()):
-            raise typer.BadParameter("group_id: --group says which group to read as")
+            raise typer.BadParameter("group_id: give the group with --group")
         options["group_id"] = None  # the file may be for other programs too: without --group nothing is committed
     topics = tuple(dict.fromkeys(names))
     reading: Reading
@@ -216,9 +215,9 @@ def demo(
     size: Annotated[int, typer.Option(min=1, max=900_000, help="Smallest size of a value, in bytes.")] = 150,
     debug: Debug = False,
 ) -> None:
-    """See it work on a cluster within the process.
+    """See it work on a cluster inside the process.
 
-    Three simulated brokers take orders, which are consumed live; at the end the command says whether all arrived.
+    Orders are produced to three simulated brokers and consumed live; at the end the command says whether all arrived.
     """
     from .demo import MockCluster, Plan, demonstrate
 

@@ -1,7 +1,7 @@
 """Copying records to standard output: what ``kafka-async consume`` does.
 
 Decides: where reading begins and when it is over. Owns: how far each partition was read. Must never let the offset of a record be
-committed that was not written: a batch is written and flushed before the next read call, which is what lets auto-commit have it.
+committed that was not written: a batch is written and flushed before the next read call, after which auto-commit may commit it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -82,9 +82,9 @@ class Start:
 
 
 def moment(text: str) -> int:
-    """Return a time, as milliseconds since the epoch or in ISO 8601 (UTC if it does not say), in milliseconds.
+    """Return a time, given as milliseconds since the epoch or in ISO 8601 (UTC without a time zone), in milliseconds.
 
-    Raises ``ValueError`` for what is no time since 1970.
+    Raises ``ValueError`` if it is not a time since 1970.
     """
     if text.isdecimal():
         return natural(text)
@@ -140,7 +140,7 @@ class Membership:
 
 @define(eq=False)
 class _Teller(ConsumerRebalanceListener):
-    """Tells the person at the terminal what the group gives and takes."""
+    """Tells the person at the terminal which partitions are assigned and revoked."""
 
     output: Output
     group_id: str | None
@@ -193,7 +193,7 @@ class Copy:
     write: Writer
     delimiter: bytes
     _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
-    """Where each partition ended when it was first ours."""
+    """The end of each partition when it was first assigned."""
     _reached: set[TopicPartition] = field(factory=set, init=False)
 
     async def run(self, output: Output) -> int:

@@ -26,13 +26,13 @@ MAX_PARTITIONS: Final = 4
 PATIENCE: Final = 10.0
 """Seconds without a record, after the last one was produced, until the rest counts as missing."""
 SLICE: Final = 0.005
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks of what is due."""
 UNREAD: Final = 4 * 1024 * 1024
 """Bytes that may be produced and not consumed yet."""
 KEPT: Final = 2 * UNREAD
 """Bytes that the cluster keeps of a partition, so that its memory does not grow with the time that a demonstration takes."""
 OVERHEAD: Final = 40
-"""Bytes of a record beside its value: the key and what frames it."""
+"""Bytes of a record in addition to its value: the key and its framing."""
 BATCH: Final = 256
 """Records of one partition that are written at a time."""
 
@@ -137,7 +137,7 @@ class Orders:
     plan: Plan
     produced: int = field(default=0, init=False)
     consumed: int = field(default=0, init=False)
-    """Set by the consuming side: production does not run away from it."""
+    """Set by the consuming side, so that production does not get too far ahead of it."""
     delivered: bool = field(default=False, init=False)
     """Everything was produced, and the cluster has it."""
     error: Exception | None = field(default=None, init=False)
@@ -213,7 +213,7 @@ class Arrivals:
 
 @frozen(kw_only=True)
 class Outcome:
-    """How a demonstration went."""
+    """The outcome of a demonstration."""
 
     produced: int
     received: int

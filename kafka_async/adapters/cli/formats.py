@@ -38,7 +38,7 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN: Final = re.compile(r"%(.|$)|\\(?:x[0-9A-Fa-f]{2}|.|$)|[^%\\]+", re.DOTALL)
 _INT32: Final = Struct(">i")
 _UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0001-\U000e007f]")
-"""DEL and the C1 control codes, which terminals obey; what turns the direction of a text; line separators; what has no width."""
+"""DEL and the C1 control codes, which terminals obey; characters that change the direction of text, end lines or have no width."""
 
 
 def unescape(text: str) -> bytes:
@@ -105,7 +105,7 @@ def json_line(record: Record) -> bytes:
 
 
 def dump(value: Any) -> bytes:
-    """Return ``value`` as JSON in UTF-8, on one line. What is not to be seen or turns the text around it is escaped."""
+    """Return ``value`` as JSON in UTF-8, on one line. Characters that are invisible or change the text around them are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if not text.isascii() or "\x7f" in text:
         text = _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)

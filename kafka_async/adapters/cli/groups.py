@@ -23,7 +23,7 @@ from .tables import printable, table
 
 AsJson = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
 
-groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and describe groups.")
+groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, describe and configure groups.")
 
 
 @frozen(kw_only=True)
@@ -35,7 +35,7 @@ class Progress:
     end: int | None
     """The offset that comes next in the log; ``None`` if the partition is gone or has no leader."""
     member: Member | None = None
-    """Who has the partition."""
+    """The member that has the partition."""
     reported: int | None = None
     """The lag as the coordinator of a share group reports it (KIP-1226)."""
 
@@ -91,7 +91,7 @@ def progress(
 
 
 def share_progress(offsets: Mapping[TopicPartition, ShareOffset]) -> list[Progress]:
-    """Return one value for each partition that a share group has begun, in order; what it settled stands as what is committed."""
+    """Return one value for each partition that a share group has begun, in order; its acknowledged records count as committed."""
     return [
         Progress(
             partition=each,
@@ -151,7 +151,7 @@ async def existing(admin: Admin, name: str) -> Group:
 
 
 async def no_group_of_consumers(options: Mapping[str, Any], error: KafkaError) -> KafkaError:
-    """Return an error that says of which kind the group is if it is not one of consumers, or else ``error``."""
+    """Return an error that says what kind of group it is if it is not a group of consumers, or else ``error``."""
     try:
         async with Client.connect(ConsumerConfig.from_options(options)) as client:
             kinds = {listing.group_id: listing.kind for listing in await Admin(client).list_groups()}
@@ -323,7 +323,7 @@ def configure(
 
 
 def admin_options(brokers: str | None, file: Path | None, settings: list[str] | None) -> dict[str, Any]:
-    """Return the options of a consumer that looks and does not touch. Raises ``typer.BadParameter``."""
+    """Return the options of a consumer that only reads. Raises ``typer.BadParameter``."""
     defaults = {"bootstrap_servers": BROKERS, "client_id": "kafka-async", "auto_offset_reset": "earliest"}
     options = consumer_options(settings, file=file, defaults=defaults, chosen={"bootstrap_servers": brokers})
     return options | {"group_id": None, "group_instance_id": None, "allow_auto_create_topics": False}

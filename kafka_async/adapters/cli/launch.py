@@ -1,8 +1,8 @@
 """What must be right before a command runs: the extra is installed, the arguments are text, and standard output is open
 and takes every character.
 
-Decides: which line and exit code the program ends with if not. Must never import the extra at the top: the message must come before
-the import fails. The commands are in ``commands.py``.
+Decides: with which message and exit code the program ends if not. Must never import the extra at the top: the message must come
+before the import fails. The commands are in ``commands.py``.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 FAILED: Final = 1
 """Exit code for an error."""
 USAGE_ERROR: Final = 2
-"""Exit code for a command that cannot be run as it was typed, or with what is installed."""
+"""Exit code for wrong usage, or for an extra that is not installed."""
 
 
 def launch() -> None:
@@ -45,10 +45,10 @@ def prepare_streams() -> None:
 
 
 def typed() -> list[str]:
-    """Return the arguments as text. What the locale's encoding cannot read is taken as UTF-8: with ``PYTHONUTF8=0 LC_ALL=C`` that
-    is every name beyond ASCII.
+    """Return the arguments as text. Bytes that the locale's encoding cannot read are taken as UTF-8: with ``PYTHONUTF8=0 LC_ALL=C``
+    that is every name beyond ASCII.
 
-    Ends the program if one of them is neither. It is not shown, for it may be a secret.
+    Ends the program if one of them is neither. It is not shown, because it may be a secret.
     """
     return [_as_text(number, argument) for number, argument in enumerate(sys.argv[1:], 1)]
 

@@ -23,9 +23,9 @@ from .settings import Brokers, CommandConfig, Settings
 from .shell import Debug, Output, natural, run, show_log
 from .tables import table
 
-offsets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and reset the committed offsets of a group.")
+offsets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, reset and delete the committed offsets of a group.")
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to show or reset.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to use.")]
 
 
 # --- show ----------------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Target:
     async def find(
         self, consumer: KafkaConsumer[Any, Any], current: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the offset that is meant in each partition, wherever that is. Raises ``NoOffsetForPartitionError``."""
+        """Return the target offset in each partition, even outside the log. Raises ``NoOffsetForPartitionError``."""
         match self.kind:
             case "earliest":
                 return await consumer.beginning_offsets(current)
@@ -127,7 +127,7 @@ class Target:
 
 
 def milliseconds(text: str) -> int:
-    """Return an ISO 8601 time (UTC if it does not say) as milliseconds since the epoch. Raises ``typer.BadParameter``."""
+    """Return an ISO 8601 time (UTC without a time zone) as milliseconds since the epoch. Raises ``typer.BadParameter``."""
     try:
         if text.isdecimal():
             raise ValueError(text)  # milliseconds and seconds look alike
@@ -152,17 +152,17 @@ def topic_choice(text: str) -> tuple[str, tuple[int, ...]]:
 
 @frozen(kw_only=True)
 class Move:
-    """One partition's way from where the group is to where it is to be."""
+    """The current and the new offset of one partition."""
 
     partition: TopicPartition
     current: int | None
     new: int
     note: str
-    """Why ``new`` is not what was asked for; empty if it is."""
+    """Why ``new`` is not the offset that was wanted; empty if it is."""
 
     @classmethod
     def within(cls, partition: TopicPartition, current: int | None, wanted: int, begin: int, end: int) -> "Move":
-        """Return a move to ``wanted``, or as near to it as the log lets us go."""
+        """Return a move to ``wanted``, or as near to it as the log allows."""
         new = min(max(wanted, begin), end)
         note = "" if new == wanted else f"{wanted} is outside of {begin}..{end}"
         return cls(partition=partition, current=current, new=new, note=note)
@@ -183,7 +183,7 @@ class Reset:
     async def run(self) -> list[Move]:
         """Plan the moves and, with ``execute``, make them. Return them.
 
-        Raises ``GroupIdNotFound``, and ``IllegalStateError`` for a group with members or one that is not of consumers.
+        Raises ``GroupIdNotFound``, and ``IllegalStateError`` if the group has members or is not a group of consumers.
         """
         async with Client.connect(ConsumerConfig.from_options(self.options)) as client:
             admin = Admin(client)
@@ -220,7 +220,7 @@ class Reset:
             if self.create:
                 return ""
             text = str(error.args[0])
-            raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create makes it") from error
+            raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create creates it") from error
         if group.protocol not in ("", "consumer", "share"):
             raise IllegalStateError(f"group {self.group!r} is a group of {group.protocol!r}, not of consumers")
         if group.members:
@@ -275,7 +275,7 @@ def reset(
         typer.Option("--shift-by", metavar="N", help="By this many offsets from the current one; backwards if negative."),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit. Without it, only show what would be committed.")] = False,
-    create: Annotated[bool, typer.Option("--create", help="Make the group if it does not exist.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the group if it does not exist.")] = False,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -308,9 +308,9 @@ def forget(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Have a share group without members forget topics.
+    """Make a share group without members forget topics.
 
-    It reads them again from where its share.auto.offset.reset says.
+    It reads them again as its share.auto.offset.reset says.
     """
     options = admin_options(brokers, config, settings)
 

@@ -1,7 +1,7 @@
 """The options of a consumer on the command line: ``-b``, ``-F`` and ``-X``.
 
-Decides: which of them wins (``-X``, then what has an option of its own, then the file, then the default), and how text becomes a
-value. Owns nothing. Must never show a value that may be a secret, also where it was typed in the wrong place.
+Decides: which of them wins (``-X``, then the command's own options, then the file, then the default), and how text becomes a
+value. Owns nothing. Must never show a value that may be a secret, even if it was typed in the wrong place.
 """
 
 import re
@@ -64,8 +64,8 @@ def consumer_options(
 ) -> dict[str, Any]:
     """Return the options of a consumer from ``defaults``, a file, what was ``chosen`` by options of their own, and ``-X`` settings.
 
-    ``None`` in ``chosen`` stands for what was not chosen. Raises ``typer.BadParameter`` for what is unknown, has no value or
-    takes a Python object.
+    ``None`` in ``chosen`` means not chosen. Raises ``typer.BadParameter`` for an option that is unknown, has no value or takes a
+    Python object.
     """
     options = dict(defaults or {})
     options |= _from_file(file) if file is not None else {}
@@ -109,9 +109,9 @@ def setting(text: str) -> tuple[str, Any]:
 def _unknown(typed: str, has_value: bool) -> str:
     """Say what is wrong with a name. It is shown if it looks like one: it may be a password as well."""
     if not has_value and not _NAME.fullmatch(typed):
-        return "expected option=value; what was given is not shown, for it may be a secret"
+        return "expected option=value; the text is not shown, because it may be a secret"
     near = nearest_option(option_name(typed))
-    shown = repr(typed) if _NAME.fullmatch(typed) else "(not shown, for it may be a secret)"
+    shown = repr(typed) if _NAME.fullmatch(typed) else "(not shown, because it may be a secret)"
     return f"unknown option {shown}{near}; 'kafka-async options' lists the options"
 
 

@@ -20,7 +20,7 @@ from .shell import Debug, Output, layout, run, show_log
 share = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read as a member of a share group (Kafka 4.2 and later).")
 
 _WAIT: Final = 200
-"""Milliseconds after which it is looked whether the time is over."""
+"""Milliseconds between two checks of ``--timeout``."""
 
 
 @share.callback()

@@ -70,7 +70,7 @@ class Output:
             self.writing = False
 
     def notify(self, text: str) -> None:
-        """Write a line for the person at the terminal, beside the data."""
+        """Write a line for the person at the terminal, to standard error."""
         if not self.quiet:
             sys.stderr.write(f"{printable(text)}\n")
 
@@ -92,7 +92,7 @@ class Output:
 
 
 def show_log(debug: bool) -> None:
-    """Show the package's log only when it was asked for; by default the last error is enough."""
+    """Show the package's log only with ``--debug``; by default the last error is enough."""
     logger = logging.getLogger("kafka_async")
     logger.propagate = False
     handler = logging.StreamHandler() if debug else logging.NullHandler()

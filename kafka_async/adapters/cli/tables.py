@@ -34,7 +34,7 @@ def table(columns: Sequence[str], rows: Rows) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with everything that is no printable character as an escape of Python."""
+    """Return ``text`` with every unprintable character as a Python escape."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -1,17 +1,17 @@
 """Kafka on Spark through PySpark, batch and streaming, without a jar (extra ``spark``).
 
-    source.py         what Spark makes and asks
+    source.py         the objects that Spark makes and calls
     batch.py          a batch read; stream.py, lag.py: a streaming read, and how far it is behind
     task.py           ranges of offsets to Arrow record batches, in a Python worker
     connections.py    consumers that stay connected between the tasks of a worker
-    worker.py         a process of PySpark's; daemon.py: one that has imported what tasks need
-    options/          what a job says
+    worker.py         settings of a PySpark process; daemon.py: a daemon that has imported what tasks need
+    options/          the options of a job
     plan/             which offsets are read by which task
-    values/           what the bytes of keys and values are decoded to
-    discovery/        what Spark finds by itself
+    values/           decoding the bytes of keys and values
+    discovery/        lets Spark find the format by itself
 
-Decides: how Spark comes to know the format ``kafka_async``. Owns nothing. Must never import PySpark before it is asked for:
-programs without it may look at this package.
+Decides: how Spark finds the format ``kafka_async``. Owns nothing. Must never import PySpark before it is needed:
+programs without it may import this package.
 """
 
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Have ``spark`` know the format ``kafka_async``. Not needed if Spark found the installed package by itself.
+    """Register the format ``kafka_async`` with ``spark``. Not needed if Spark finds the installed package by itself.
 
     Raises ``KafkaConfigurationError`` for a PySpark without the API that a streaming source needs.
     """

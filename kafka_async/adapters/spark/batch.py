@@ -1,7 +1,7 @@
 """The offsets of a batch read, found once.
 
-Decides: which ranges a batch read has, and whether offsets that were asked for are there. Owns nothing. Must never let a task wait
-for offsets that do not exist.
+Decides: which ranges a batch read has, and whether the requested offsets are there. Owns nothing. Must never let a task wait for
+offsets that do not exist.
 """
 
 from ...errors import KafkaConfigurationError

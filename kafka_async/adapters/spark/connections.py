@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..sync import KafkaConsumer
 
 IDLE_SECONDS: Final = 60.0
-"""How long a consumer that nobody uses stays connected."""
+"""How long an idle consumer stays connected."""
 TASK_PATIENCE: Final = 60.0
 """Seconds that a task tries to connect: the driver has just found the cluster, so brokers that refuse are about to come back."""
 _PAUSE: Final = 0.5
@@ -118,7 +118,7 @@ class Connections:
 
 
 def _started(kafka: Mapping[str, str], hidden: Hidden) -> "KafkaConsumer":
-    """Return a consumer that is connected; what references gave it is hidden before anything sees it."""
+    """Return a connected consumer; secrets that references resolved to are hidden in errors."""
     from ..sync import KafkaConsumer  # only where a connection is wanted: Spark has these objects made in other processes too
 
     resolved = resolve(kafka)

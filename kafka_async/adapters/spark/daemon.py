@@ -13,15 +13,15 @@ import sys
 
 
 def preload() -> None:
-    """Import what reading takes. Raises nothing: a worker for other work must start whatever is wrong here."""
+    """Import what reading needs. Raises nothing: a worker for other work must start even if this fails."""
     try:
         _import_all()
     except Exception as error:  # said where it is read: in the executor's log
-        print(f"kafka_async: workers import all by themselves: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"kafka_async: preloading failed, workers import by themselves: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _import_all() -> None:
-    """Import in the order of what is needed by most."""
+    """Import what most tasks need first."""
     import pyarrow.compute
     from anyio._backends import _asyncio
     from pyspark.sql.worker import plan_data_source_read

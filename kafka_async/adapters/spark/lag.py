@@ -1,9 +1,9 @@
-"""How far a streaming query is behind, from what Spark reports of it.
+"""The lag of a streaming query, from Spark's progress reports.
 
-Decides: what counts as behind. Owns nothing. Must never ask a broker: Spark's report holds where the last batch ended, and where
+Decides: what counts as lag. Owns nothing. Must never ask a broker: Spark's report holds where the last batch ended, and where
 the partitions ended when it was planned.
 
-Spark has a field for metrics of a source in its reports, and no way for a source in Python to fill it. The offsets are there.
+Spark's reports have a field for metrics of a source, which a Python source cannot fill. The offsets are in the reports.
 """
 
 import json
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @frozen
 class Lag:
-    """What a query has still to read, as of the planning of its last batch."""
+    """The offsets that a query still has to read, as of the planning of its last batch."""
 
     partitions: Mapping[TopicPartition, int]
-    """Offsets between the end of the batch and the end of each partition; some may be of no record, as in a compacted topic."""
+    """Offsets between the end of the batch and the end of each partition; not all have a record, as in a compacted topic."""
     records_per_second: float
     """How fast the batch was processed."""
 
@@ -37,17 +37,17 @@ class Lag:
 
     @property
     def seconds(self) -> float | None:
-        """How long it takes to catch up at this speed, if nothing is added; ``None`` if nothing was processed to tell it."""
+        """How long it takes to catch up at this speed if nothing is added; ``None`` if nothing was processed."""
         if self.records == 0:
             return 0.0
         return self.records / self.records_per_second if self.records_per_second > 0 else None
 
 
 def lag(progress: "StreamingQueryProgress | Mapping[str, Any] | None") -> Lag | None:
-    """Return how far a query is behind, from ``query.lastProgress`` or what a listener got.
+    """Return how far a query is behind, from ``query.lastProgress`` or the progress that a listener got.
 
-    ``None`` if the report does not say: before the first batch, and of a trigger for which Spark planned no batch. Sources with
-    offsets of another shape are passed over; Spark's own Kafka connector has the same.
+    ``None`` if the report does not say: before the first batch, or if Spark planned no batch for the trigger. Sources with
+    offsets of a different form are ignored; Spark's own Kafka connector has the same form.
     """
     if progress is None:
         return None
@@ -63,7 +63,7 @@ def lag(progress: "StreamingQueryProgress | Mapping[str, Any] | None") -> Lag | 
 
 
 def _offsets(given: Any) -> Offsets | None:
-    """Return the offsets in a report, without what is noted beside them; ``None`` if they are none."""
+    """Return the offsets in a report, without other entries; ``None`` if they are not Kafka's."""
     shaped = json.loads(given) if isinstance(given, str) else given
     if not isinstance(shaped, dict):
         return None
@@ -74,7 +74,7 @@ def _offsets(given: Any) -> Offsets | None:
 
 
 def add_lag_listener(spark: "SparkSession", report: Callable[[str, Lag], Any]) -> "StreamingQueryListener":
-    """Have ``report(name, lag)`` called after each batch of every streaming query of a session, by its name or else its id.
+    """Call ``report(name, lag)`` after each batch of every streaming query of a session, with its name or else its id.
 
     It is called in a thread of Spark's. Returns the listener, for ``spark.streams.removeListener``.
     """

@@ -1,8 +1,8 @@
-"""The data source ``kafka_async`` for Spark: what Spark makes and asks.
+"""The data source ``kafka_async`` for Spark: the objects that Spark makes and calls.
 
 Decides: what Spark's calls mean. Owns the options. Must never connect in a constructor: Spark makes these objects in several
-processes, and sends them to others. Must never import what only the driver needs before it is asked for: Spark sends the data
-source along with every task, and a new worker imports what that names.
+processes, and sends them to others. Must never import what only the driver needs before it is used: Spark sends the data
+source along with every task, and a new worker imports the modules that it refers to.
 
 Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for admission control).
 """
@@ -66,11 +66,11 @@ class KafkaDataSource(DataSource):
 
         self._options.check_stream()
         for name in self._options.exposed:
-            _log.warning("%s is a secret that plans and Spark's web page show; give a reference, env:NAME or file:/path", name)
+            _log.warning("Spark's plans and web UI show the secret in %s; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
     def _plan(self) -> "tuple[dict[str, Decoder], dict[str, DataType]]":
-        """Return the decoder of values and the columns. A registry is asked once; what it said travels with this object."""
+        """Return the decoder of values and the columns. A registry is asked once; its answer travels with this object."""
         from .values.schema import layout
 
         if self._planned is None:
@@ -119,8 +119,8 @@ def _as_spark_has_them(fields: "Fields") -> list[tuple[str, DataType]]:
 class BatchReader(DataSourceReader):
     """A batch read: its offsets are found once, on the driver.
 
-    It takes no filters (``pushFilters``): Spark 4.3 keeps a reader, with the filters it was given, for the next query of the same
-    DataFrame or view, and tells it nothing of the filters of that one. Rows would be missing.
+    It takes no filters (``pushFilters``): Spark 4.3 keeps a reader, with its filters, for the next query of the same DataFrame or
+    view, and does not pass the filters of that query to it. Rows would be missing.
     """
 
     def __init__(self, options: "SourceOptions", tasks: "TaskReader") -> None:

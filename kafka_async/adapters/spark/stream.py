@@ -1,14 +1,14 @@
 """A streaming read: the offsets of micro-batches, on the driver.
 
-Decides: where every micro-batch begins and ends, and what counts as lost. Owns: what this process knows of the cluster, for as long
-as the query runs here; what must outlive it is in the offsets that Spark keeps. Must never connect in its constructor, and never
-let a failure that may pass end the query.
+Decides: where every micro-batch begins and ends, and what counts as lost. Owns: this process's knowledge of the cluster, for as
+long as the query runs here; what must outlive it is in the offsets that Spark keeps. Must never connect in its constructor, and
+never let a temporary failure end the query.
 
-Spark asks for the initial offset twice and stores neither answer, so a start at the end of the topics would lose what comes in
+Spark asks for the initial offset twice and stores neither answer, so a start at the end of the topics would lose records written in
 between. Here the initial offset only says that there is none yet; the end of the first batch carries the offsets that were found,
-and every plan of that batch, after a restart too, begins at those. From the second batch on offsets are exactly those of Spark's
-own connector. Spark never calls ``stop``, and ``commit`` for the last batch neither, so finished offsets are committed to the group
-when the next end is asked for: then the start is what is finished.
+and every plan of that batch, even after a restart, begins at those. From the second batch on offsets are exactly those of Spark's
+own connector. Spark never calls ``stop``, nor ``commit`` for the last batch, so finished offsets are committed to the group
+when the next end is requested: then everything before the start is finished.
 """
 
 import time
@@ -42,17 +42,17 @@ from .task import TaskReader, input_partitions, received
 PENDING: Final = "__pending__/"
 """Key of an initial offset: the offsets are found with the first batch."""
 INITIAL: Final = "__initial__/"
-"""Stands before a topic in the end of a batch, for offsets at which the batch begins other than its start says.
+"""Prefix of a topic in the end of a batch, for offsets where the batch begins if they differ from its start.
 
-That is where the first batch begins, where one goes on with a partition that was missing for a while, and a topic made anew.
-No topic can have a slash in its name, and the shape is that of offsets, so whatever reads offsets can read these, too.
+These are the beginning of the first batch, of a partition that was missing for a while, and of a topic that was created again.
+No topic can have a slash in its name, and the form is that of offsets, so every reader of offsets can read these too.
 """
 _FROM: Final = OffsetSpec("latest", "startingOffsets")
 _COMMIT_PAUSES: Final = ExponentialBackoff(5.0, 120.0)
 """Seconds without a commit after one that failed."""
 _LAST_COMMIT_PATIENCE: Final = 15.0
 _METADATA_SECONDS: Final = 1.0
-"""How old what is known of topics and partitions may be: Spark asks many times a second."""
+"""How old the known topics and partitions may be: Spark asks many times a second."""
 
 
 @frozen
@@ -62,7 +62,7 @@ class Mark:
     offsets: Offsets | None
     """``None``: not found yet."""
     initial: Offsets | None = None
-    """Where the batch that ends here begins, whatever its start says; ``None``: as its start says."""
+    """Where the batch that ends here begins, regardless of its start; ``None``: at its start."""
 
     @classmethod
     def read(cls, offset: dict[str, Any]) -> "Mark":
@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take note of where the query ends."""
+        """Remember where the query ends."""
         self._target = self._ends_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end if end != start else {**end, INITIAL: {}}  # the same offsets of another topic: Spark must see that they differ
 
     def _anew(self, latest: Known, partitions: Set[TopicPartition]) -> Offsets:
-        """Return where partitions begin that belong to another topic now: none of it has been read."""
+        """Return where partitions begin that belong to another topic now, of which nothing has been read."""
         there = latest.offsets.keys() & partitions
         return self._lookup.earliest(there) if there else {}
 
@@ -259,8 +259,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch. Raises ``DataLossError`` for offsets that are gone.
 
-        A partition that ends before the batch begins is not read, as in Spark's own connector: what it has was read, as far as
-        anybody knows. The next batch begins at its end.
+        A partition that ends before the batch begins is not read, as in Spark's own connector: its records are taken to have been
+        read. The next batch begins at its end.
         """
         first, last = Mark.read(start), Mark.read(end)
         stops = last.offsets or {}
@@ -282,19 +282,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lookup.topic_ids
 
     def _adopted(self, stops: Offsets) -> Offsets:
-        """Return where a first batch begins that Spark's own connector planned: it keeps that where we cannot read it."""
+        """Return where a first batch of Spark's own connector begins: it stores that where we cannot read it."""
         found = self._found_initial()
         behind = {partition for partition, stop in stops.items() if found.get(partition, 0) > stop}
         if behind:
             self._lookup.lost(
-                f"{names_of(behind)}: the checkpoint does not say where its first batch begins; that was the end then"
+                f"{names_of(behind)}: the checkpoint does not say where its first batch begins, which was the end at that time"
             )
         return {partition: stops[partition] if partition in behind else offset for partition, offset in found.items()}
 
     def _check_gone(self, starts: Offsets, gone: Collection[TopicPartition]) -> None:
         if gone:
             names = ", ".join(f"{partition} up to offset {starts.get(partition, 0)}" for partition in sorted(gone))
-            self._lookup.lost(f"{names}: read so far, and not there, or not subscribed, any more")
+            self._lookup.lost(f"{names}: was read before, but no longer exists or is no longer subscribed")
 
     def _range(self, partition: TopicPartition, starts: Offsets, stop: int, begin: int) -> OffsetRange:
         start = starts.get(partition)
@@ -321,7 +321,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(Mark.read(end).offsets)
 
     def _commit(self, offsets: Offsets | None) -> None:
-        """Commit, and if that fails at a later call; at once if there is none, behind the last batch of ``AvailableNow``."""
+        """Commit, or if that fails, at a later call; at once after the last batch of ``AvailableNow``, when there is none."""
         if self._options.commit_group is None or not offsets or offsets == self._committed:
             return
         last = self._target is not None and offsets == self._target.offsets

@@ -1,7 +1,7 @@
 """A task: ranges of offsets to Arrow record batches, in a Python worker of an executor.
 
 Decides: what happens when offsets are gone in the middle of a job. Owns nothing but the consumer that it leases. Must never return
-a record twice, or leave one out that is there: what it cannot read is an error, or is reported.
+a record twice, or leave out one that is there: records that it cannot read are an error, or are reported.
 
 A ``TaskReader`` travels to executors: it holds values only.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a process that only plans needs none of them
     from .values.decoding import Decoder
 
 _PATIENCE_MS: Final = 10_000.0
-"""Milliseconds without a record after which it is looked whether the topics are still there."""
+"""Milliseconds without a record before checking whether the topics are still there."""
 _log = logging.getLogger("kafka_async.spark")
 
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -136,5 +136,5 @@ def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:
 
 
 def received(tasks: TaskReader) -> TaskReader:
-    """Return what a task has of a reader of Spark's: what the reader stands on need not be imported to read."""
+    """Return the parts of a Spark reader that a task needs, so that a task need not import the reader's own modules."""
     return tasks

@@ -11,10 +11,11 @@ import os
 
 @functools.cache
 def spare_collector() -> None:
-    """Have the garbage collector pass over what is imported by now, once in a worker process that is used again.
+    """Freeze the objects that are imported by now, once in a worker process that is used again, so that the garbage collector skips
+    them.
 
-    Such a worker of PySpark's collects after every task (``pyspark.daemon``) and cannot begin another one meanwhile. To look at the
-    70,000 objects of PySpark, Arrow and this package takes it 30 ms, ten times as long as the work of a small task. They stay until
+    Such a PySpark worker collects after every task (``pyspark.daemon``) and cannot begin another one meanwhile. Visiting the
+    70,000 objects of PySpark, Arrow and this package takes 30 ms, ten times as long as the work of a small task. They stay until
     the process ends anyway.
     """
     if os.environ.get("SPARK_REUSE_WORKER"):

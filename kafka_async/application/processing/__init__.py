@@ -1,10 +1,10 @@
 """Many handlers at once, in order where it matters, at least once (``KafkaConsumer.process``).
 
     processing.py  what the caller holds: reading, committing, rebalances, the end
-    statistics.py  what it shows
+    statistics.py  its statistics
     handling.py    the workers: calling the handler, and what happens to a record that failed
     crew.py        the threads of plain handlers
-    source.py      what all that needs from a consumer; the only file here that knows its parts
+    source.py      what processing needs from a consumer; the only file here that knows its parts
     settings.py    the arguments, checked
 
 Without a loop, a clock or randomness:
@@ -13,6 +13,6 @@ Without a loop, a clock or randomness:
     lanes.py       which record is handled next: order within a lane, fairness between partitions
     done.py        one partition: what is done and what may be committed
     encoding.py    what is done beyond the committed offset, as text for the commit's metadata
-    attempts.py    what waits until it may be tried again
+    attempts.py    units of work that wait for their next attempt
     retry.py       how often and when a record is tried again; what a handler may raise to decide it
 """

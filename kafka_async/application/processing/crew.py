@@ -1,11 +1,11 @@
-"""The threads that call plain handlers: each goes on with the next unit by itself, without the event loop in between.
+"""The threads that call plain handlers: each goes on with the next unit by itself, without a detour through the event loop.
 
 Decides: whether a thread may begin another unit. Owns: the units that are laid out for the threads, and the results on their way to
 the event loop. Must never decide what a result means.
 
-A thread that handed each result to the event loop and waited for the next record would lose some 0.2 ms each time, and the loop
-could serve some 6,000 a second. So the loop lays out a few units in advance while every worker is busy, and takes in results when
-it comes to them. What was laid out counts as begun for the lanes, and can be taken back until a thread begins it.
+A thread that handed each result to the event loop and waited for the next record would lose about 0.2 ms each time, and the loop
+could serve about 6,000 a second. So while every worker is busy, the loop lays out a few units in advance, and takes in results
+when it has time. Units that were laid out count as begun for the lanes, and can be taken back until a thread begins them.
 """
 
 from collections import deque
@@ -22,8 +22,8 @@ from .attempts import Unit
 from .settings import ProcessingContext
 
 LOOK: Final = 0.002
-"""Seconds after which the event loop looks for results by itself, as long as it finds some. To wake it for each would cost a thread
-more than the rest of its work for a record: it lets go of the interpreter for that, and has to wait for it again."""
+"""Seconds after which the event loop looks for results by itself, as long as it finds some. If each thread woke it for each result,
+that would cost more than the rest of its work for a record: it releases the GIL for that, and has to wait for it again."""
 
 
 class Outcome(NamedTuple):
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     ended: float
     error: BaseException | None = None
     awaitable: Any = None
-    """What a plain function returned that has to be awaited, as a lambda around a coroutine function does."""
+    """An awaitable that a plain function returned, such as a lambda around a coroutine function."""
 
 
 @define(eq=False)
@@ -86,7 +86,7 @@ class Foreman(Protocol):
         ...
 
     def context_on_thread(self, unit: Unit) -> ProcessingContext:
-        """Return what the handler gets beside the records, on the thread."""
+        """Return the handler's context, on the thread."""
         ...
 
     def take_in(self) -> None:
@@ -109,13 +109,13 @@ class Crew:
     turn_ends: float = field(default=0.0, init=False)
     """Until then threads go on by themselves. After that the event loop has to see first whether more may begin."""
     laid_out: deque[Unit] = field(factory=deque, init=False)
-    """For any thread. Those who take from it are the threads, and the event loop to take units back."""
+    """Any thread may use it. The threads take units from it, and the event loop to take units back."""
     _results: deque[Outcome | Unit] = field(factory=deque, init=False)
     """Outcomes, and units that were not begun."""
     looking: bool = field(default=False, init=False)
     """The event loop looks for results soon anyway."""
     signal: LoopSignal = field(factory=LoopSignal, init=False)
-    """Wakes whoever looks."""
+    """Wakes the task that looks for results."""
     _announced: bool = field(default=False, init=False)
     """The event loop is going to look at the results."""
     _announce: Callable[[], None] | None = field(default=None, init=False)

@@ -3,8 +3,8 @@
 Decides: what happens to a record whose handler failed. Owns: the workers, and the counts of what they did. Must never make a task
 for a record, or begin more than one record for each worker.
 
-Nothing is begun once our session may be over, until it is sure that it is not, as reads return nothing then. Workers look each time
-others had a chance to run, so also after the process was frozen.
+If the session may have expired, nothing is begun until it is known that it has not, just as reads return nothing then. Workers
+check this each time after others could run, so also after the process was frozen.
 
 A worker is shielded from the cancellation of the task that started it, since running handlers get time to end. Only its own scope
 ends it.
@@ -486,7 +486,7 @@ class Handling:
         return self.handler(argument) if context is None else self.handler(argument, context)
 
     def context_on_thread(self, unit: Unit) -> ProcessingContext:
-        """Return what the handler may know beside the records (for a thread)."""
+        """Return the handler's context (for a thread)."""
         return self._context(unit, in_thread=True)
 
     def is_open(self, unit: Unit) -> bool:

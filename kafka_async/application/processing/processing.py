@@ -72,8 +72,8 @@ class _Reading:
 class Processing:
     """Handlers running on a consumer's records; made by ``KafkaConsumer.processing``.
 
-    An ``async with`` block: the handlers work while its body runs. Leaving it begins nothing more, gives running handlers
-    ``drain_timeout_ms``, and commits. If processing fails, the body is cancelled and the block raises the error.
+    An ``async with`` block: the handlers run while its body runs. When it is left, no more handlers start, running ones get
+    ``drain_timeout_ms``, and what is done is committed. If processing fails, the body is cancelled and the block raises the error.
     """
 
     source: Supplier
@@ -112,7 +112,7 @@ class Processing:
     # --- for the body ----------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ProcessingStatistics:
-        """Return one frozen snapshot of what is going on."""
+        """Return one frozen snapshot of the processing."""
         work, counts, now = self._work, self._handling.counts, self.source.clock()
         oldest, retrying = work.oldest, work.retrying
         running = max(0, work.running - self._handling.laid_out)
@@ -141,7 +141,7 @@ class Processing:
         return {PROCESSING: self.statistics().metrics()}
 
     def pause(self) -> None:
-        """Begin no more records, and read none, until ``resume``. Running handlers go on, and so does the membership."""
+        """Start no more handlers, and read no records, until ``resume``. Running handlers go on, and so does the membership."""
         self._holding = True
         self._handling.halt()
         self._interrupt()
@@ -165,7 +165,7 @@ class Processing:
         await self.source.settle()
 
     def stop(self) -> None:
-        """Make ``wait`` return. Running handlers are drained as the block is left."""
+        """Make ``wait`` return. Running handlers are drained when the block is left."""
         self._finished.set()
 
     async def wait(self) -> None:
@@ -511,7 +511,9 @@ class Processing:
                         self._report(error)
                         return
                     self._work.keep_done = False
-                    self.source.trace(Fault(now=self.source.clock(), text="committing without a map of what is done", error=error))
+                    self.source.trace(
+                        Fault(now=self.source.clock(), text="committing without the map of done records", error=error)
+                    )
                     offsets = {tp: offset._replace(metadata="") for tp, offset in offsets.items()}
                 except CommitFailedError as error:
                     self._report(error)
@@ -525,7 +527,7 @@ class Processing:
                     return
 
     def _report(self, error: KafkaError) -> None:
-        self.source.trace(Fault(now=self.source.clock(), text="what is done could not be committed; trying again", error=error))
+        self.source.trace(Fault(now=self.source.clock(), text="done records could not be committed; trying again", error=error))
 
     # --- rebalances ------------------------------------------------------------------------------------------------------------
 
@@ -556,18 +558,18 @@ class Processing:
         partitions = tuple(partitions)
         found, error = await self.source.committed(partitions)
         if error is not None:
-            text = "which records past the committed offsets are done could not be looked up; some of them are handled again"
+            text = "the map of done records could not be read; some of them are handled again"
             self.source.trace(Fault(now=self.source.clock(), text=text, error=error))
         with_metadata = {tp.topic for tp, offset in found.items() if offset is not None and offset.metadata}
         ids = await self.source.topic_ids({tp.topic for tp in partitions} if self._work.keep_done else with_metadata)
         foreign = [tp for tp in partitions if not self._work.assign(tp, found.get(tp), ids.get(tp.topic))]
         if foreign:
-            text = f"{len(foreign)} partitions have commits with metadata of another program or about another topic; it is ignored"
+            text = f"{len(foreign)} partitions have commit metadata of another program or another topic; it is ignored"
             self.source.trace(Notice(now=self.source.clock(), text=text))
         return found
 
     async def _on_sought(self, partitions: Collection[TopicPartition]) -> None:
-        """A program that keeps offsets elsewhere has sought to them: their metadata say what is done, not those of the commit."""
+        """A program that keeps offsets elsewhere has sought to them: their metadata says what is done, not that of the commit."""
         found = {tp: target for tp, target in self.source.sought(partitions).items() if target.metadata}
         ids = await self.source.topic_ids({tp.topic for tp in found})
         for partition, target in found.items():
@@ -607,7 +609,7 @@ class Processing:
             self._commit_if_due()
 
     async def _on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Somebody else has these partitions: cancel their handlers, and commit nothing."""
+        """Another member has these partitions: cancel their handlers, and commit nothing."""
         lost = frozenset(partitions)
         self._leave(lost)
         self._cancel(lost)

@@ -29,7 +29,7 @@ class RetryLater(Exception):
 
 
 class Skip(Exception):
-    """Raised by a handler: this record needs nothing. It counts as done and is logged."""
+    """Raised by a handler: skip this record. It counts as done and is logged."""
 
 
 class Reject(Exception):
@@ -102,9 +102,9 @@ ONCE: Final = Retry(attempts=1)
 
 
 def exponential(first: float, most: float, *, random: Callable[[], float] = _random) -> Callable[[int, BaseException], float]:
-    """Return a delay for ``Retry`` that doubles from ``first`` to ``most`` seconds, less up to half of it at random.
+    """Return a delay for ``Retry`` that doubles from ``first`` to ``most`` seconds, reduced by up to half at random.
 
-    The jitter keeps records that failed together from coming back together. ``random`` returns numbers from 0 to 1.
+    The jitter spreads out records that failed together. ``random`` returns numbers from 0 to 1.
     """
     first, most = _number(first, "first"), _number(most, "most")
     if most < first:

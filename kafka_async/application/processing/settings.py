@@ -27,7 +27,7 @@ HELD_PER_HANDLER: Final = 10
 
 
 class ProcessingContext:
-    """What a handler may know about its call besides the record."""
+    """The context of a handler's call: everything but the record."""
 
     __slots__ = ("_completed", "attempt", "cancelled")
 
@@ -35,15 +35,16 @@ class ProcessingContext:
         self.attempt = attempt
         """1 for the first attempt."""
         self.cancelled = False
-        """The result does not count any more: the partition was taken away, or the time is over. For threads: nothing ends them."""
+        """The result no longer counts: the partition was revoked, or the timeout has passed. Threads should check it themselves."""
         self._completed = completed
 
     def completed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return what would be committed for ``partition`` if this call had returned: offset, what is done after it, leader epoch.
+        """Return what would be committed for ``partition`` if this handler had returned: offset, records done after it, leader
+        epoch.
 
-        For programs that keep offsets in a database of their own, in the transaction that keeps the results; ``seek`` to it at the
-        next start. Between this call and the return of the handler no other handler of the partition may ask: either nothing is
-        awaited from here on, or an ``asyncio.Lock`` is held. On threads this is exact with ``order="partition"`` only.
+        For programs that store offsets in a database, in the same transaction as the results; ``seek`` to it at the next start.
+        Between this call and the return of the handler no other handler of the partition may call it: await nothing from here on,
+        or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
         """
         return self._completed(partition)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..consumer import KafkaConsumer
     from .processing import Processing
 
-Told = Callable[[Collection[TopicPartition]], Awaitable[None]]
+CallBack = Callable[[Collection[TopicPartition]], Awaitable[None]]
 Around = Callable[[], AbstractContextManager[None]]
 
 
@@ -33,10 +33,10 @@ Around = Callable[[], AbstractContextManager[None]]
 class Chained(ConsumerRebalanceListener):
     """Notifies processing of a rebalance first, then the user's listener."""
 
-    revoked: Told
-    assigned: Told
-    lost: Told
-    sought: Told
+    revoked: CallBack
+    assigned: CallBack
+    lost: CallBack
+    sought: CallBack
     """Called after the user's call-back of an assignment, which may have sought."""
     around: Around
     """The context that every call-back runs in, including the user's."""
@@ -263,7 +263,7 @@ class Source:
         return batch, batch if raw is None else raw
 
     def put_back(self) -> None:
-        """Nothing more will be handled. Records that were not handled are not committed, so they come again."""
+        """Nothing more will be handled. Records that were not handled are not committed, so they are read again."""
 
     async def settle(self) -> None:
         """Wait until what was done counts. Here it does once it is committed."""
@@ -284,7 +284,7 @@ class Source:
         return self.positions().get(partition)
 
     def go_back(self, partition: TopicPartition, offset: int | None) -> None:
-        """Read on from ``offset`` if the partition stands elsewhere."""
+        """Read on from ``offset`` if the partition's position is elsewhere."""
         cursor = self.consumer._unread.partitions.get(partition)
         if cursor is not None and offset is not None and cursor.position not in (None, offset):
             self.consumer.seek(partition, offset)

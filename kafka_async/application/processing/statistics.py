@@ -15,7 +15,7 @@ class ProcessingStatistics:
     running: int
     """Being handled now."""
     waiting: int
-    """Received now, and neither running nor waiting for a retry."""
+    """Received, and neither running nor waiting for a retry."""
     retrying: int
     """Waiting for their next attempt now."""
     lanes: int
@@ -36,7 +36,7 @@ class ProcessingStatistics:
     skipped: int
     dead_letters: int
     late_results: int
-    """Whose handler ended after its partition had left, or after its time was over."""
+    """Whose handler ended after its partition had left, or after its timeout."""
     seconds_in_queue: float
     seconds_in_handlers: float
 

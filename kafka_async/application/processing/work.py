@@ -50,7 +50,7 @@ class Intake:
     waiting: Collection[TopicPartition]
     """Partitions that may not be read for now."""
     step: int
-    """How many records must be done before it is worth asking again."""
+    """How many records must be done before another read is worthwhile."""
 
 
 @define(eq=False)
@@ -60,7 +60,7 @@ class Work:
     lane_of: Callable[[Record], Hashable] | None
     """``None``: no record needs any order. A lane of ``None``: this one does not.
 
-    ``key_of`` is asked about the record as it was before deserializers: equal keys are equal bytes, whatever is made of them.
+    ``key_of`` gets the record from before deserializers: keys are equal if their bytes are.
     """
     most: int
     """Records that may be held: received and not done."""

@@ -59,8 +59,8 @@ class ShareConsumer(Generic[K, V]):
 
     The group's own configuration sets where it starts (``share.auto.offset.reset``, by default the end of the log), how long a lock
     lasts (``share.record.lock.duration.ms``) and how often a record is delivered (``share.delivery.count.limit``).
-    A cluster of fewer than three brokers needs ``share.coordinator.state.topic.replication.factor`` (3 by default) and
-    ``share.coordinator.state.topic.min.isr`` (2) to fit. If they do not, no record ever comes, and the broker does not say why.
+    In a cluster of fewer than three brokers, ``share.coordinator.state.topic.replication.factor`` (3 by default) and
+    ``share.coordinator.state.topic.min.isr`` (2) have to be lowered. If not, no record ever comes, and brokers report no error.
 
     Raises ``TypeError`` for an unknown option, ``ValueError`` for a bad value and for an option that share groups do not have.
     """
@@ -125,12 +125,12 @@ class ShareConsumer(Generic[K, V]):
         await self._life.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Stop: settle the acknowledgements, release every other record, close the sessions, leave the group.
+        """Stop: send the acknowledgements, release every other record, close the sessions, leave the group.
 
         Always returns within ``timeout_ms`` (default: ``request_timeout_ms``). Other tasks that work on a record within
         ``async with`` get up to a third of that time to finish. So do handlers of ``process``, which are then cancelled. Pending
         reads end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
-        stopping again is no error.
+        stopping again is not an error.
         """
         self._place.check_to_stop()
         allowed = self._allowed(timeout_ms)
@@ -188,8 +188,8 @@ class ShareConsumer(Generic[K, V]):
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics from now on, instead of the former ones.
 
-        Records of other topics that were not handed out are released, and so are those that wait in ``process``. Records that were
-        handed out stay as they are, and running handlers go on.
+        Records of other topics are released if they were not handed out, or wait in ``process``. Records that were handed out can
+        still be acknowledged, and running handlers go on.
 
         Raises ``ValueError`` for a name that no topic can have and if there is no name, ``TypeError`` for a bare string.
         """
@@ -231,8 +231,8 @@ class ShareConsumer(Generic[K, V]):
         """Return the next record, waiting for it as long as it takes.
 
         Raises ``ConsumerStoppedError`` after ``stop``, ``DeserializationError`` once for a record that cannot be deserialized,
-        ``CorruptRecordException`` for a batch that is corrupt (both are released, and from the ``bad_record_deliveries``-th
-        delivery on rejected), and errors that the background reports. Cancelling it loses no record.
+        ``CorruptRecordException`` for a corrupt batch (both are released, and from the ``bad_record_deliveries``-th delivery on
+        rejected), and errors of the background. Cancelling it loses no record.
         """
         self._check_readable()
         record: ShareRecord[K, V] | None = self._reader.at_hand(fairly=True)
@@ -300,15 +300,15 @@ class ShareConsumer(Generic[K, V]):
           here), ``Skip`` (accepted) and ``Reject`` (rejected, after ``on_failure`` was called if it is a function; never stops).
         - ``on_failure``: what happens after the last attempt. ``"stop"`` releases the record and raises. ``"release"`` leaves it to
           another attempt, here or elsewhere, as often as the group delivers it. ``"skip"`` rejects it, and so does
-          ``async def (record, error, attempts)`` once it has returned. A record that cannot be deserialized gets there, with its
-          bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is released.
+          ``async def (record, error, attempts)`` once it has returned. A record that cannot be deserialized is passed to it, with
+          its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is released.
         - ``timeout_ms``: for one attempt; one that takes longer has failed. A thread cannot be ended, only abandoned.
         - ``stalled_after_ms``: if a record takes longer, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms``: how long running handlers may go on at the end. Then they are cancelled, and their records are
           released.
 
-        Raises ``ProcessingError`` for the record that stopped it, what a read raises, and ``TypeError`` and ``ValueError`` for bad
-        arguments. Before it returns or raises, records that are done are acknowledged and the others are released.
+        Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
+        bad arguments. Before it returns or raises, records that are done are acknowledged and the others are released.
         """
         async with self.processing(
             handler,
@@ -336,11 +336,11 @@ class ShareConsumer(Generic[K, V]):
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
     ) -> "Processing":
-        """Return what ``process`` does as an ``async with`` block: the handlers work while its body runs.
+        """Do what ``process`` does, as an ``async with`` block: the handlers run while its body runs.
 
-        Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. Leaving the block
-        starts no more handlers, gives those that run ``drain_timeout_ms``, and releases the rest. If processing fails, the body
-        is cancelled and the block raises the error.
+        Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. When the block is left,
+        no more handlers start, running ones get ``drain_timeout_ms``, and the other records are released. If processing fails,
+        the body is cancelled and the block raises the error.
         """
         from ..processing.processing import Processing
         from ..processing.settings import checked
@@ -363,13 +363,13 @@ class ShareConsumer(Generic[K, V]):
         return Processing(ShareSource(self), handler, settings)
 
     async def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Wait until every acknowledgement so far is settled, and return their results since the last flush.
+        """Wait until every acknowledgement so far has a result, and return the results since the last flush.
 
         By partition: ``None`` if all count, else the error of the first that does not; ``ShareRecord.lost`` says which those
-        are. If the connection broke or the lock ended before there was an answer, the acknowledgement may count or not. Its error
-        says so, even if the broker says yes afterwards, since brokers also say yes to records that another member has accepted.
-        Such a yes passes for success in one case only: the partition's leadership left its broker and came back unnoticed (within
-        half a second, or while nothing was read and nothing acknowledged).
+        are. If the connection broke or the lock ended before there was a response, it is unknown whether the acknowledgement
+        counts. Its error says so even if the broker accepts it later, since brokers also accept acknowledgements of records that
+        another member has accepted. Only in one case does this pass for success: the partition's leadership left its broker and
+        came back unnoticed (within half a second, or while nothing was read and nothing acknowledged).
         Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
         self._place.check(strictly=True)
@@ -384,22 +384,23 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def state(self) -> ConsumerState:
-        """What the consumer is doing, as one word for people and health checks."""
+        """What the consumer is doing, as one value for people and health checks."""
         state = state_of(self._lifecycle, self._inbox)
         stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
         return ConsumerState.STALLED if stalled else state
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: started, a member with partitions if it is subscribed, and a broker can be reached.
+        """Whether records can come: it is started, a broker can be reached and, if subscribed, the member has partitions.
 
-        For a readiness probe. While a coordinator or every broker is away it is ``False`` and comes back by itself.
+        For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, and becomes ``True`` again by
+        itself.
         """
         return state_of(self._lifecycle, self._inbox) is ConsumerState.STEADY
 
     @property
     def alive(self) -> bool:
-        """Whether the consumer can come back by itself: started, not stopped, no final error, and its loop turns.
+        """Whether the consumer can recover by itself: it is started, not stopped, has no final error, and its loop runs.
 
         For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help.
         """
@@ -447,7 +448,7 @@ class ShareConsumer(Generic[K, V]):
         return found if processing is None else found | processing.metrics()
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if it was not given yet.
+        """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if necessary.
 
         Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
         if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).

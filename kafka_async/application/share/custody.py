@@ -123,7 +123,7 @@ class Held:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait until nobody else works on a record, for ``seconds`` at most."""
+        """Wait until no other task works on a record, for ``seconds`` at most."""
         clock, signal = self.runtime.clock, self.runtime.signal
         self._awaited = True
         until = clock() + seconds
@@ -371,7 +371,7 @@ class Custody:
         self._less(piece.parcel, len(offsets))
 
     def drop_bad(self, piece: Piece, *, reject: bool) -> None:
-        """Reject or release a record that cannot be deserialized; nobody is given it."""
+        """Reject or release a record that cannot be deserialized, without handing it out."""
         offset = piece.records[0].offset
         record = self.hand_out([piece])
         if record:

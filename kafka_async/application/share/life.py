@@ -143,7 +143,7 @@ class ShareLife:
             if self.lifecycle.boundary.ended is None:
                 await self.ask(lambda call: Close(call=call), deadline - allowed / 4, grace=0.0)
         except KafkaError as error:
-            text = "not everything was settled before the end; the brokers release what is locked when the connections close"
+            text = "not every record was acknowledged before the end; the brokers release the others when the connections close"
             self.trace(Fault(now=self.runtime.clock(), text=text, error=error))
         finally:  # a shield does not hold off ``Task.cancel``, and the loop must end all the same
             await self.calls.end_loop(deadline)

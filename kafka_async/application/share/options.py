@@ -15,26 +15,26 @@ from ...config.words import Background, Deserializer, DnsLookup, Mechanism, Reco
 from ...trace import Listener
 from .record import ShareRecord
 
-_GROUP: Final = "of the group's configuration, which 'kafka-async groups configure' sets, and so does Java's kafka-configs"
+_GROUP: Final = "of the group's configuration; set it with 'kafka-async groups configure' or Java's kafka-configs"
 _REFUSED: Final[Mapping[str, str]] = {
-    "auto_offset_reset": f"where a share group starts is share.auto.offset.reset {_GROUP}",
-    "isolation_level": f"a share group has one for all its members: share.isolation.level {_GROUP}",
+    "auto_offset_reset": f"a share group starts where its setting says: share.auto.offset.reset {_GROUP}",
+    "isolation_level": f"a share group has one setting for all members: share.isolation.level {_GROUP}",
     "enable_auto_commit": "share groups have no offsets to commit; records are acknowledged: accept(), or 'async with record'",
-    "auto_commit_interval_ms": "share groups have no offsets to commit; acknowledgements go with the next request by themselves",
-    "group_instance_id": "share groups have no static members, and nothing is lost when a member comes back as another one",
-    "group_protocol": "a share group has a protocol of its own; for the others use KafkaConsumer",
+    "auto_commit_interval_ms": "share groups have no offsets to commit; acknowledgements go out with the next request",
+    "group_instance_id": "share groups have no static members; a member that restarts joins as a new one and loses nothing",
+    "group_protocol": "share groups have their own protocol; for other groups use KafkaConsumer",
     "group_remote_assignor": "the coordinator assigns the partitions of share groups",
     "partition_assignment_strategy": "the coordinator assigns the partitions of share groups",
     "session_timeout_ms": f"it is share.session.timeout.ms {_GROUP}",
     "heartbeat_interval_ms": f"it is share.heartbeat.interval.ms {_GROUP}",
     "exclude_internal_topics": "share groups subscribe by name only",
     "max_partition_fetch_bytes": "a share fetch has no limit for each partition; use fetch_max_bytes",
-    "interceptors": "interceptors see offsets that are committed, and share groups have none",
+    "interceptors": "interceptors get committed offsets, and share groups have none",
 }
 """Options of consumers that share groups do not have, and what to use instead."""
 _JAVAS: Final[Mapping[str, str]] = {
-    "share_acknowledgement_mode": "each record is acknowledged by itself: accept(), or 'async with record'",
-    "share_acquire_mode": "strict_max_records=True is what record_limit is there",
+    "share_acknowledgement_mode": "records are acknowledged one by one: accept(), or 'async with record'",
+    "share_acquire_mode": "use strict_max_records=True for Java's record_limit",
 }
 """Options that only Java's share consumer has."""
 
@@ -79,8 +79,8 @@ class ShareOptions(TypedDict, total=False):
     """
     allow_auto_create_topics: bool
     max_poll_records: int
-    """How many records one read call returns at most, and how many a fetch asks for. Ahead of the calls it asks for no more than
-    the application gets to within a third of the lock's time, since others can work on the rest. Brokers lock whole batches,
+    """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
+    application gets to within a third of the lock duration, since others can work on the rest. Brokers lock whole batches,
     though: see ``strict_max_records``.
 
     Default: ``500``.

@@ -1,8 +1,8 @@
 """How long the application takes for a record, if it reads by itself; ``process`` counts its handlers' time (``ShareSource``).
 
-Decides: what the background is told about it. Owns: the measurement that is under way. Must never count the time for which a read
-call waits. Without it, a member whose jobs take long would lock hundreds of them, and renew these locks, while others have nothing
-to do.
+Decides: which pace is reported to the background. Owns: the measurement that is under way. Must never count the time for which a
+read call waits. Without it, a member whose jobs take long would lock hundreds of them, and renew these locks, while others have
+nothing to do.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ class Pace:
     _seconds: float = field(default=0.0, init=False)
 
     def begin(self, now: float) -> None:
-        """A read call begins: what was handed out before is done, as far as anybody can tell."""
+        """A read call begins: the records handed out before are taken to be done."""
         since, self._since = self._since, None
         records = self.exchange.taken - self._taken
         demand = self.exchange.demand

@@ -1,6 +1,6 @@
 """One record of a share group: what was written, and the handle with which the application acknowledges it.
 
-Decides only that a record is acknowledged once. Owns nothing beyond its own fields. Must never wait: an acknowledgement goes to the
+Decides only that a record is acknowledged once. Owns nothing but its own fields. Must never wait: an acknowledgement goes to the
 brokers with the next request.
 """
 
@@ -118,8 +118,8 @@ class ShareRecord(Generic[K, V]):
 
     @property
     def lost(self) -> bool:
-        """The lock has ended, or the acknowledgement did not count, or its result is not known: others may get the record, or
-        have it already.
+        """The lock has ended, or the acknowledgement did not count, or its result is unknown: others may get the record, or have
+        it already.
 
         If it was accepted, the work may be done twice.
         """
@@ -129,7 +129,7 @@ class ShareRecord(Generic[K, V]):
         return self._is_lost
 
     def accept(self) -> None:
-        """The record is done and never comes again. Raises ``IllegalStateError`` if it was acknowledged otherwise before."""
+        """The record is done and is never delivered again. Raises ``IllegalStateError`` if it was acknowledged otherwise before."""
         self._say(_ACCEPT)
 
     def release(self) -> None:
@@ -140,7 +140,7 @@ class ShareRecord(Generic[K, V]):
         self._say(_RELEASE)
 
     def reject(self) -> None:
-        """The record cannot be handled; it never comes again. Raises ``IllegalStateError`` if acknowledged otherwise before."""
+        """The record cannot be handled; it is never delivered again. Raises as ``accept`` does."""
         self._say(_REJECT)
 
     def renew(self) -> None:
@@ -154,7 +154,7 @@ class ShareRecord(Generic[K, V]):
     def _check(self) -> None:
         if self._said is not None:
             where = at_offset(self.topic, self.partition, self.offset)
-            raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record is acknowledged once")
+            raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record can be acknowledged only once")
 
     def _say(self, kind: AcknowledgeType) -> None:
         self._check()

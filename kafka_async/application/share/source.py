@@ -1,4 +1,4 @@
-"""What processing needs from a share consumer: records, and word of locks that end.
+"""What processing needs from a share consumer: records, and notice of locks that end.
 
 Decides: how far records are read ahead of the handlers. Owns: the call-backs for lost locks. It takes the place that ``Source`` has
 for other consumers. There are no positions, no commits and no rebalances: locked records stay ours when their partition leaves.
@@ -87,13 +87,13 @@ class ShareSource:
     # --- life ------------------------------------------------------------------------------------------------------------------
 
     def begin(self, chained: Chained, owner: "Processing") -> None:
-        """Be called about lost locks, and let nobody else read."""
+        """Register the call-backs for lost locks, and block other reads."""
         consumer = self.consumer
         consumer._check_readable()
         consumer._processing = self._owner = owner
         consumer._custody.on_lost = self._lost
         consumer._custody.on_unwanted = self._unwanted
-        consumer._exchange.demand.pace = 0.0  # of whoever read before
+        consumer._exchange.demand.pace = 0.0  # of earlier reads
         self._pace()
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -120,7 +120,7 @@ class ShareSource:
             until = consumer._runtime.clock() + _SETTLING
             await consumer._life.ask(lambda call: Flush(call=call, tells=False), until)
         except KafkaError as error:
-            text = "not all acknowledgements are answered yet; they are tried again"
+            text = "not all acknowledgements have been answered; trying again"
             self.trace(Fault(now=self.clock(), text=text, error=error))
 
     # --- locks -----------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from ...values import frozen
 
 @frozen(kw_only=True)
 class ShareStatistics:
-    """Where a share consumer stands. Counts are since the start."""
+    """The state of a share consumer. Counts are since the start."""
 
     state: ConsumerState
     client_id: str
@@ -27,7 +27,7 @@ class ShareStatistics:
     unread: int
     """Records that are locked and wait to be handed out."""
     out: int
-    """Records that were handed out and are not settled."""
+    """Records that were handed out and are not acknowledged with a result yet."""
     unanswered: int
     """Acknowledgements that no broker has answered yet."""
     delivered: int

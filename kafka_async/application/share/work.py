@@ -82,7 +82,7 @@ class ShareWork:
         return Intake(max(0, self.most - self.held), (), step_of(self.most))
 
     def lose(self, record: Record) -> bool:
-        """A lock has ended: somebody else gets the record. Return whether it was held here."""
+        """A lock has ended: another member gets the record. Return whether it was held here."""
         item = self._items.pop(record, None)
         if item is None:
             return False

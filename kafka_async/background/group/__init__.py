@@ -1,11 +1,11 @@
-"""What only a consumer with a group has.
+"""The parts that only a consumer with a group has.
 
 group.py               its coordinator, its membership, its committed offsets
 find_coordinator.py    which broker coordinates the group; lookup.py: how a membership gets it
-membership.py          what the rest sees of a member, whichever protocol is spoken
+membership.py          the interface of a member, the same for both protocols
 classic/, consumer/    the two protocols
-heartbeat.py           what both make of errors, and when the next heartbeat is due
-proposals.py           what a membership asks the application to do
+heartbeat.py           errors and heartbeat intervals, for both protocols
+proposals.py           changes that a membership proposes to the application
 parting.py             leaving
 offset_commit.py, offset_fetch.py    the group's offsets; access.py: what they know about the group
 """

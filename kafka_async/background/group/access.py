@@ -95,7 +95,7 @@ class GroupAccess:
         return {topic_id: topic for topic_id, topic in ids if topic_id is not None}
 
     def report_error(self, error: KafkaError, made_as: Identity, node_id: int, now: float) -> None:
-        """Report what an error of ``node_id``, or of the way to it, shows of the coordinator, the metadata and our membership."""
+        """Report what an error of ``node_id``, or of the connection to it, shows about the coordinator, metadata and membership."""
         if isinstance(error, _COORDINATOR_LOST):
             self.coordinator.lost(node_id, error, now)
         elif error.invalid_metadata:

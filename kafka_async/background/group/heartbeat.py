@@ -1,4 +1,4 @@
-"""What an error in place of a heartbeat's answer means and when the next heartbeat is due, whichever protocol is spoken.
+"""The meaning of errors of heartbeats, and when the next heartbeat is due, for both protocols.
 
 Decides: the verdict on each error (Java: ``AbstractHeartbeatRequestManager.onErrorResponse`` and the response handlers of
 ``AbstractCoordinator``), the pace of heartbeats, when ``max_poll_interval_ms`` is over (KIP-62). Owns: since when the application
@@ -38,7 +38,7 @@ WARN_AT: Final = 0.8
 
 
 class Verdict(Enum):
-    """What an error in place of an answer of the coordinator means for the member."""
+    """What an error of the coordinator means for the member."""
 
     UNKNOWN_MEMBER = "the coordinator does not know our member id"
     OLD_GENERATION = "it knows us, but the group has moved on"

@@ -1,4 +1,4 @@
-"""Where a membership gets its coordinator from.
+"""How a membership gets its coordinator.
 
 Decides: which error the application gets for a coordinator that cannot be found. Owns: that error. Must never search:
 ``find_coordinator.py`` does.

@@ -1,4 +1,4 @@
-"""The contract of both memberships: what the rest sees of a member, whichever protocol is spoken.
+"""The interface of both memberships: what the other parts see of a member, in either protocol.
 
 Decides: the interface. Owns nothing; ``consumer/membership.py`` (KIP-848) and ``classic/membership.py`` (JoinGroup, SyncGroup,
 Heartbeat) own their state, each as a table. Must never apply an assignment: a membership proposes through ``RevokePartitions`` and
@@ -31,7 +31,7 @@ class Identity:
 
 
 class CommitFailure(Enum):
-    """What a refused commit or offset fetch shows about our membership."""
+    """Our membership, as far as a refused commit or offset fetch shows it."""
 
     UNKNOWN_MEMBER = "the coordinator does not know us"
     ILLEGAL_GENERATION = "the group has moved on"
@@ -133,7 +133,7 @@ class Membership(RequestManager, Protocol):
 
     @property
     def session_deadline(self) -> float:
-        """Until when our partitions are surely ours (absolute seconds): last heartbeat answer plus the session timeout.
+        """Until when our partitions are certainly ours (absolute seconds): last heartbeat response plus the session timeout.
 
         Infinity while that is not known (consumer protocol before the first answer) or there is nothing to lose.
         """

@@ -138,8 +138,8 @@ class OffsetCommitManager:
         """Store ``offsets`` and resolve ``call`` with the partitions that were refused, and why.
 
         A partition that is not ours (any more) is refused with ``CommitFailedError``. The call fails as a whole if nothing is
-        known of any partition: the group refuses us, or there is no answer until the deadline. Errors of the coordinator are tried
-        again until then; those of a single partition too, unless the caller wants one attempt (``once``).
+        known about any partition: the group refuses us, or there is no response before the deadline. After errors of the
+        coordinator, and of single partitions unless ``once`` is set, the commit is repeated until then.
         """
         if not offsets:
             call.resolve({})
@@ -232,7 +232,7 @@ class OffsetCommitManager:
         return Poll(tuple(requests), wake_at)
 
     def _refuse_behind(self, commit: _Commit, ahead: Mapping[TopicPartition, KafkaError | None]) -> None:
-        """Partitions that an earlier commit keeps trying are refused for a commit with one attempt: it would wait as long."""
+        """Partitions that an earlier commit keeps trying are refused for a commit with one attempt: it would wait just as long."""
         for partition in tuple(commit.pending.keys() & ahead.keys()):
             error = ahead[partition]
             if error is not None:

@@ -1,17 +1,17 @@
-"""Acknowledgements on their way to one broker: what goes into the next request, and what an answer means for each (KIP-932).
+"""Acknowledgements on their way to one broker: what goes into the next request, and what a response means for each (KIP-932).
 
-Decides: which acknowledgements share a request, and what becomes of those that a broker refused. Owns: every acknowledgement from
-when it was asked for until it is settled. Must never send anything.
+Decides: which acknowledgements share a request, and how refused ones are handled. Owns: every acknowledgement from the
+application's order until its result. Must never send anything.
 
-A broker's "yes" is not always true. It says yes to offsets below the group's start offset without checking who holds or held them
-(``SharePartition.acknowledge``), and the start offset moves past records that another member accepted. So a yes counts only if
-nobody else can have had the record: its lock had not ended when the answer came, and the connection over which it was locked has
-not broken. One case is left. When the leadership of a partition moves, its locks are gone. We do not notice if it returns to the
-same broker before a request of ours about the partition reaches the other leader. If another member accepted the record meanwhile,
-and the start offset has moved past it, both members get a yes. The protocol does not show this: share requests have no leader
-epoch, their answers have one only beside an error, and metadata come too late to vouch for an acknowledgement. A reader asks about
-all its partitions every 0.1 to 0.5 s, so leadership has to leave and return within that time, or while nothing is read or
-acknowledged.
+A broker's success is not always true. It accepts acknowledgements of offsets below the group's start offset without checking who
+holds or held them (``SharePartition.acknowledge``), and the start offset moves past records that another member accepted. So a
+success counts only if no other member can have had the record: its lock had not ended when the response came, and the connection
+that locked it has not broken. One case is left. When the leadership of a partition moves, its locks are gone. We do not notice if
+it returns to the same broker before a request of ours about the partition reaches the other leader. If another member accepted
+the record meanwhile, and the start offset has moved past it, both members get a success. The protocol does not show this: share
+requests have no leader epoch, their responses have one only together with an error, and metadata comes too late to vouch for an
+acknowledgement. A reader asks about all its partitions every 0.1 to 0.5 s, so leadership has to leave and return within that
+time, or while nothing is read or acknowledged.
 
 A broker takes all the acknowledgements of one partition in a request or none of them: one lock that has ended makes it refuse the
 others, whose records stay locked. So refused acknowledgements are split in halves that are sent again, each in a request of its
@@ -60,7 +60,7 @@ class Portion:
     renewal: bool = False
     """Renews locks instead of settling records."""
     entries: dict[int, Entry] = field(factory=dict)
-    """By offset. Gaps and records of no use to us have no lock; nobody waits for their result."""
+    """By offset. Gaps and records of no use to us have no lock; no caller waits for their result."""
     retry_at: float = 0.0
     failures: int = 0
     since: float = 0.0
@@ -161,7 +161,7 @@ class Acknowledgements:
         self._due_at = min(self._due_at, now)
 
     def due_at(self) -> float:
-        """Return when something is to be sent, whether a fetch takes it along or not; infinity for nothing."""
+        """Return when something must be sent even without a fetch; infinity if there is nothing to send."""
         times = [portion.retry_at for portion in self._again]
         if self._fresh:
             times.append(self._due_at)
@@ -269,7 +269,7 @@ class Acknowledgements:
             portion.doubt = portion.doubt or error
 
     def _agreed(self, portion: Portion, now: float) -> None:
-        """The broker said yes. That proves nothing for records that others may have had; these are settled separately."""
+        """The broker reported success. That proves nothing for records that others may have had; these are settled separately."""
         if portion.renewal or portion.is_ours:
             self.settle(portion, None, now)
         elif portion.doubt is not None:
@@ -307,9 +307,9 @@ def _doubted(portion: Portion, error: KafkaError) -> KafkaError:
 
 
 def _unsure(cause: KafkaError | None) -> KafkaError:
-    """Return the error for a yes that proves nothing."""
-    why = "the lock had ended when the answer came" if cause is None else f"the connection it was locked over is gone: {cause}"
-    error = InvalidRecordStateError(f"it may count or not, since another member may have had the record: {why}")
+    """Return the error for a success that proves nothing."""
+    why = "the lock had ended when the response came" if cause is None else f"the connection that locked it is gone: {cause}"
+    error = InvalidRecordStateError(f"it is unknown whether it counts, since another member may have had the record: {why}")
     error.__cause__ = cause
     return error
 

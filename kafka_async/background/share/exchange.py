@@ -1,4 +1,4 @@
-"""What the two sides of a share consumer share beside their queues of events: records, acknowledgements and their results.
+"""What the two sides of a share consumer share in addition to events: records, acknowledgements and their results.
 
 Decides: nothing. Owns: two queues and some counters. Only one side writes each of them, so nothing is locked. Must never carry a
 reference to anything that one side goes on changing.
@@ -17,11 +17,11 @@ from ...values import define, field, frozen
 from ..boundary import EventHandler
 
 OVERHEAD: Final = 100
-"""Bytes that a record takes beside its key and its value."""
+"""Bytes that a record takes in addition to its key and its value."""
 
 
 class AcknowledgeType(IntEnum):
-    """What becomes of a record, as the protocol counts it (KIP-932; KIP-1222 for renewal)."""
+    """How a record is acknowledged, by the protocol's numbers (KIP-932; KIP-1222 for renewal)."""
 
     GAP = 0
     """There is no record at this offset: compaction or a control record."""
@@ -35,7 +35,7 @@ class AcknowledgeType(IntEnum):
 
 
 class Acknowledge(NamedTuple):
-    """The application says what becomes of a record."""
+    """The application acknowledges a record."""
 
     partition: TopicPartition
     offset: int
@@ -121,7 +121,7 @@ class Lost(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The broker has answered the application's acknowledgements, or nobody can answer them any more."""
+    """The broker has answered the application's acknowledgements, or cannot answer them any more."""
 
     partition: TopicPartition
     number: int

@@ -82,7 +82,7 @@ SHORT_POLL: Final = 0.1
 _AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
 _FIRST: Final = 10
-"""Records that are read ahead as long as nobody knows how long the application takes for one."""
+"""Records that are read ahead until it is known how long the application takes for one."""
 _POLLING: Final = 0.1
 """A broker may hold a fetch back for this share of the locks' duration: a lock counts from when the fetch was sent."""
 _SESSION_GONE: Final = (KafkaConnectionError, ShareSessionNotFoundError)
@@ -216,7 +216,7 @@ class ShareFetchManager:
     def take_orders(self, now: float) -> list[Call[Any]]:
         """Carry out what the application asked for; return the calls that wait for an answer from now on."""
         orders, calls = self.exchange.orders, list[Call[Any]]()
-        self.exchange.attentive = False  # set first: whoever appends an order later sees this, and wakes us
+        self.exchange.attentive = False  # set first: code that appends an order later sees this, and wakes us
         self.exchange.turn += 1
         while orders:
             match orders.popleft():
@@ -611,7 +611,7 @@ class ShareFetchManager:
             broker.acknowledgements.answered(portion, error, now)
 
     def _failed(self, broker: _Broker, sent: _Sent, error: KafkaError, now: float) -> None:
-        """The whole request was not carried out, or nobody knows whether it was."""
+        """The whole request was not carried out, or it is unknown whether it was."""
         broker.failure = error
         broker.session.reset()
         broker.backoff.failed(now)
@@ -687,7 +687,7 @@ class ShareFetchManager:
         )
         self._leave_out(broker, partition, topic_id, found, now)
         if found.records and partition.topic not in self.exchange.topics:
-            # It was asked for before the application unsubscribed: nobody is going to read it, and its locks would be renewed.
+            # It was asked for before the application unsubscribed: it will not be read, and its locks would be renewed.
             entries = dict.fromkeys((record.offset for record in found.records), (AcknowledgeType.RELEASE, None))
             broker.acknowledgements.add(partition, topic_id, entries, now)
         elif found.records:

@@ -3,8 +3,8 @@
 Decides: which records are ours, which acquired offsets have none, and what is corrupt. Owns nothing. Must never acknowledge any.
 
 The broker sends whole record batches; ``AcquiredRecords`` says which of their offsets are ours. An acquired offset without a record
-(compaction, a control record) would stay locked for nothing, so it is found here, before the application reads. An offset that the
-bytes do not reach is no gap: its record may have been cut off.
+(compaction, a control record) would stay locked without need, so it is found here, before the application reads. An offset past the
+end of the bytes is not a gap: its record may have been cut off.
 """
 
 from bisect import bisect_left, bisect_right
@@ -82,7 +82,7 @@ def _read_around(
         try:
             header = read_header(data, place)
         except (CorruptRecordException, UnsupportedCodecError):
-            return [*spoilt, (start, _LAST)], _LAST  # nobody can know where the next batch begins
+            return [*spoilt, (start, _LAST)], _LAST  # where the next batch begins is unknown
         if header is None:
             return spoilt, start
         if header.last_offset >= start:

@@ -1,4 +1,4 @@
-"""Who we are: SASL mechanisms and the conversation that carries them (KIP-43, KIP-152, KIP-368).
+"""SASL: the mechanisms, and the conversation that carries them (KIP-43, KIP-152, KIP-368).
 
     conversation.py    SaslHandshake, then SaslAuthenticate until both sides are satisfied
     plain.py           PLAIN: name and password as they are (RFC 4616)
@@ -6,7 +6,7 @@
     oauthbearer.py     OAUTHBEARER (RFC 7628); jwt.py reads when a token ends
     tokens.py          where tokens come from: providers, and keeping a token for most of its life
     oidc.py, msk.py    tokens by client credentials (KIP-768), tokens for Amazon MSK
-    gssapi.py          GSSAPI (RFC 4752); kerberos.py is its door to libkrb5
+    gssapi.py          GSSAPI (RFC 4752); kerberos.py calls libkrb5
     factory.py         which mechanism the options ask for
 
 A mechanism is pure: it gets bytes and returns bytes, and hands out as ``Work`` what takes time. The files of providers,

@@ -48,7 +48,7 @@ class Mechanism(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown if a broker repeats it, as far as it is known yet."""
+        """Secrets known so far, which must not be shown even if a broker repeats them."""
 
     def start(self) -> bytes | Work:
         """Return the first bytes to send, or the work to do before them."""

@@ -48,8 +48,8 @@ def exposure(config: ConsumerConfig) -> str | None:
 
 
 _EXPOSED: Final[Mapping[str, str]] = {
-    "PLAIN": "sasl_mechanism='PLAIN' without TLS shows the password to whoever listens; use security_protocol='SASL_SSL', or SCRAM",
-    "OAUTHBEARER": "sasl_mechanism='OAUTHBEARER' without TLS shows the token to whoever listens; use security_protocol='SASL_SSL'",
+    "PLAIN": "sasl_mechanism='PLAIN' without TLS shows the password to eavesdroppers; use security_protocol='SASL_SSL', or SCRAM",
+    "OAUTHBEARER": "sasl_mechanism='OAUTHBEARER' without TLS shows the token to eavesdroppers; use security_protocol='SASL_SSL'",
 }
 
 

@@ -19,7 +19,7 @@ from .gssapi import SecurityContext
 _T = TypeVar("_T")
 
 _PASSING: Final = frozenset((2**32 - 1765328228, 2**32 - 1765328164))
-"""Codes of libkrb5, as unsigned numbers, for what may be better later: no KDC was reached, the name of a KDC was not resolved."""
+"""Codes of libkrb5, as unsigned numbers, of temporary failures: no KDC was reached, the name of a KDC was not resolved."""
 
 
 def contexts(config: ConsumerConfig, library: Any = None) -> Callable[[Node], SecurityContext]:

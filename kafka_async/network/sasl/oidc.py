@@ -1,8 +1,8 @@
 """Tokens from an OpenID Connect provider with the credentials of a client (KIP-768).
 
-Decides: what is asked of the token endpoint, which of its answers are an answer, what is tried again. Owns: the client's
+Decides: what the token endpoint is asked, which of its responses are valid, what is tried again. Owns: the client's
 credentials. Must never read an address that the configuration does not name (CVE-2025-27817): no redirect, no discovery, no
-proxy, netrc or key log from the environment; and must never show a credential, a token or an answer that is not an OAuth error.
+proxy, netrc or key log from the environment; and must never show a credential, a token or a response that is not an OAuth error.
 RFC 6749 sections 2.3.1, 4.4 and 5, Java ``HttpJwtRetriever``, ``ClientCredentialsJwtRetriever``. It is a shell: it awaits HTTP.
 """
 
@@ -36,7 +36,7 @@ TIMEOUT: Final = 7.5
 """Seconds for one token, repetitions included. A connection waits 8 s at least, so that the error is reported and not cut off."""
 
 _AGAIN: Final = frozenset((408, 425, 429))
-"""Answers below 500 that may be better the next time: timeout, too early, too many requests."""
+"""Status codes below 500 that are temporary: timeout, too early, too many requests."""
 
 
 def _httpx() -> ModuleType:
@@ -85,7 +85,7 @@ class OidcTokenProvider(CachingTokenProvider):
         if fault is not None:
             raise ValueError(fault)
         if url.lower().startswith("http:"):
-            warnings.warn(f"{_place(url)}: the token endpoint is asked without TLS", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{_place(url)}: the token endpoint is used without TLS", RuntimeWarning, stacklevel=2)
         self._url, self._target = self._split(url)
         self._place = _place(url)
         self._extensions = dict(extensions or {})
@@ -109,7 +109,7 @@ class OidcTokenProvider(CachingTokenProvider):
         return self._extensions
 
     def _split(self, url: str) -> tuple[Any, dict[str, bytes]]:
-        """Return ``url`` without its query, and what has httpx send that too: it logs the URL of each request."""
+        """Return ``url`` without its query, and how to make httpx send the query too: it logs the URL of each request."""
         try:
             whole = self._http.URL(url)
         except self._http.InvalidURL:
@@ -197,7 +197,7 @@ def _basic(client_id: str, client_secret: str, urlencode: bool) -> str:
 
 def _credentials_fault(client_id: str, urlencode: bool) -> str | None:
     if ":" in client_id and not urlencode:
-        return "the client id has a colon, which ends it in the Authorization header; expected none, or urlencode"
+        return "the client id has a colon, which would end it in the Authorization header; expected none, or urlencode"
     return None
 
 

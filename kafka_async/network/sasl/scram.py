@@ -74,7 +74,7 @@ class Scram:
         fields = self._parsed(message, "rsi")
         nonce, salt, iterations = fields["r"], self._decoded(fields["s"]), self._count(fields["i"])
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationFailedError("the broker's nonce does not go on from ours; is this the broker?")
+            raise AuthenticationFailedError("the broker's nonce does not begin with ours; is this the broker?")
         if not salt:
             raise AuthenticationFailedError("the broker's salt is empty")
         self._without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"
@@ -92,7 +92,7 @@ class Scram:
         return f"{self._without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _take_verdict(self, message: bytes) -> None:
-        """The broker's own proof, or why it refuses ours."""
+        """The broker's own proof, or the reason why it refuses ours."""
         if message.startswith(b"e="):
             message_text = shown(message[2 : LONGEST_MESSAGE + 2].decode(errors="replace"), self.secrets)
             raise AuthenticationFailedError(f"the broker refused the credentials: {message_text}")

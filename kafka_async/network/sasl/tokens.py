@@ -116,9 +116,8 @@ class _Fetched:
 class CachingTokenProvider(AbstractTokenProvider):
     """A provider that keeps its token for 80 % of its life, and fetches one at a time.
 
-    Whoever asks while another is fetching waits and shares the outcome, good or bad. It may serve several consumers, also on
-    different event loops; then each loop fetches by itself. ``clock`` returns seconds since 1970: a machine that slept has to
-    find its token old.
+    A call during a fetch waits and shares its result, good or bad. It may serve several consumers, even on different event loops;
+    then each loop fetches by itself. ``clock`` returns seconds since 1970, so that a token is too old after the machine slept.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

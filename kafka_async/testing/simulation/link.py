@@ -157,7 +157,7 @@ class PushLine:
     network: Network
     closed: bool = False
     stuck: bool = False
-    """Half-open: bytes go nowhere, none come back, and nobody is notified."""
+    """Half-open: bytes go nowhere, none come back, and neither side is notified."""
     is_over: bool = False
     """The broker has closed it."""
     _frames: Frames = field(factory=Frames)
@@ -312,7 +312,7 @@ class PullLine:
     network: Network
     closed: bool = False
     stuck: bool = False
-    """Half-open: bytes go nowhere, none come back, and nobody is notified."""
+    """Half-open: bytes go nowhere, none come back, and neither side is notified."""
     is_over: bool = False
     """The broker has closed it."""
     _frames: Frames = field(factory=Frames)

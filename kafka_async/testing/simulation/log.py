@@ -58,7 +58,7 @@ class PartitionLog:
 
     @property
     def next_timestamp(self) -> int:
-        """Timestamp of the next record if nobody gives one."""
+        """Timestamp of the next record if none is given."""
         return TIMESTAMP + self.end * 1000
 
     @property

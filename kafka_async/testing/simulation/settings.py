@@ -117,7 +117,7 @@ def _checked(kind: str, given: Mapping[str, object], known: Mapping[str, Setting
         key = name.replace("_", ".")
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if key not in known and key not in also:
-            raise ValueError(f"{key}: Kafka has no such setting of a {kind}, or it is not simulated; known are {', '.join(known)}")
+            raise ValueError(f"{key}: Kafka has no such setting for a {kind}; simulated are {', '.join(known)}")
         if key in known and not known[key].check(text):
             raise ValueError(f"{key}={text}: expected {known[key].expected}")
         found[key] = text

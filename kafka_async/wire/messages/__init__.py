@@ -1,16 +1,16 @@
 """Every message that a consumer speaks, one class each, in its newest shape.
 
-Decides: nothing. Owns: nothing; the classes stand in the modules beside this file, by theme, and are given out from here:
+Decides: nothing. Owns: nothing; the classes are in the modules of this folder, by subject, and are imported from here:
 
     base.py       the numbers of the APIs, and what every message is
     cluster.py    versions, brokers, topics
     fetch.py      records, offsets by time, the end offsets of leader epochs
-    coordinator.py, describing.py, login.py, telemetry.py      what a plain consumer does not need, in small modules
+    coordinator.py, describing.py, login.py, telemetry.py      messages that a plain consumer does not need
     group.py      membership, in both protocols
     offsets.py    committed offsets
     share.py      share groups
-    admin.py      what only tools and tests ask; not given out here
-    produce.py    what producers ask, for tools and tests; not given out here
+    admin.py      requests of tools and tests; not imported from here
+    produce.py    requests of producers, for tools and tests; not imported from here
 
 Must never hold a version number: managers see one type per message, and ``codec.py`` carries it down to the version in use and back
 up. A module is imported when the first of its names is used.

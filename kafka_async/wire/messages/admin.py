@@ -1,4 +1,4 @@
-"""Beside the consumer: describing groups, creating and deleting topics, for tests and tools; imported by name only.
+"""Not for consumers: describing groups, creating and deleting topics, for tests and tools; imported by name only.
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
 field where not all that we speak do. Must never do anything. Sources: DescribeGroupsRequest.json, ListGroupsRequest.json,

@@ -1,4 +1,4 @@
-"""Who coordinates a group: FindCoordinator.
+"""The coordinator of a group: FindCoordinator.
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
 field where not all that we speak do. Must never do anything.

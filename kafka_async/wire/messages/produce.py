@@ -1,4 +1,4 @@
-"""Writing: Produce, and what producers ask before and after; only tools and tests speak it, and it is not given out here.
+"""Writing: Produce, and the requests of producers before and after it; for tools and tests only.
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
 field where not all that we speak do. Must never do anything. Sources: ProduceRequest.json, InitProducerIdRequest.json,

@@ -184,7 +184,7 @@ def test_debug_shows_the_traceback(unused_tcp_port: int) -> None:
         (["-G", "g", "--group-protocol", "modern"], "expected one of 'auto', 'classic', 'consumer'"),
         (["-G", " "], "group_id"),
         (["-o", "s@yesterday"], "s@MILLISECONDS or s@DATE"),
-        (["-X", "group.id=g"], "--group says which group to read as"),
+        (["-X", "group.id=g"], "group_id: give the group with --group"),
         (["-f", "%x"], "unknown token '%x'"),
         (["-D", r"\q"], "unknown escape"),
         (["-f", "%s", "-J"], "-f and -J do not go together"),

@@ -136,7 +136,7 @@ START = {"a": {"0": 4, "1": 20}}
         ({A0: (6, 10), A1: (0, 20)}, "offsets 4 to 5 of a-0 are gone: its log begins at 6", {A0: (6, 10)}),
         ({A0: (10, 10), A1: (0, 20)}, "offsets 4 to 9 of a-0 are gone: its log begins at 10", {}),
         ({A0: (0, 2), A1: (0, 20)}, "a-0 was read up to offset 4 and ends at 2 now", {}),
-        ({A0: (0, 10)}, "a-1 up to offset 20: read so far, and not there, or not subscribed, any more", {A0: (4, 10)}),
+        ({A0: (0, 10)}, "a-1 up to offset 20: was read before, but no longer exists or is no longer subscribed", {A0: (4, 10)}),
     ],
 )
 def test_lost_offsets_are_named_or_left_out(
@@ -327,7 +327,7 @@ def test_a_topic_that_is_deleted_between_two_looks_at_topics_is_lost_not_waited_
     for query, start in starts.items():
         query.now -= 10.0  # what was heard of topics is not a second old
         assert query.latest(start) == {"a": {"0": 15, "1": 20}}
-    with pytest.raises(DataLossError, match="b-0 up to offset 7: read so far, and not there"):
+    with pytest.raises(DataLossError, match="b-0 up to offset 7: was read before, but no longer exists"):
         strict.ranges(first, {"a": {"0": 15, "1": 20}})
     assert lenient.ranges(first, {"a": {"0": 15, "1": 20}}) == {A0: (10, 15)}
     asked = len(there.waited_ms)
@@ -343,7 +343,7 @@ def test_a_topic_that_is_deleted_between_end_and_plan_is_lost_not_waited_for() -
     start, end = {"a": {"0": 4, "1": 20}, "b": {"0": 3}}, {"a": {"0": 10, "1": 20}, "b": {"0": 7}}
     assert strict.latest(start) == lenient.latest(start) == end
     del there.logs[B0]
-    with pytest.raises(DataLossError, match="b-0 up to offset 3: read so far, and not there"):
+    with pytest.raises(DataLossError, match="b-0 up to offset 3: was read before, but no longer exists"):
         strict.ranges(start, end)
     assert lenient.ranges(start, end) == {A0: (4, 10)}
 
@@ -351,7 +351,7 @@ def test_a_topic_that_is_deleted_between_end_and_plan_is_lost_not_waited_for() -
 def test_a_checkpoint_of_another_topic_is_refused() -> None:
     query = Query(cluster())
     start = {"other": {"0": 5}}
-    with pytest.raises(DataLossError, match="other-0 up to offset 5: read so far, and not there, or not subscribed"):
+    with pytest.raises(DataLossError, match="other-0 up to offset 5: was read before, but no longer exists or is no"):
         query.ranges(start, query.latest(start))
 
 

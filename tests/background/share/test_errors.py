@@ -190,7 +190,7 @@ def test_acknowledgements_whose_session_is_gone_are_sent_in_the_next_one(error: 
         world.poll(now)
     requests_until(world, now, now + 2.0, ShareAcknowledgeRequest, answered())
     if error is ShareSessionNotFoundError:  # the locks went with the session: others can have had the record
-        assert "it may count or not" in str(call.result()[TP])
+        assert "it is unknown whether it counts" in str(call.result()[TP])
     else:
         assert call.result() == {TP: None}
     lost = {offset for report in world.reports() if isinstance(report, Lost) for _, offset in report.locks}

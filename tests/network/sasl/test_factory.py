@@ -128,7 +128,7 @@ async def test_a_token_provider_is_asked_and_its_token_is_not_for_everybody(prot
     assert (exposure(options) is not None) == (protocol == "SASL_PLAINTEXT")
 
 
-@pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*used without TLS:RuntimeWarning")
 async def test_a_token_endpoint_is_asked_once_for_all_conversations() -> None:
     with TokenEndpoint() as endpoint:
         options = config(

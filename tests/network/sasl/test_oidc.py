@@ -18,7 +18,7 @@ from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, 
 from kafka_async.network.sasl.oidc import LONGEST_ANSWER, OidcTokenProvider
 from tests.token_endpoint import Reply, TokenEndpoint
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*asked without TLS:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*used without TLS:RuntimeWarning")
 
 SECRET = "s3cr/t:+ \u00fc"  # it is one, for these tests
 
@@ -218,7 +218,7 @@ def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
 def test_http_needs_to_be_allowed_and_warns() -> None:
     with pytest.raises(ValueError, match="sasl_oauthbearer_allow_http"):
         OidcTokenProvider("http://localhost/token", "client", SECRET)
-    with pytest.warns(RuntimeWarning, match="http://localhost/token: the token endpoint is asked without TLS"):
+    with pytest.warns(RuntimeWarning, match="http://localhost/token: the token endpoint is used without TLS"):
         OidcTokenProvider("http://localhost/token?key=hidden", "client", SECRET, allow_http=True)
 
 

@@ -1,4 +1,4 @@
-"""What Spark finds by itself: it imports installed top-level modules named ``pyspark_*`` and takes their ``DefaultSource``.
+"""Lets Spark find the format: it imports installed top-level modules named ``pyspark_*`` and takes their ``DefaultSource``.
 
 Installed as ``pyspark_kafka_async``. Must never do anything but import: one such module that fails breaks every format in Python.
 """

@@ -1,4 +1,4 @@
-"""What a job says: the options of the source, where secrets are, and what Java's security options mean here.
+"""The options of a job: those of the source, references to secrets, and Java's security options.
 
 source_options.py    names, meanings, and what is refused before anything runs
 patterns.py          ``subscribePattern``: expressions that mean the same in Java and in Python

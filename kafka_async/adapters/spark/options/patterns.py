@@ -1,7 +1,7 @@
 """``subscribePattern``: regular expressions that mean the same in Java and in Python.
 
-Decides: which notation is taken. Owns nothing. Must never let a pattern through that Python reads in another way: that job would
-read other topics, without a word. Everything that is not known to mean the same is refused, by name and place.
+Decides: which syntax is accepted. Owns nothing. Must never let a pattern through that Python reads differently: that job would
+silently read other topics. Everything that is not known to mean the same is refused, by name and place.
 
 Sources: ``java.util.regex.Pattern`` of JDK 17, and Python's ``re``.
 """
@@ -31,7 +31,7 @@ _SHOWN: Final = 8
 def python_pattern(text: str) -> str:
     """Return ``text``, a pattern of Java's that Python finds in the same names of topics.
 
-    Raises ``KafkaConfigurationError`` for what is no pattern, and for what is not taken here: classes within classes and their
+    Raises ``KafkaConfigurationError`` for invalid patterns, and for syntax that is not accepted here: nested classes and their
     intersection, ``\\p``, ``\\Q``, named groups, back references, flags other than ``(?i)`` at the beginning.
     """
     at = 0

@@ -1,22 +1,22 @@
-"""Secrets by reference: an option that holds a secret may say where the secret is, and the process that connects looks there.
+"""Secrets by reference: an option that holds a secret may be a reference to it, which the process that connects resolves.
 
-Decides: which options take references, which places may be read, what an error may show. Owns nothing. Must never show what it
-found, nor resolve anything on its own: options travel in plans, logs, the web page of Spark and task binaries, so they carry the
-reference and whoever opens a connection calls ``resolve``.
+Decides: which options take references, which places may be read, what an error may show. Owns nothing. Must never show a secret,
+nor resolve a reference on its own: options travel in plans, logs, Spark's web UI and task binaries, so they carry the reference,
+and the code that opens a connection calls ``resolve``.
 
 | reference | the secret is |
 |---|---|
 | ``env:NAME`` | an environment variable of that process (``spark.executorEnv.NAME`` sets it on executors) |
 | ``file:/etc/kafka/secrets/NAME`` | the text of a file, without the newline at its end |
-| ``file:NAME`` | the text of a file that ``SparkContext.addFile`` (or ``--files``) has brought to the process |
+| ``file:NAME`` | the text of a file that ``SparkContext.addFile`` (or ``--files``) has distributed to the process |
 | ``module:callable`` | for ``*_provider`` options: the object itself, which is then asked for tokens |
 
-Whoever may run SQL in a session chooses its options, and the brokers that a secret is sent to. So only the options in ``SECRETS``
-are ever looked up: in any other, an error or the client's own name would show any file of the executors to such a user. What is
-left could still be sent to a broker of that user's. So whoever runs the executors says what may be referred to, with the
-environment variable ``KAFKA_ASYNC_REFERENCES``: prefixes of references, separated by spaces or commas, as in
-``env:KAFKA_ file:/run/secrets/kafka/ mycompany.tokens:``. It replaces ``ALLOWED``, and if it is not set no variable and no
-provider is: an environment holds the keys of other services too, and any callable could be named as a provider.
+Anyone who can run SQL in a session chooses its options, and the brokers that a secret is sent to. So only the options in
+``SECRETS`` are resolved: in any other, an error or the client id could show any file of the executors to such a user. A secret
+could still be sent to a broker of that user's. So the operator of the executors decides which references are allowed, with the
+environment variable ``KAFKA_ASYNC_REFERENCES``: prefixes of references, separated by spaces or commas, as in ``env:KAFKA_
+file:/run/secrets/kafka/ mycompany.tokens:``. It replaces ``ALLOWED``. If it is not set, no variable and no provider is allowed:
+an environment holds the keys of other services too, and any callable could be named as a provider.
 """
 
 import importlib
@@ -32,7 +32,7 @@ from attrs import define, field
 from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
 
 REGISTRY: Final = "value.schema.registry."
-"""What the names of a schema registry's options begin with; those of keys are looked up by the names of values."""
+"""Prefix of a schema registry's options; the options of keys are looked up by the names of those of values."""
 OF_REGISTRY: Final = ("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "proxy", "ssl.key.password")
 """What follows in the names of those that are secrets."""
 REGISTRY_SECRETS: Final = tuple(f"{part}.schema.registry.{name}" for part in ("value", "key") for name in OF_REGISTRY)
@@ -53,15 +53,15 @@ SECRETS: Final = frozenset(
 
 VARIABLE: Final = "KAFKA_ASYNC_REFERENCES"
 ALLOWED: Final = ("file:/etc/kafka/secrets/",)
-"""What may be referred to if ``KAFKA_ASYNC_REFERENCES`` is not set, beside files that ``--files`` brought."""
+"""The references allowed if ``KAFKA_ASYNC_REFERENCES`` is not set, besides files that ``--files`` distributed."""
 
 MAX_BYTES: Final = 1 << 20
-"""More is no secret; a file that never ends is none either."""
+"""Longer files are not secrets; nor are files that never end."""
 
 _REFERENCE: Final = re.compile(r"(?:env:[A-Za-z_]|file:[^\d]|call:)")  # env:9092 is a host called env
 _OBJECT: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SHORTEST: Final = 3
-"""A text of fewer characters stands in nearly every error by accident."""
+"""Shorter texts occur in nearly every error by accident."""
 
 
 def is_reference(name: str, text: str) -> bool:
@@ -72,7 +72,7 @@ def is_reference(name: str, text: str) -> bool:
 
 
 def check(name: str, text: str, shown: str) -> None:
-    """Raise ``KafkaConfigurationError`` for what looks like a reference and is none.
+    """Raise ``KafkaConfigurationError`` for a value that looks like a reference and is not one.
 
     ``name``: as the consumer has it, ``shown``: as people give it. Options for paths take ``file:`` as the beginning of a path.
     """
@@ -85,16 +85,16 @@ def check(name: str, text: str, shown: str) -> None:
 
 
 def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with what their references stand for.
+    """Return the options with their references resolved.
 
-    ``options``: names as the consumer has them, ``sasl_plain_password``; what is no text stays. Raises
+    ``options``: names as the consumer has them, ``sasl_plain_password``; other values stay. Raises
     ``KafkaConfigurationError`` that names the option and the reference, never the secret.
     """
     return {name: resolve_one(name, value) if isinstance(value, str) else value for name, value in options.items()}
 
 
 def resolve_one(name: str, text: str) -> Any:
-    """Return what one option stands for: itself if it is no reference. Raises as ``resolve``."""
+    """Return the value of one option, resolved if it is a reference. Raises as ``resolve``."""
     if not is_reference(name, text):
         return text
     scheme, _, rest = text.partition(":")
@@ -112,7 +112,7 @@ class _NotThereError(Exception):
 
 
 def _limits() -> tuple[str, ...] | None:
-    """Return the prefixes that whoever runs this process allows; ``None``: nothing was said."""
+    """Return the prefixes that this process's environment allows; ``None`` if it has none."""
     text = os.environ.get(VARIABLE)
     return None if text is None else tuple(text.replace(",", " ").split())
 
@@ -180,19 +180,19 @@ def _object(name: str) -> Any:
 
 @define(eq=False)
 class Hidden:
-    """What references gave to one consumer. No error shows it, whichever layer raised the error."""
+    """The secrets of one consumer. No error shows them, whichever layer raised it."""
 
     _texts: set[str] = field(factory=set, repr=False)
 
     def add(self, *values: Any) -> None:
-        """Hide texts; what is no text, such as a provider of tokens, shows in no error."""
+        """Hide texts; other objects, such as a provider of tokens, never show in an error."""
         for value in values:
             if isinstance(value, str):
                 self._texts.update(text for text in _forms(value) if len(text) >= _SHORTEST)
 
     @contextmanager
     def from_errors(self) -> Generator[None]:
-        """Raise what the block raises, without what is hidden: then it is another error, with no cause."""
+        """Raise what the block raises; if it shows a secret, raise another error instead, without a cause."""
         try:
             yield
         except Exception as error:

@@ -32,7 +32,7 @@ SPARK: Final = Dialect(
     secrets="use env:NAME, file:/path or file:NAME as the value of an option that holds a secret",
     is_reference=is_reference,
 )
-"""Options of security that only Java's client has, as options ``kafka.*`` of a job."""
+"""Security options that only Java's client has, as options ``kafka.*`` of a job."""
 
 _REFUSED: Final[Mapping[str, str]] = {
     **SPARK.refused,
@@ -64,10 +64,10 @@ class SourceOptions:
     """The regular expression that is found in names of topics, in Python's notation; people write Java's."""
     partitions: tuple[TopicPartition, ...] = ()
     starting: OffsetSpec | None = None
-    """``None``: not said, which is ``earliest`` for a batch and ``latest`` for a stream."""
+    """``None``: not given, which means ``earliest`` for a batch and ``latest`` for a stream."""
     ending: OffsetSpec | None = None
     latest_without_match: bool = False
-    """Whether to begin at the end if no record is as young as the time to begin at; else that is an error."""
+    """Whether to begin at the end if no record is at or after the time to begin at; else that is an error."""
     fail_on_data_loss: bool = True
     include_headers: bool = False
     min_partitions: int | None = None
@@ -151,7 +151,7 @@ class SourceOptions:
         if low is not None and high is not None and low > high:
             raise KafkaConfigurationError(f"minOffsetsPerTrigger={low} is above maxOffsetsPerTrigger={high}")
         if self.starting is not None and self.starting.kind == "committed" and self.group is None:
-            raise KafkaConfigurationError("startingOffsets=committed needs commitGroup, or kafka.group.id, to say of which group")
+            raise KafkaConfigurationError("startingOffsets=committed needs commitGroup, or kafka.group.id, to name the group")
         if "bootstrap_servers" not in self.kafka:
             raise KafkaConfigurationError("kafka.bootstrap.servers is missing; expected 'host:port' or a list of them with commas")
 
@@ -378,7 +378,7 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
 
 
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}
-"""A task reads few partitions to their ends, so fetches are large: what one costs beside its bytes nearly disappears."""
+"""A task reads few partitions to their ends, so fetches are large: the fixed cost of one nearly disappears."""
 
 _SMALL_FETCHES: Final = {"max_partition_fetch_bytes": str(64 * 2**10), "default_api_timeout_ms": "10000"}
 

@@ -1,10 +1,10 @@
 """How much a micro-batch takes.
 
-Decides: where the next micro-batch ends, and whether it is worth one yet. Owns: when there was one last. Pure: the time is an
-argument. Must never let a large partition starve a small one, or wait for more if nothing more is to come.
+Decides: where the next micro-batch ends, and whether there is enough for one yet. Owns: the time of the last one. Pure: the time is
+an argument. Must never let a large partition starve a small one, or wait for more if nothing more is to come.
 
 ``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger`` and ``maxTriggerDelay`` mean what they do in Spark's own connector
-(``KafkaMicroBatchStream``). Spark's Python API has no limit that is made of several, so they are put together here.
+(``KafkaMicroBatchStream``). Spark's Python API has no composite limit, so they are combined here.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Admission:
     _batch_at: float = field(default=-inf, init=False)
 
     def end(self, starts: Offsets, latest: Offsets, most: int | None, *, wait: bool, now: float) -> Offsets:
-        """Return where the next batch ends: ``starts`` if it is not worth one yet.
+        """Return where the next batch ends: ``starts`` if there is not enough for one yet.
 
         ``latest``: where the partitions end; they are those of the next batch. ``wait``: whether ``least`` counts.
         """

@@ -1,11 +1,12 @@
-"""Questions of the driver to the cluster: which partitions there are, and where they begin and end.
+"""The driver's requests to the cluster: which partitions there are, and where they begin and end.
 
-Decides: which partitions a job reads, which of them are gone, which offsets its options mean, how often a question is asked again.
+Decides: which partitions a job reads, which of them are gone, which offsets its options mean, how often a request is repeated.
 Owns the ids of topics that it has seen. Must never keep a connection of its own: it leases one, and asks within the deadlines of
 the consumer. Must never wait for the offsets of a topic that is not there.
 
-An exception on the driver ends a streaming query: what may pass is tried again here (``fetchOffset.numRetries``), beyond what the
-consumer itself tries until its ``default_api_timeout_ms``; and for ``PATIENCE`` once the cluster has answered.
+An exception on the driver ends a streaming query. So requests that may succeed later are repeated here
+(``fetchOffset.numRetries``), after the consumer itself has tried until its ``default_api_timeout_ms``; and for ``PATIENCE`` once
+the cluster has answered.
 """
 
 import logging
@@ -29,12 +30,12 @@ T = TypeVar("T")
 PATIENCE: Final = 120.0
 """Seconds for which a cluster that has answered before is asked again."""
 _HASTE_MS: Final = 2000.0
-"""How long offsets are waited for, of partitions that may be gone, before it is looked whether they are."""
+"""How long to wait for offsets before checking whether the partitions are gone."""
 _log = logging.getLogger("kafka_async.spark")
 
 _COMMIT_INTERVAL: Final = 1.0
 Partitions = Collection[TopicPartition]
-_GONE: Final = "was deleted and created again since the last look; its offsets mean other records now"
+_GONE: Final = "was deleted and created again since the last check; its offsets now refer to other records"
 
 
 @define(eq=False)
@@ -55,8 +56,8 @@ class Lookup:
     def partitions(self, *, first: bool = True) -> frozenset[TopicPartition]:
         """Return the partitions that the options name.
 
-        Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist; at a
-        later look than the ``first`` they are missing for whoever has read them to tell.
+        Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist. After
+        the ``first`` check they are left out instead, and the caller that has read them reports the loss.
         """
         return self._persist(lambda consumer: self._partitions(consumer, strict=first))
 
@@ -98,7 +99,7 @@ class Lookup:
         return self._listed(lambda consumer, left, limit: consumer.end_offsets(left, limit), partitions)
 
     def _listed(self, ask: "Callable[[KafkaConsumer, Partitions, float | None], Offsets]", partitions: Partitions) -> Offsets:
-        """Ask for offsets. A deleted topic has no leader to say so: after a failure it is looked which partitions are there."""
+        """Ask for offsets. A deleted topic has no leader to report that: after a failure, check which partitions are there."""
         left, doubted = frozenset(partitions), False
         limit: float | None = _HASTE_MS
 
@@ -115,8 +116,8 @@ class Lookup:
     def resolve(self, spec: OffsetSpec, begins: Offsets, ends: Offsets, *, start: bool) -> Offsets:
         """Return the offsets that ``spec`` means, of the partitions of ``begins``; ``start``: to begin there, not to end.
 
-        Raises ``KafkaConfigurationError`` if it does not name exactly these partitions, ``NoOffsetForPartitionError`` where
-        nothing is as young as the time to begin at, or nothing is committed.
+        Raises ``KafkaConfigurationError`` if it does not name exactly these partitions, ``NoOffsetForPartitionError`` if no record
+        is at or after the time to begin at, or nothing is committed.
         """
         match spec.kind:
             case "earliest":
@@ -146,7 +147,7 @@ class Lookup:
         found = self._persist(lambda consumer: consumer.committed_offsets(*begins)) if begins else {}
         for partition, committed in found.items():
             if committed is None:
-                text = "group %s has committed nothing of %s; beginning at its first offset"
+                text = "group %s has committed nothing for %s; beginning at its first offset"
                 _log.info(text, self.options.group, partition)
         return {partition: begins[partition] if at is None else at.offset for partition, at in found.items()}
 
@@ -174,9 +175,9 @@ class Lookup:
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets, *, patience: float = 0.0) -> bool:
-        """Commit finished offsets to ``commitGroup``, for tools that show lag. Return whether they are; a failure stops nothing.
+        """Commit finished offsets to ``commitGroup``, for tools that show lag. Return whether it worked; a failure stops nothing.
 
-        ``patience``: seconds in which to try again after failures that may pass.
+        ``patience``: seconds in which to try again after temporary failures.
         """
         deadline = self.clock() + patience
         while True:
@@ -204,7 +205,7 @@ class Lookup:
             _log.warning("%s; going on, since failOnDataLoss is false", text)
 
     def _persist(self, ask: "Callable[[KafkaConsumer], T]", kafka: Mapping[str, str] | None = None) -> T:
-        """Ask, and again after failures that may pass. ``kafka``: the options of the consumer that asks."""
+        """Ask, and repeat after temporary failures. ``kafka``: the options of the consumer that asks."""
         deadline = self.clock() + (PATIENCE if self._answered else 0.0)
         retries = 0
         while True:

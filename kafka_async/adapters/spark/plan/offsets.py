@@ -25,7 +25,7 @@ Offsets = dict[TopicPartition, int]
 
 @frozen
 class OffsetSpec:
-    """What an option says of where to begin or to end."""
+    """Where to begin or to end, as given by an option."""
 
     kind: str
     """``earliest``, ``latest``, ``committed``, ``offsets`` (also ``EARLIEST`` and ``LATEST``), ``timestamp`` or ``timestamps``."""
@@ -107,7 +107,7 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
-    """Raise ``KafkaConfigurationError`` for a beginning after its end, as far as that shows before a broker is asked."""
+    """Raise ``KafkaConfigurationError`` for a beginning after its end, if that can be seen without asking a broker."""
     if start.kind.rstrip("s") != end.kind.rstrip("s"):
         return  # an offset and a time
     if start.kind == end.kind == "timestamp" and start.timestamp > end.timestamp:

@@ -3,7 +3,7 @@
 Decides: which task reads which offsets. Owns nothing; pure. Must never leave an offset out or give one to two tasks.
 
 ``minPartitions`` and ``maxRecordsPerPartition`` mean what they do in Spark's own connector (``KafkaOffsetRangeCalculator``), in
-batch reads too. Other than there several small ranges share a task: a task costs more than fetching a few records does.
+batch reads too. Unlike there, several small ranges share a task: a task costs more than fetching a few records.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from ....model import TopicPartition
 
 PACK_RECORDS: Final = 1000
-"""Ranges share a task up to so many offsets together, where ``packRecords`` does not say otherwise."""
+"""Ranges share a task up to so many offsets together, unless ``packRecords`` is set."""
 
 
 @frozen
@@ -45,9 +45,9 @@ def plan(
 ) -> list[Task]:
     """Return the tasks that read ``ranges``, in the order of topics and partitions. Empty ranges are left out.
 
-    No task reads more than ``max_records`` offsets; there are at least ``min_partitions`` tasks, where there are that many offsets.
-    Ranges share a task up to ``pack`` offsets (0: never), but there are at least as many tasks as ``cores``, where there are that
-    many ranges: what a job does with each record may cost more than a task.
+    No task reads more than ``max_records`` offsets; there are at least ``min_partitions`` tasks if there are that many offsets.
+    Ranges share a task up to ``pack`` offsets (0: never), but there are at least as many tasks as ``cores`` if there are that
+    many ranges: the job's own work on each record may cost more than a task.
     """
     pieces = sorted((piece for piece in ranges if piece.size > 0), key=lambda piece: (piece.partition, piece.start))
     if max_records is not None:

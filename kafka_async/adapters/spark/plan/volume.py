@@ -1,11 +1,11 @@
 """How many bytes a micro-batch takes (``maxBytesPerTrigger``).
 
-Decides: where a micro-batch ends so that its keys and values have about so many bytes. Owns: how large the records of each
-partition were where it looked last. Must never let a batch take nothing if something waits, or fail because no size is known.
+Decides: where a micro-batch ends so that its keys and values have about so many bytes. Owns: the size of each partition's records
+when they were last sampled. Must never let a batch take nothing if records wait, or fail because no size is known.
 
-No broker tells the size of records before they are read. So the driver reads a few at the beginning of what waits, and a few
-half-way to where the batch would end then: ``SAMPLE`` offsets of each partition. It does not look if what waits is far below the
-limit.
+Brokers do not report the size of records before they are read. So the driver reads a few of the waiting records at their beginning,
+and a few halfway to where the batch would then end: ``SAMPLE`` offsets of each partition. It reads none if far fewer wait than the
+limit allows.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ SAMPLE: Final = 50
 UNKNOWN: Final = 1000.0
 """Bytes of a record, as long as none was seen."""
 _FAR: Final = 4
-"""What waits is far below the limit if it could be so many times as large."""
+"""Waiting records are far below the limit if they could be so many times as large."""
 
 Sizes = Mapping[TopicPartition, float]
 """Bytes of keys and values per offset."""

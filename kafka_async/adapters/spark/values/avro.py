@@ -41,10 +41,13 @@ from .registry import Found, Registry, UnknownSchemaError
 
 try:
     import fastavro
-    from fastavro import _read_py
     from fastavro.schema import SchemaParseException, UnknownType
 except ImportError as missing:
     raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '.[avro]' from a clone") from missing
+try:
+    from fastavro._read_py import schemaless_reader as read_in_python  # no public name leads to it if the other is compiled
+except ImportError:
+    read_in_python = fastavro.schemaless_reader
 
 NUMBER: Final = 0
 GUID: Final = 1
@@ -103,7 +106,7 @@ class AvroDecoder(Decoder):
         return Piece(arrays=arrays, bad=bad)
 
     def _leave_out(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> None:
-        """Empty the records that hold what Arrow has no room for, such as a time out of range; ``bad`` gets why."""
+        """Empty the records that Arrow cannot hold, such as one with a time out of range; ``bad`` gets why."""
         for place, record in enumerate(records):
             for name, kind in self.columns:
                 try:
@@ -240,7 +243,7 @@ def _parse(schema: Any, where: str) -> _Schema:
         parsed = fastavro.parse_schema(schema)
         # Of a type that holds itself, values say how deep they go. The compiled reader follows until the process breaks down, at
         # some 20,000 levels; the one in Python until RecursionError.
-        return _Schema(parsed, _read_py.schemaless_reader if _holds_itself(schema) else fastavro.schemaless_reader)
+        return _Schema(parsed, read_in_python if _holds_itself(schema) else fastavro.schemaless_reader)
     except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
         raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
 

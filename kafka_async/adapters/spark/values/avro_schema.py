@@ -107,7 +107,7 @@ class _Plain:
     def _field(self, part: Any, space: str) -> Any:
         if not isinstance(part, dict):
             raise KafkaConfigurationError(f"{self._where}: expected fields that are objects with name and type")
-        # A logical type beside the type of a field, and not within it, counts for nothing (Avro 1.12, "Logical Types").
+        # A logical type next to the type of a field, and not within it, is ignored (Avro 1.12, "Logical Types").
         return {**{key: value for key, value in part.items() if key != "logicalType"}, "type": self.schema(part.get("type"), space)}
 
     def _name(self, found: dict[str, Any], space: str) -> str:
@@ -142,7 +142,7 @@ class Types:
         """Return the columns of a record."""
         name = str(schema["name"])
         if name in self._open:
-            raise self._refused(f"record {name} holds itself")
+            raise self._refused(f"record {name} contains itself")
         self._open.append(name)
         found = tuple((str(part["name"]), self.kind(part["type"], str(part["name"]))) for part in schema["fields"])
         self._open.pop()

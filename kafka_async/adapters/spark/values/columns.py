@@ -3,7 +3,7 @@
 Decides: how Kafka's columns become Spark's: times in microseconds, ``timestampType`` as 32 bits, headers null if a record has
 none. Owns arrays of repeated topics and partition numbers, which every batch takes a slice of. Must never do anything per record.
 
-Spark checks only the first batch of a task against its schema, and what does not fit in a later one breaks in the JVM: every batch
+Spark checks only the first batch of a task against its schema, and a later one that does not fit fails in the JVM: every batch
 is built from the same schema here, by the same steps.
 
 ``pyarrow.compute`` makes a Python function of each of Arrow's when it is imported, which takes 30 ms, and the tasks of queries that

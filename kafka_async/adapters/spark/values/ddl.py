@@ -89,7 +89,7 @@ def decimal(precision: int, scale: int, where: str) -> Any:
 
 
 def check_names(names: Iterable[str], where: str) -> None:
-    """Raise ``KafkaConfigurationError`` for a name that is there twice; Spark tells columns apart without regard to case."""
+    """Raise ``KafkaConfigurationError`` for a name that appears twice; Spark ignores the case of column names."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
@@ -144,7 +144,7 @@ class _Parser:
 
     def type(self, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:
-            raise KafkaConfigurationError(f"value.schema: more than {MAX_DEPTH} types within each other")
+            raise KafkaConfigurationError(f"value.schema: more than {MAX_DEPTH} nested types")
         name = self.take()
         if name in ("ARRAY", "MAP", "STRUCT"):
             self.take("<")
@@ -159,9 +159,7 @@ class _Parser:
             return pa.string()
         if name not in _SIMPLE:
             expected = ", ".join((*_SIMPLE, "DECIMAL(p,s)", "ARRAY<...>", "MAP<...>", "STRUCT<...>"))
-            raise KafkaConfigurationError(
-                f"value.schema: {name or 'the end'!r} is not a type that a value can have; expected {expected}"
-            )
+            raise KafkaConfigurationError(f"value.schema: {name or 'the end'!r} is not a supported type; expected {expected}")
         return _SIMPLE[name]
 
     def nested(self, name: str, depth: int) -> Any:

@@ -1,6 +1,6 @@
-"""What every format of values has in common: which columns there are, and what becomes of bad values.
+"""The base of all formats of values: which columns there are, and how bad values are handled.
 
-Decides: what a bad value leaves. Owns nothing: decoders are values that travel to executors. Must never drop a value: it is
+Decides: what a bad value becomes. Owns nothing: decoders are values that travel to executors. Must never drop a value: it is
 decoded, or its bytes are in ``_corrupt``, or the read ends with an error that says where it is.
 """
 
@@ -44,7 +44,7 @@ class Decoder(ABC):
     permissive: bool = True
     """Bad values are null, their bytes are in ``_corrupt`` and why is in ``_corrupt_reason``; else the first ends the read."""
     prefix: str = ""
-    """Stands before the name of each column."""
+    """Prefix of each column's name."""
     part: str = VALUE
     """Which part of a record is decoded: ``value`` or ``key``."""
 
@@ -66,10 +66,10 @@ class Decoder(ABC):
         return None
 
     def select(self, names: Collection[str]) -> Self:
-        """Return a decoder of fewer columns: what is not decoded costs nothing, and its faults are not noticed.
+        """Return a decoder of fewer columns: others cost nothing, and their faults are not noticed.
 
-        Names that are none of this decoder's are passed over. With ``_corrupt`` or ``_corrupt_reason`` among them all columns
-        stay, for whoever asked to leave out: what counts as bad does not depend on which others are wanted.
+        Names of other columns are ignored. With ``_corrupt`` or ``_corrupt_reason`` among the names, all columns stay, and the
+        caller leaves the others out: what counts as bad does not depend on which other columns are wanted.
         """
         if self.permissive and any(name in names for name, _ in self.about_bad):
             return self

@@ -53,7 +53,7 @@ class StringDecoder(Decoder):
 
 
 def _text(value: bytes | None, place: int, bad: dict[int, str]) -> str | None:
-    """Return a value as a text; ``bad`` gets what is wrong with one that is no UTF-8."""
+    """Return a value as a text; ``bad`` gets what is wrong with one that is not UTF-8."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError as error:
@@ -79,7 +79,7 @@ def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part:
 
 
 def keeps(options: Mapping[str, str], part: str) -> bool:
-    """Return whether a part of a record stays as it is, beside what it is decoded to."""
+    """Return whether a part of a record also stays as it is, next to its decoded fields."""
     return one_of(options, f"{part}.keep", ("false", "true")) == "true"
 
 
@@ -110,7 +110,7 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -
         from .avro import avro_decoder  # fastavro is another extra
 
         decoder = avro_decoder(options, topics, common)
-    check_names((name for name, _ in decoder.fields), f"value.schema (beside {CORRUPT} and {REASON})")
+    check_names((name for name, _ in decoder.fields), f"value.schema (besides {CORRUPT} and {REASON})")
     return decoder
 
 

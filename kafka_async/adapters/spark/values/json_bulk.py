@@ -3,11 +3,10 @@
 Decides: what Arrow's reader may decide alone, and which types it gets for those of the schema. Owns nothing. Must never make a
 Python object of a record.
 
-All values of a batch are read as one text, ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
-can begin behind another within one: so every join ends a row whatever the values are, each value makes at least one row, and as
-many rows as values means one each. Arrow refuses what it cannot convert, names that come twice, and bytes that are no UTF-8. Where
-Arrow would accept more than ``from_json`` does, or something else, the type is read as a text and cast (dates), or checked
-(decimals).
+All values of a batch are read as one text, with ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
+can begin inside another: so every join ends a row whatever the values are, each value makes at least one row, and as many rows as
+values means one each. Arrow refuses values that it cannot convert, names that appear twice, and bytes that are not UTF-8. If Arrow
+would accept more than ``from_json`` does, or something else, the type is read as a string and cast (dates), or checked (decimals).
 """
 
 from datetime import UTC, date, tzinfo
@@ -53,7 +52,7 @@ def read_all(values: Any, columns: Fields, zone: tzinfo) -> list[Any] | None:
 
 def _read(values: Any, raw: Any) -> Any:
     """Return an array of rows; ``None`` if there are not as many as values, or more nulls. Raises ``ArrowInvalid``."""
-    values.cast(pa.string())  # raises for what is no UTF-8, and copies nothing
+    values.cast(pa.string())  # raises for values that are not UTF-8, and copies nothing
     if nulls := values.null_count:
         values = pc.fill_null(values, scalar_of(pa.binary(), b"null"))
     edge = array_of(pa.binary(), [b""])

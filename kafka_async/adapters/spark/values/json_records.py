@@ -1,12 +1,12 @@
 """What JSON means, value by value and field by field, as Spark's ``from_json`` has it in its permissive mode.
 
-Decides: what a value that is not plainly valid becomes. Owns nothing. Must never raise for any bytes: what is wrong is said.
+Decides: what a value that is not plainly valid becomes. Owns nothing. Must never raise for any bytes: faults are reported.
 
-A field of another type is null, its neighbors are kept, and the record counts as bad; so it is within structs, while a bad
-element takes its whole array or map along. A text that is no JSON object gives nulls. Of names that come twice the last counts.
-What follows the first object is passed over. Fields of type STRING take any JSON, written without blanks.
+A field of the wrong type is null, its neighbors are kept, and the record counts as bad. The same applies within structs, but a
+bad element makes its whole array or map null. A text that is not a JSON object gives nulls. If a name appears twice, the last one
+counts. Anything after the first object is ignored. Fields of type STRING take any JSON, written without blanks.
 
-Different from ``from_json``, on purpose: what Jackson takes beyond JSON is bad, but for the numbers NaN and Infinity, which Python
+Different from ``from_json``, on purpose: what Jackson takes beyond JSON is bad, except the numbers NaN and Infinity, which Python
 programs write; numbers in fields of type STRING are written as Python does (1e16, not 1.0E16); a TINYINT of 128 to 255 is bad and
 does not wrap round, a map has each key once, times without a date and years beyond 9999 are bad (``times``).
 
@@ -61,7 +61,7 @@ def parsed(value: bytes) -> dict[str, Any]:
 
 
 def convert_field(name: str, value: Any, convert: Convert, problems: list[str]) -> Any:
-    """Return what Arrow takes of one field; ``None``, and one problem more, where it is bad."""
+    """Return the value that Arrow takes for one field; ``None`` and one more problem if it is bad."""
     if value is None:
         return None
     try:
@@ -157,7 +157,7 @@ def _binary(kind: Any, value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise BadValueError("a text that is not base64") from None
+        raise BadValueError("a string that is not base64") from None
 
 
 _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...]] = (
@@ -175,7 +175,7 @@ def _time(kind: Any, read: Callable[[str], int], value: Any) -> int:
     try:
         return read(value)
     except (ValueError, OverflowError):
-        raise BadValueError(f"a text that is not {shown(kind)}") from None
+        raise BadValueError(f"a string that is not {shown(kind)}") from None
 
 
 def _seconds(kind: Any, value: int) -> int:
@@ -198,7 +198,7 @@ def _decimal(kind: Any) -> Callable[[Any], Decimal]:
         except InvalidOperation:
             number = Decimal("NaN")
         if not number.is_finite():  # "NaN" is a Decimal too, and it rounds to itself
-            raise BadValueError(f"no number that fits {shown(kind)}")
+            raise BadValueError(f"a number that does not fit {shown(kind)}")
         return number
 
     return convert

@@ -1,11 +1,11 @@
 """JSON values one by one, with msgspec, and then column by column.
 
-Decides: what is taken from msgspec as it is. Owns nothing. Must never let what a value means depend on its neighbours.
+Decides: what is taken from msgspec as it is. Owns nothing. Must never let the meaning of a value depend on its neighbours.
 
-msgspec passes over fields that nobody asked for, and refuses whatever is not strictly JSON. What it refuses, ``json_records``
-reads as Spark's ``from_json`` does, at a tenth of the speed: ``NaN``, what follows the first object, what is no JSON at all. Then
-a column whose fields are all of the plain type becomes an array at once. In any other, the fields that are not are converted one
-by one by the functions of ``json_records``. So a number in a field of type STRING, or one bad value among many, costs little.
+msgspec skips fields that are not wanted, and refuses values that are not strictly JSON. ``json_records`` reads those as Spark's
+``from_json`` does, at a tenth of the speed: ``NaN``, text after the first object, text that is not JSON at all. Then a column whose
+fields all have the plain type becomes an array at once. In any other column, the functions of ``json_records`` convert the other
+fields one by one. So a number in a field of type STRING, or one bad value among many, costs little.
 """
 
 import functools

@@ -1,10 +1,10 @@
 """JSON values to columns (``value.format=json``, with msgspec, which the extras ``spark`` and ``json`` bring).
 
-Decides: what reads a batch. Owns what a process has compiled for the schemas of its tasks, and whether Arrow's reader refused the
-last batches of one. Nobody can tell from a value's columns what it was that read it.
+Decides: which reader reads a batch. Owns the compiled readers for the schemas of a process's tasks, and whether Arrow's reader
+refused the last batches of one. The columns are the same whichever reader reads a value.
 
-A batch of which every value is plainly valid is read by Arrow at once (``json_bulk``). It refuses a batch for one value, so where
-it refused one, the next ones go to ``json_rows`` straight away, which takes half as long again and does not mind: twice as many
+If every value of a batch is plainly valid, Arrow reads them at once (``json_bulk``). It refuses a whole batch for one value, so
+after a refusal the next batches go directly to ``json_rows``, which takes half as long again and accepts them: twice as many
 after each further refusal, and at most ``LONGEST_PAUSE``.
 """
 

@@ -1,12 +1,12 @@
 """A Confluent-compatible schema registry, as far as reading Avro needs it.
 
-Decides: what is asked, how often, and what an answer means; httpx, the HTTP client of this package, asks. Owns the providers of
-tokens of a process. Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and
-looks at no variable of the environment. Must never send credentials without TLS, except to this machine, nor show them, nor take an
-answer of any size. What its options mean is in the README of this adapter.
+Decides: which requests are sent, how often, and what a response means; httpx, the HTTP client of this package, sends them. Owns the
+providers of tokens of a process. Must never contact anything but the configured URL, through the configured proxy: it follows no
+redirect and ignores environment variables. Must never send credentials without TLS, except to this machine, nor show them, nor read
+a response of unlimited size. What its options mean is in the README of this adapter.
 
 The driver asks for the schema of the columns, and for the schemas of that subject's other versions (``planned``): they travel with
-the tasks, which ask only for what the driver did not find.
+the tasks, which ask only for schemas that the driver did not find.
 
 Sources: the "Schema Registry API Reference" and "Wire Format" pages of Confluent's documentation.
 """
@@ -54,7 +54,7 @@ _NEEDS: Final = {
     **dict.fromkeys(("bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope"), (_ISSUER,)),
     **dict.fromkeys(("ssl.key.location", "ssl.key.password"), (_CERTIFICATE,)),
 }
-"""What has to be given beside an option."""
+"""Options that other options need."""
 _HEADERS: Final = {
     "bearer.auth.logical.cluster": "target-sr-cluster",
     "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
@@ -174,7 +174,7 @@ class _Questions:
         for subject, version in self._references(answer, what):
             if (subject, version) not in seen:
                 if len(seen) >= MAX_REFERENCES:
-                    raise KafkaConfigurationError(f"{self.url}: {what} builds on more than {MAX_REFERENCES} schemas")
+                    raise KafkaConfigurationError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
                 seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
                 part = self._with_references(self.get(_version(subject, version)), f"subject {subject!r}", seen)
                 del seen[subject, version]  # what others build on comes before them
@@ -217,7 +217,7 @@ class _Questions:
                     if len(body) > MAX_ANSWER:
                         break
                     if time.monotonic() > end:
-                        raise RegistryError(f"{self.url} takes more than {limit:.0f} s for an answer")
+                        raise RegistryError(f"{self.url} did not answer within {limit:.0f} s")
                 return answer.status_code, bytes(body)
         except httpx.HTTPError as error:
             _raise_tls(self.url, error)

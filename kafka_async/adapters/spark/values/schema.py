@@ -1,4 +1,4 @@
-"""Which columns a row has, and what a schema of the user's may ask for.
+"""Which columns a row has, and which schemas a user may give.
 
 Decides: names, order and Spark types of the columns, and the columns of Kafka that must be decoded for those that are wanted. Owns
 nothing.
@@ -52,7 +52,7 @@ def layout(
 ) -> dict[str, DataType]:
     """Return name and type of the columns of a source, in order.
 
-    ``decoded``: the columns that stand in place of ``value`` or ``key``, and beside it if that is ``kept``. ``only``: the
+    ``decoded``: the columns that take the place of ``value`` or ``key``, or follow it if that is ``kept``. ``only``: the
     columns that are wanted (none: all). Raises ``KafkaConfigurationError`` for a decoded column that has the name of another, and
     for a wanted one that is unknown.
     """
@@ -105,7 +105,7 @@ def projection(schema: StructType, known: Mapping[str, DataType]) -> tuple[str, 
         if here != wanted or not _alike(known[name], field.dataType):
             raise KafkaConfigurationError(f"schema: column {name} is {here}, not {wanted}")
         if name in chosen:
-            raise KafkaConfigurationError(f"schema: column {name} is there twice")
+            raise KafkaConfigurationError(f"schema: column {name} appears twice")
         if not field.nullable and (name not in COLUMNS or name in _NULLABLE):
             raise KafkaConfigurationError(f"schema: column {name} can be null; it cannot be NOT NULL")
         within = StructType([StructField(name, field.dataType)])

@@ -42,7 +42,7 @@ class GroupMember:
     """The generation in which ``owned`` was assigned."""
     rack: str | None = None
     user_data: bytes | None = None
-    """What the member's own assignor had to say (``Assignor.user_data``); another client may have written it."""
+    """The user data of the member's own assignor (``Assignor.user_data``); another client may have written it."""
 
 
 class Assignor(Protocol):
@@ -64,7 +64,7 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Return what the assignor of the group's leader should know of this member; ``topics`` is its subscription."""
+        """Return user data about this member for the leader's assignor; ``topics`` is its subscription."""
         ...
 
     def assign(self, topics: GroupTopics, members: Sequence[GroupMember]) -> Mapping[str, Iterable[TopicPartition]]:
@@ -75,7 +75,7 @@ class Assignor(Protocol):
         ...
 
     def on_assignment(self, partitions: frozenset[TopicPartition], generation: int) -> None:
-        """Remember what this member was given, whoever the leader was."""
+        """Remember the partitions that this member was assigned, whichever member leads."""
         ...
 
 
@@ -85,9 +85,9 @@ def join_order(member: GroupMember) -> tuple[bool, str]:
 
 
 def racks_matter(member_racks: Iterable[str | None], partition_racks: Iterable[frozenset[str]]) -> bool:
-    """Return whether it makes a difference which member reads which partition (KIP-881).
+    """Return whether racks matter for the assignment (KIP-881).
 
-    It makes none if no member has a replica in its rack, or if every partition has a replica in every rack.
+    They do not if no member has a replica in its rack, or if every partition has a replica in every rack.
     """
     partitions = list(partition_racks)
     everywhere = frozenset().union(*partitions)

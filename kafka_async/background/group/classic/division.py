@@ -80,7 +80,7 @@ class Division:
         return self.leadership.topics if self.leadership is not None else frozenset()
 
     def changes(self) -> tuple[str, ...]:
-        """Return the topics that are not what the leader divided."""
+        """Return the topics that have changed since the leader divided them."""
         return self.leadership.changes(self.metadata) if self.leadership is not None else ()
 
     def forget(self) -> None:

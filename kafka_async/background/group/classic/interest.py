@@ -56,7 +56,7 @@ class Interest:
         return self.names != self.joined
 
     def compare_anew(self) -> None:
-        """Compare the next generation, or subscription, whether the metadata have changed or not."""
+        """Compare the next generation, or subscription, whether the metadata has changed or not."""
         self._compared = _NOT_COMPARED
 
     def is_to_compare(self) -> bool:

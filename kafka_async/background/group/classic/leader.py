@@ -1,4 +1,4 @@
-"""What the members of a classic group exchange through the coordinator, and what the leader does for all of them.
+"""The data that members of a classic group exchange through the coordinator, and the work of the group's leader.
 
 Decides: when the leader knows enough of the group's topics to have its assignor divide them, and when they have changed so that it
 has to be done again. Owns: the leader's view of one generation. Must never divide partitions (the assignors do) or send
@@ -31,7 +31,7 @@ from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, c
 
 
 class GroupMetadata(Protocol):
-    """What a membership needs of the cluster's metadata (``MetadataManager``)."""
+    """The part of the cluster's metadata that a membership needs (``MetadataManager``)."""
 
     @property
     def topics(self) -> Mapping[str, TopicDescription]: ...
@@ -135,7 +135,7 @@ class Leadership:
         )
 
     def changes(self, metadata: GroupMetadata) -> tuple[str, ...]:
-        """Return the topics that are not what the assignments were made of."""
+        """Return the topics that have changed since the assignments were made."""
         counts = self._counts(metadata)
         return tuple(sorted(topic for topic in self.topics if counts.get(topic) != self.counts.get(topic)))
 

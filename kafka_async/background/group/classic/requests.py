@@ -19,7 +19,7 @@ from .leader import write_subscription
 PROTOCOL_TYPE: Final = "consumer"
 
 JOIN_GRACE_MS: Final = 5_000
-"""Time that a JoinGroup may take beyond the rebalance timeout, at which the coordinator answers whoever is there."""
+"""Time that a JoinGroup may take beyond the rebalance timeout, when the coordinator answers the members that have joined."""
 
 MAX_REASON: Final = 255
 """Characters of a reason that brokers accept (KIP-800)."""

@@ -1,4 +1,4 @@
-"""What a member in the classic protocol can be doing.
+"""The states of a member in the classic protocol.
 
 Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug). Owns: the state. Must never act:
 ``membership.py`` does. Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags ``rejoinNeeded``,
@@ -111,7 +111,7 @@ TRANSITIONS: Mapping[tuple[ClassicState, ClassicInput], ClassicState] = {
 }
 
 HEARTBEATING = frozenset((_S.REVOKING, _S.ASSIGNING, _S.OVERTAKEN, _S.STABLE))
-"""States in which heartbeats are sent, and what they are answered moves the member.
+"""States in which heartbeats are sent, and their responses move the member.
 
 In JOINING and SYNCING the coordinator counts the member as alive because it waits. As long as the member holds partitions,
 heartbeats are sent there too, on another connection, only to know that it does; the answer of JoinGroup or SyncGroup moves it.

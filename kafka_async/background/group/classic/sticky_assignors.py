@@ -29,7 +29,7 @@ _INT32: Final = struct.Struct(">i")
 
 @frozen
 class _Claim:
-    """What one member claims to have had, and since which generation."""
+    """The partitions that one member claims to have had, and since which generation."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int
@@ -130,7 +130,7 @@ class _Division:
         return left
 
     def _fill(self, topic: str, numbers: list[int]) -> None:
-        """Give each partition to the subscriber that has least, of those whose rack has a replica if there are any."""
+        """Give each partition to the subscriber that has the fewest, if possible one whose rack has a replica."""
         order = {key: position for position, key in enumerate(self.takers[topic])}
         queue = [(self.load[key], position, key) for key, position in order.items()]
         heapify(queue)
@@ -175,7 +175,7 @@ class _Division:
         return []
 
     def _move(self, taker: str, giver: str, topic: str) -> None:
-        """Move one partition of the topic: best one that suits the taker's rack, was his, and was not the giver's."""
+        """Move one partition of the topic: ideally one that suits the taker's rack, was the taker's, and was not the giver's."""
 
         def cost(number: int) -> tuple[bool, bool, bool, int]:
             last = self.before.get(TopicPartition(topic, number))

@@ -31,8 +31,8 @@ FIRST_INTERVAL: Final = 5.0
 """Seconds between heartbeats until the first answer names an interval: the default of ``group.consumer.heartbeat.interval.ms``."""
 
 LONGEST_INTERVAL: Final = 60.0
-"""Seconds between heartbeats that a coordinator is believed: four times ``group.consumer.max.heartbeat.interval.ms``. With garbage
-in this field a member would be silent, and thrown out, for weeks.
+"""Most seconds between heartbeats that are accepted from a coordinator: four times ``group.consumer.max.heartbeat.interval.ms``.
+With garbage in this field a member would be silent for weeks, and removed from the group.
 """
 
 PartitionIds: TypeAlias = frozenset[tuple[UUID, int]]
@@ -89,7 +89,7 @@ class Interest:
 
 @frozen(kw_only=True)
 class HeartbeatFields:
-    """What the coordinator knows, or should know, of a member."""
+    """What the coordinator knows, or should know, about a member."""
 
     rack_id: str | None
     rebalance_timeout_ms: int
@@ -150,7 +150,7 @@ def assigned_partitions(response: ConsumerGroupHeartbeatResponse) -> PartitionId
 
 
 def explained(error: KafkaError, group: str) -> KafkaError:
-    """Return the error with what it is about: UNSUPPORTED_VERSION alone does not say which of our wishes it refuses."""
+    """Return the error with its context: UNSUPPORTED_VERSION alone does not say which feature is missing."""
     if not isinstance(error, UnsupportedVersionError):
         return error
     wanted = "which group_protocol='consumer' and a SubscriptionPattern need"

@@ -50,7 +50,7 @@ from .settings import GroupSettings
 from .states import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, MemberInput, MemberState, Standing
 
 _HEARTBEATS: Final = "heartbeats"
-"""What is out from a heartbeat that failed until one is answered."""
+"""The outage from a heartbeat that failed until one is answered."""
 
 
 @define(eq=False, kw_only=True)
@@ -65,7 +65,7 @@ class ConsumerMembership:
     """Knows the session timeout, which heartbeats do not tell."""
     random: Callable[[], float] = field(repr=False)
     fall_back: Callable[[KafkaError], bool] = field(repr=False)
-    """Asked when the group cannot be joined in this protocol. True: somebody else takes the subscription over from here."""
+    """Asked if the group cannot be joined in this protocol. True: another membership takes the subscription over."""
     _lookup: CoordinatorLookup
     _standing: Standing
     _conversation: Conversation
@@ -211,7 +211,7 @@ class ConsumerMembership:
         # After REBALANCING a heartbeat brings the new epoch.
 
     def enforce_rebalance(self, reason: str, now: float) -> None:
-        text = f"group {self._group!r}: with the consumer protocol only the coordinator makes rebalances; asked for: {reason}"
+        text = f"group {self._group!r}: only the coordinator starts rebalances in the consumer protocol; ignored: {reason}"
         self.trace(Notice(now=now, text=text, subject="group"))
 
     # --- one turn --------------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class ConsumerMembership:
         return Poll(requests, min(wake_at, self._reconcile(now), self._watch_reading(now)))
 
     def poll_on_close(self, now: float) -> Poll:
-        """Leave, if there is anything to leave and a broker to say it to: there is no time for a search any more."""
+        """Leave, if there is anything to leave and a known coordinator: there is no time for a search any more."""
         node = self._lookup.last_known
         if self.member_state not in LEAVABLE or node is None or self._conversation.leave_in_flight:
             return Poll()
@@ -243,7 +243,7 @@ class ConsumerMembership:
         return Poll((self._leave_request(node, now),))
 
     def _quiet_until(self, now: float) -> float:
-        """While AWAY, look after the application from time to time: a read call need not make an event."""
+        """While AWAY, check from time to time whether the application reads: a read call need not make an event."""
         return now + self._conversation.interval if self.member_state is MemberState.AWAY else NEVER
 
     def _speak(self, node: Node, now: float) -> tuple[tuple[UnsentRequest, ...], float]:

@@ -1,13 +1,14 @@
-"""What the operators of the brokers have set for a group of the consumer protocol: how long its sessions are.
+"""The brokers' settings for a group of the consumer protocol: its session timeout.
 
-Decides: when to ask (DescribeConfigs, of any broker), and what of the answer to believe. Owns: the session timeout as last
-reported. Must never hold anything up: without an answer the broker's default is assumed.
+Decides: when to ask (DescribeConfigs, of any broker), and which responses to believe. Owns: the session timeout as last
+reported. Must never hold anything up: without a response the broker's default is assumed.
 
 In the consumer protocol the session timeout is the group's ``consumer.session.timeout.ms``, or else the brokers'
-``group.consumer.session.timeout.ms``, and no answer to a heartbeat contains it. Java's client does not know it, and hands records
-out after the member's session is over. Brokers describe groups since 4.0, to clients with DESCRIBE_CONFIGS on the group. One that
-refuses is not asked again: it may write each refusal into a log that is watched. By default no broker lets a session be shorter
-than ``SESSION_TIMEOUT`` (``group.consumer.min.session.timeout.ms``), so that is the right assumption without an answer.
+``group.consumer.session.timeout.ms``, and no heartbeat response contains it. Java's client does not know it, and hands records
+out after the member's session has expired. Brokers describe groups since 4.0, to clients with DESCRIBE_CONFIGS on the group. A
+broker that refuses is not asked again: it may write each refusal into a log that is watched. By default no broker allows a
+session shorter than ``SESSION_TIMEOUT`` (``group.consumer.min.session.timeout.ms``), so that is the right assumption without a
+response.
 """
 
 from collections.abc import Callable
@@ -70,8 +71,8 @@ class GroupSettings:
         except KafkaError as error:
             if not error.retriable:
                 self._due_at = NEVER
-                text = f"group {self.config.group_id!r}: the brokers do not say what its session timeout is ({error})"
-                self.trace(Notice(now=now, text=f"{text}; taking it for {self.session_timeout:g} s", subject="group"))
+                text = f"group {self.config.group_id!r}: the session timeout cannot be read from the brokers ({error})"
+                self.trace(Notice(now=now, text=f"{text}; assuming {self.session_timeout:g} s", subject="group"))
 
     def _learn(self, seconds: float, now: float) -> None:
         if seconds != self.session_timeout:

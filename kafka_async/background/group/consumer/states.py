@@ -1,9 +1,9 @@
 """The states of a member in the consumer protocol, as one table.
 
-Decides: which input leads where; an unknown pair is a bug and raises ``KeyError``. Owns: the state. Must never act; what is done in
-a state stands in ``membership.py``.
+Decides: which input leads where; an unknown pair is a bug and raises ``KeyError``. Owns: the state. Must never act;
+``membership.py`` does what a state requires.
 
-It is Java's ``MemberState`` with the flags beside it turned into states: ASSIGNING is RECONCILING with
+It is Java's ``MemberState`` with the flags around it turned into states: ASSIGNING is RECONCILING with
 ``reconciliationInProgress``, AWAY is STALE after the release. Java's PREPARE_LEAVING is missing, because here the application gives
 its partitions up before it asks to leave, and a member that leaves for its application's silence does so in one step.
 Sources: KIP-848, ``MemberState.java``, ``AbstractMembershipManager.java``.

@@ -77,7 +77,7 @@ def test_what_is_said_twice_must_be_the_same() -> None:
     given = {"sasl.jaas.config": PLAIN, "sasl.plain.username": "alice"}
     assert kafka(given)["sasl_plain_password"] == "hunter2"
     text = refusal(given | {"sasl.plain.password": "hunter22"})
-    assert text == "kafka.sasl.jaas.config and kafka.sasl.plain.password say different things; leave one of them out"
+    assert text == "kafka.sasl.jaas.config and kafka.sasl.plain.password contradict each other; leave one of them out"
 
 
 def test_what_a_text_leaves_out_may_stand_beside_it() -> None:
@@ -179,7 +179,7 @@ def test_stores_of_type_pkcs12_are_read_where_they_are_used(tmp_path: Path, monk
     assert "BEGIN PRIVATE KEY" in str(made.ssl_keystore_key)
     assert tls_context(made) is not None
 
-    assert "the store cannot be opened: it has another password" in refusal(given | {"ssl.keystore.password": "hunter"})
+    assert "the store cannot be opened: the password is wrong" in refusal(given | {"ssl.keystore.password": "hunter"})
     assert "it needs kafka.ssl.truststore.password" in refusal({"ssl.truststore.location": trust})
     assert "the store has no private key" in refusal(given | {"ssl.keystore.location": trust})
 
@@ -206,8 +206,8 @@ def test_host_names_are_checked_as_java_checks_them() -> None:
     assert config(tls | {name: "HTTPS"}).ssl_check_hostname
     assert not config(tls | {name: ""}).ssl_check_hostname
     assert config({name: ""}).security_protocol == "PLAINTEXT"
-    assert "expected https, or nothing to check no host names" in refusal(tls | {name: "ldaps"})
-    assert "say different things" in refusal(tls | {name: "", "ssl.check.hostname": "true"})
+    assert "expected https, or an empty value to skip the check of host names" in refusal(tls | {name: "ldaps"})
+    assert "contradict each other" in refusal(tls | {name: "", "ssl.check.hostname": "true"})
 
 
 def test_what_is_done_anyway_stops_no_job() -> None:
@@ -226,14 +226,14 @@ def test_what_is_done_anyway_stops_no_job() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"ssl.protocol": "TLSv1.1"}, "kafka.ssl.protocol='TLSv1.1': TLS 1.2 and 1.3 are spoken, and nothing below"),
-        ({"ssl.enabled.protocols": "TLSv1,TLSv1.1"}, "TLS 1.2 and 1.3 are spoken"),
-        ({"security.providers": "com.example.P"}, "providers of Java's cryptography are not loaded; OpenSSL"),
+        ({"ssl.protocol": "TLSv1.1"}, "kafka.ssl.protocol='TLSv1.1': only TLS 1.2 and 1.3 are supported"),
+        ({"ssl.enabled.protocols": "TLSv1,TLSv1.1"}, "only TLS 1.2 and 1.3 are supported"),
+        ({"security.providers": "com.example.P"}, "Java security providers are not loaded; Python uses OpenSSL"),
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "use kafka.ssl.ciphers, in OpenSSL's notation"),
         ({"sasl.client.callback.handler.class": "x"}, "use kafka.sasl.mechanism=OAUTHBEARER and kafka.sasl.oauth.token.provider"),
         ({"sasl.login.callback.handler.class": "com.example.H"}, "kafka.sasl.oauth.token.provider=module:callable"),
         ({"sasl.oauthbearer.jwt.retriever.class": "FileJwtRetriever"}, "kafka.sasl.oauth.token.provider=module:callable"),
-        ({"sasl.oauthbearer.assertion.private.key.passphrase": "hunter2"}, "asked for with client credentials only; use"),
+        ({"sasl.oauthbearer.assertion.private.key.passphrase": "hunter2"}, "requested with client credentials only; use"),
         ({"config.providers": "file"}, "use env:NAME, file:/path"),
         ({"ssl.engine.factory.class": "x"}, "use kafka.ssl.truststore.*"),
         ({"sasl.jass.config": "hunter2"}, "did you mean 'kafka.sasl.jaas.config'?"),

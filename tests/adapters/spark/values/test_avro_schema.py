@@ -86,7 +86,7 @@ def test_references_are_put_where_they_are_first_used() -> None:
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
-        (record(["null", "R"]), "record R holds itself"),
+        (record(["null", "R"]), "record R contains itself"),
         (record(["int", "string"]), "field 'f0' is a union of several types"),
         (record("null"), "field 'f0' is 'null'"),
         (record("Unknown"), "field 'f0' is 'Unknown'"),

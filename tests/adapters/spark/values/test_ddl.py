@@ -60,11 +60,11 @@ def test_the_elements_of_an_array_have_sparks_name() -> None:
     ("text", "complaint"),
     [
         ("", "expected the name of a field, found 'the end'"),
-        ("a", "'the end' is not a type"),
+        ("a", "'the end' is not a supported type"),
         ("a INT,", "expected the name of a field"),
         ("a INT b INT", "expected a comma or the end, found 'B'"),
-        ("a INTERVAL DAY", "'INTERVAL' is not a type"),
-        ("a VARIANT", "'VARIANT' is not a type"),
+        ("a INTERVAL DAY", "'INTERVAL' is not a supported type"),
+        ("a VARIANT", "'VARIANT' is not a supported type"),
         ("a ARRAY<INT", "expected >, found 'the end'"),
         ("a MAP<STRING>", "expected ,, found '>'"),
         ("a DECIMAL(39,2)", "expected 1 to 38 digits"),
@@ -79,7 +79,7 @@ def test_the_elements_of_an_array_have_sparks_name() -> None:
         ("a INT COMMENT one", "expected a comment in quotes, found 'ONE'"),
         ("a INT, A STRING", "two fields have the name 'A'"),
         ("a STRUCT<x: INT, X: INT>", "two fields have the name 'X'"),
-        ("a " + "ARRAY<" * 200, "more than 100 types within each other"),
+        ("a " + "ARRAY<" * 200, "more than 100 nested types"),
     ],
 )
 def test_what_is_no_schema_is_refused_by_name(text: str, complaint: str) -> None:

@@ -242,7 +242,7 @@ def test_what_is_no_url_is_an_error_that_names_the_option(name: str, url: str) -
         Registry.of({URL: "https://registry.example", **(CLIENT if name == ISSUER else {}), name: url})
 
 
-@pytest.mark.filterwarnings("ignore:.*the token endpoint is asked without TLS:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*the token endpoint is used without TLS:RuntimeWarning")
 def test_tokens_of_an_issuer_are_kept_for_their_life(server: RegistryServer) -> None:
     server.put("/schemas/ids/1", "int")
     server.put("/schemas/ids/2", "int")
@@ -258,7 +258,7 @@ def test_tokens_of_an_issuer_are_kept_for_their_life(server: RegistryServer) -> 
     assert [headers["target-sr-cluster"] for headers in server.headers[1:]] == ["lsrc-1"] * 2
 
 
-@pytest.mark.filterwarnings("ignore:.*the token endpoint is asked without TLS:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*the token endpoint is used without TLS:RuntimeWarning")
 def test_an_issuer_that_refuses_is_named_and_the_secret_is_not_shown(server: RegistryServer) -> None:
     server.answers["/token"] = (401, b'{"error": "invalid_client"}')
 

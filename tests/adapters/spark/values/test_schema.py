@@ -97,7 +97,7 @@ def test_types_that_only_look_alike_are_told_apart() -> None:
 
 def test_a_column_is_there_once() -> None:
     twice = StructType([StructField("offset", LongType()), StructField("Offset", LongType())])
-    with pytest.raises(KafkaConfigurationError, match="schema: column offset is there twice"):
+    with pytest.raises(KafkaConfigurationError, match="schema: column offset appears twice"):
         projection(twice, layout(headers=False))
 
 

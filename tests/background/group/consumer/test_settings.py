@@ -97,8 +97,8 @@ def test_brokers_that_refuse_are_not_asked_again(outcome: object) -> None:
     assert world.settings.session_timeout == SESSION_TIMEOUT
     assert world.settings.poll(1e9) == Poll(wake_at=NEVER)
     (notice,) = world.notices
-    assert notice.startswith("group 'g': the brokers do not say what its session timeout is (")
-    assert notice.endswith("); taking it for 45 s")
+    assert notice.startswith("group 'g': the session timeout cannot be read from the brokers (")
+    assert notice.endswith("); assuming 45 s")
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError("cut"), KafkaConnectionError("cut again")])
