@@ -157,7 +157,9 @@ async def test_offsets_that_retention_took_are_an_error_whatever_the_policy() ->
     cluster.log(partition).delete_before(50)
     async with consumer_on(cluster, auto_offset_reset="earliest") as consumer:
         consumer.assign_ranges({partition: (10, 60)})
-        with pytest.raises(OffsetOutOfRangeError, match="offset 10 of t-0 is outside the log and the range that is read ends at 60") as caught:
+        with pytest.raises(
+            OffsetOutOfRangeError, match="offset 10 of t-0 is outside the log and the range that is read ends at 60"
+        ) as caught:
             await consumer.next_columns()
         consumer.assign_ranges({partition: (50, 60)})
         assert await read(consumer) == {partition: list(range(50, 60))}

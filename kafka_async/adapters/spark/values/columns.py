@@ -12,6 +12,7 @@ stop early are in new processes. So Arrow's functions are called by name, throug
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from attrs import define, field
 from pyarrow._compute import CastOptions, call_function
 
 from ....application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
-from ....errors import KafkaConfigurationError
+from ....errors import DeserializationError, KafkaConfigurationError
+from ....model import at_offset
 from ....records import BinaryColumn, Columns, HeadersColumn
 from .schema import HEADERS, KEY, kafka_columns
 
@@ -107,7 +109,21 @@ def _joined(arrays: Sequence[Any]) -> Any:
 
 def _timestamps(columns: Columns) -> Any:
     milliseconds = plain_array(pa.int64(), columns.rows, columns.timestamps)
-    return call_function("multiply", [milliseconds, scalar_of(pa.int64(), 1000)]).view(pa.timestamp("us", tz="UTC"))
+    try:
+        microseconds = call_function("multiply_checked", [milliseconds, scalar_of(pa.int64(), 1000)])
+    except pa.ArrowInvalid:
+        raise _out_of_range(columns, milliseconds.to_pylist()) from None
+    return microseconds.view(pa.timestamp("us", tz="UTC"))
+
+
+def _out_of_range(columns: Columns, milliseconds: Sequence[int]) -> DeserializationError:
+    """Return the error about the first record whose timestamp 64 bits do not hold in microseconds. Spark's connector fails too."""
+    place = next(place for place, number in enumerate(milliseconds) if not -(2**63) <= number * 1000 < 2**63)
+    runs = (each for each in columns.runs for _ in range(each[2]))
+    topic, partition, _ = next(islice(runs, place, None))
+    offset = plain_array(pa.int64(), columns.rows, columns.offsets)[place].as_py()
+    text = f"the timestamp {milliseconds[place]} ms is out of range for Spark; the option 'columns' can leave that column out"
+    return DeserializationError(f"{at_offset(topic, partition, offset)}: {text}")
 
 
 def _widened(numbers: Any) -> Any:

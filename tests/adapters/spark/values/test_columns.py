@@ -24,6 +24,7 @@ from kafka_async.adapters.spark.values.columns import BatchBuilder
 from kafka_async.adapters.spark.values.ddl import Fields
 from kafka_async.adapters.spark.values.decoding import Decoder, Piece
 from kafka_async.adapters.spark.values.formats import decoder_for
+from kafka_async.errors import DeserializationError
 from kafka_async.records import ColumnBuilder
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -51,6 +52,21 @@ def records() -> ColumnBuilder:
     into.append((0, 0, 0, None, b"", (("b", b""),), None, 0))
     into.end_run("u", 0, 1)
     return into
+
+
+@pytest.mark.parametrize("milliseconds", [2**63 - 1, -(2**63), 2**63 // 1000 + 1])
+def test_a_timestamp_that_spark_cannot_hold_is_an_error_that_names_the_record(milliseconds: int) -> None:
+    into = ColumnBuilder()
+    into.append((5, 2**63 // 1000, 0, None, b"", (), None, 0))
+    into.end_run("t", 3, 1)
+    into.append((6, 1, 0, None, b"", (), None, 0))
+    into.append((7, milliseconds, 0, None, b"", (), None, 0))
+    into.end_run("u", 4, 2)
+    columns = into.finish()
+
+    with pytest.raises(DeserializationError, match=f"u-4 at offset 7: the timestamp {milliseconds} ms is out of range"):
+        BatchBuilder(("timestamp",), spark_schema("timestamp")).build(columns)
+    assert BatchBuilder(("offset",), spark_schema("offset")).build(columns).to_pydict() == {"offset": [5, 6, 7]}
 
 
 def test_every_column_is_what_spark_expects() -> None:
