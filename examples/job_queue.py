@@ -82,7 +82,9 @@ class Worker:
 
     async def listen(self) -> None:
         """Take down partition and offset of each job. A line that it was writing when it was killed has no end."""
-        async for line in self.process.stdout or asyncio.StreamReader():
+        if self.process.stdout is None:
+            raise RuntimeError("a worker was started without a pipe")
+        async for line in self.process.stdout:
             partition, slash, offset = line.decode().partition("/")
             if slash and offset.endswith("\n"):
                 self.done.append((int(partition), int(offset)))

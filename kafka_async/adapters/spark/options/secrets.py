@@ -197,8 +197,8 @@ class Hidden:
             yield
         except Exception as error:
             caught = error
-            told = [line for each in linked(error) for line in (str(each), *getattr(each, "__notes__", ()))]
-            if not any(text in line for line in told for text in self._texts):
+            lines = [line for each in linked(error) for line in (str(each), *getattr(each, "__notes__", ()))]
+            if not any(text in line for line in lines for text in self._texts):
                 raise
         else:
             return

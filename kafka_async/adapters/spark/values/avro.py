@@ -98,29 +98,31 @@ class AvroDecoder(Decoder):
                 bad[place] = str(error)
         if self.registry is not None:
             _check_ids(self, topic, len(listed) - values.null_count, read)
+        types = dict(self.built)
+        columns = [(name, types[name], kind) for name, kind in self.columns]
         try:
-            arrays = self._arrays(records)
+            arrays = [_array(records, *column) for column in columns]
         except (pa.ArrowException, OverflowError):
-            self._leave_out(records, bad)
-            arrays = self._arrays(records)
+            _leave_out(records, columns, bad)
+            arrays = [_array(records, *column) for column in columns]
         return Piece(arrays=arrays, bad=bad)
 
-    def _leave_out(self, records: list[Mapping[str, Any]], bad: dict[int, str]) -> None:
-        """Empty the records that Arrow cannot hold, such as one with a time out of range; ``bad`` gets why."""
-        for place, record in enumerate(records):
-            for name, kind in self.columns:
-                try:
-                    self._array(name, kind, [record])
-                except (pa.ArrowException, OverflowError):
-                    records[place] = {}
-                    bad[place] = f"field {name!r} is out of range"
-                    break
 
-    def _arrays(self, records: Sequence[Mapping[str, Any]]) -> list[Any]:
-        return [self._array(name, kind, records) for name, kind in self.columns]
+def _leave_out(records: list[Mapping[str, Any]], columns: Sequence[tuple[str, Any, Any]], bad: dict[int, str]) -> None:
+    """Empty the records that Arrow cannot hold, such as one with a time out of range; ``bad`` gets why."""
+    for place, record in enumerate(records):
+        for column in columns:
+            try:
+                _array([record], *column)
+            except (pa.ArrowException, OverflowError):
+                records[place] = {}
+                bad[place] = f"field {column[0]!r} is out of range"
+                break
 
-    def _array(self, name: str, kind: Any, records: Sequence[Mapping[str, Any]]) -> Any:
-        return array_of(dict(self.built)[name], [record.get(name) for record in records]).cast(kind)
+
+def _array(records: Sequence[Mapping[str, Any]], name: str, built: Any, kind: Any) -> Any:
+    """Return a field of records as an array, ``built`` in the type of its numbers, in the type that Spark has."""
+    return array_of(built, [record.get(name) for record in records]).cast(kind)
 
 
 class _Reader:
