@@ -109,7 +109,12 @@ class Ledger:
 
     def report_interval(self, offsets: Offsets, refused: Refusals) -> None:
         """Report the refused offsets of an auto-commit by interval, and that those refused before are committed."""
-        gone = {partition: error for partition, error in refused.items() if isinstance(error, CommitFailedError)}
+        # Of a partition that has left meanwhile nothing is tried again, and nothing would end an outage.
+        gone = {
+            partition: error
+            for partition, error in refused.items()
+            if isinstance(error, CommitFailedError) or partition not in self.unread.partitions
+        }
         denied = {partition: error for partition, error in refused.items() if partition not in gone}
         now, well = self.runtime.clock(), frozenset(offsets.keys() - refused.keys()) & self._refused
         self._refused = (self._refused - well) | denied.keys()

@@ -10,7 +10,7 @@ from attrs import Factory, define
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.errors import TopicAuthorizationFailedError
 from kafka_async.testing.simulation import FakeCluster
-from kafka_async.trace import Fault, Recovered, TraceEvent
+from kafka_async.trace import Fault, Recovered, TraceEvent, Unassigned
 from kafka_async.wire import Api
 
 from .support import Records, consumer_on, read_values, virtual
@@ -73,6 +73,26 @@ async def test_a_refused_auto_commit_is_an_outage_until_it_is_accepted() -> None
     outage = [(type(event), event.outage) for event in seen if isinstance(event, Fault | Recovered) and event.partitions == {one}]
     assert outage == [(Fault, "auto-commit")] * (len(outage) - 1) + [(Recovered, "auto-commit")]
     assert len(outage) > 1
+
+
+@virtual
+async def test_no_outage_begins_for_a_partition_that_left_before_its_auto_commit_was_refused() -> None:
+    cluster, one, two = two_partitions()
+    seen: list[TraceEvent] = []
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, trace=seen.append) as consumer:
+        consumer.assign([one, two])
+        assert len(await read_values(consumer, 20)) == 20
+        give_back = cluster.control(Api.OFFSET_COMMIT, lambda broker, request: TopicAuthorizationFailedError.errno, keep=True)
+        await anyio.sleep(1.1)
+        await consumer.getmany()  # begins to commit
+        consumer.assign([two])
+        for _ in range(5):
+            await consumer.getmany(timeout_ms=100)
+        give_back()
+    left = seen.index(next(event for event in seen if isinstance(event, Unassigned) and one in event.partitions))
+    faults = [event for event in seen[left:] if isinstance(event, Fault) and event.partitions]
+    assert {(event.outage, event.partitions) for event in faults} >= {("", frozenset({one})), ("auto-commit", frozenset({two}))}
+    assert not any(event.outage and one in event.partitions for event in faults), "nothing would end it"
 
 
 @virtual
