@@ -25,7 +25,6 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -487,9 +486,7 @@ class KafkaCluster:
                 self._check(node, deadline)
         ids = {node.id for node in nodes}
         for node in nodes:
-            admin = AdminClient({"bootstrap.servers": self.address(node.id), "log_level": 0})
-            while not ids <= self._known_brokers(admin):
-                self._check(node, deadline)
+            self._wait_metadata(node, lambda metadata: ids <= metadata.brokers.keys(), deadline)
 
     # ---- topics and settings
 
@@ -743,12 +740,6 @@ class KafkaCluster:
             return True
         return False
 
-    @staticmethod
-    def _known_brokers(admin: AdminClient) -> set[int]:
-        with contextlib.suppress(KafkaException):
-            return set(admin.list_topics(timeout=5).brokers)
-        return set()
-
     def _check(self, node: _Node, deadline: float) -> None:
         """Wait a moment, or raise if waiting is in vain."""
         if not node.running or time.monotonic() > deadline:
@@ -760,10 +751,28 @@ class KafkaCluster:
         """Ask each running broker by itself: metadata reaches them one after the other."""
         deadline = time.monotonic() + START_TIMEOUT
         for node in self._running():
-            admin = AdminClient({"bootstrap.servers": self.address(node.id), "log_level": 0})
-            seen = partial(admin.list_topics, timeout=10)
-            while not done(self._patiently(seen).topics.get(name)):
-                self._check(node, deadline)
+            self._wait_metadata(node, lambda metadata: done(metadata.topics.get(name)), deadline)
+
+    def _wait_metadata(self, node: _Node, done: Callable[[Any], bool], deadline: float) -> None:
+        """Ask for metadata until those of this very broker are as wanted. Raises ``BrokerStartError`` if they never are.
+
+        librdkafka may settle on any broker that it has learned of, whichever it was given. Then what it says does not count, and a
+        new client tries.
+        """
+        admin = None
+        while True:
+            admin = admin or AdminClient({"bootstrap.servers": self.address(node.id), "log_level": 0})
+            try:
+                metadata = admin.list_topics(timeout=10)
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING:
+                    raise
+            else:
+                if metadata.orig_broker_id not in (node.id, -1):  # -1: the one it was given, before it knew its number
+                    admin = None
+                elif done(metadata):
+                    return
+            self._check(node, deadline)
 
     def _running(self) -> Iterator[_Node]:
         return (node for node in self._nodes if node.running)

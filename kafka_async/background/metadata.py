@@ -126,6 +126,11 @@ class MetadataManager:
         """See ``Cluster``."""
         return self.cluster.topic_id(topic)
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the cluster has not answered yet, or is being asked at the moment: the picture may change any time."""
+        return self.schedule.updated_at is None or self._request.in_flight
+
     # --- questions -------------------------------------------------------------------------------------------------------------
 
     def problem(self, topic: str) -> KafkaError | None:

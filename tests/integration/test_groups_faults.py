@@ -40,7 +40,7 @@ def _coordinator(groups: list[Group]) -> int:
 
 async def test_a_coordinator_that_is_killed_costs_no_record_no_place_and_no_commit(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 4)
-    groups = group_of_each_protocol(kafka_cluster3, session_ms=10_000)
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=30_000)
     async with _two_members_each(groups, topic) as found:
         noted = [list(member.journal.entries) for members in found for member in members]
         victim = _coordinator(groups)
@@ -61,7 +61,7 @@ async def test_a_coordinator_that_is_killed_costs_no_record_no_place_and_no_comm
 
 async def test_a_rolling_restart_costs_no_record_no_place_and_no_long_wait(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 4)
-    groups = group_of_each_protocol(kafka_cluster3, session_ms=10_000)
+    groups = group_of_each_protocol(kafka_cluster3, session_ms=30_000)
     async with _two_members_each(groups, topic) as found:
         noted = [list(member.journal.entries) for members in found for member in members]
         async with load(kafka_cluster3, topic, 4) as writing:

@@ -232,7 +232,7 @@ async def test_connections_that_are_cut_again_and_again_cost_no_place_and_no_rec
     kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
 ) -> None:
     topic = new_topic(kafka_cluster3, 6)
-    group = new_group(kafka_cluster3, protocol, session_ms=10_000)
+    group = new_group(kafka_cluster3, protocol, session_ms=30_000)
     async with several(group, 3, topic, bootstrap_servers=proxy.bootstrap_servers) as members:
         await shared(members, 6)
         before = [list(member.journal.entries) for member in members]
@@ -253,7 +253,7 @@ async def test_a_black_hole_shorter_than_the_session_costs_no_place_and_no_recor
     kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
 ) -> None:
     topic = new_topic(kafka_cluster3, 6)
-    group = new_group(kafka_cluster3, protocol, session_ms=10_000)
+    group = new_group(kafka_cluster3, protocol, session_ms=30_000)
     options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "request_timeout_ms": 1_000}
     async with several(group, 3, topic, **options) as members:
         await shared(members, 6)

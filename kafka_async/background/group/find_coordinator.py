@@ -66,6 +66,11 @@ class Brokers(Protocol):
     @property
     def nodes(self) -> Container[int]: ...
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the cluster has not answered yet, or is being asked at the moment."""
+        ...
+
     def request_update(self, now: float) -> None:
         """Ask for the metadata again: the coordinator is a broker that they do not list."""
         ...
@@ -155,7 +160,7 @@ class FindCoordinatorManager:
         self.state = TRANSITIONS[self.state, event]
 
     def _wake_at(self) -> float:
-        unlisted = self.state is SearchState.KNOWN and not self._is_listed()
+        unlisted = self.state is SearchState.KNOWN and not self._is_listed() and not self.brokers.awaits_answer
         return self._backoff.retry_at if unlisted or self.state is SearchState.WANTED else NEVER
 
     def _is_needed(self, now: float) -> bool:
@@ -165,7 +170,13 @@ class FindCoordinatorManager:
         return self.latest is not None and self.latest.id in self.brokers.nodes
 
     def _check_listing(self, now: float) -> None:
-        """Give metadata that do not list the coordinator (yet) until the end of the backoff; then it is not there."""
+        """Give metadata that do not list the coordinator (yet) until the end of the backoff; then it is not there.
+
+        An answer that is under way may list it: when the consumer starts, a busy broker may name the coordinator long before it
+        answers with the metadata.
+        """
+        if self.brokers.awaits_answer:
+            return
         self.brokers.request_update(now)
         if self.latest is not None and self._backoff.ready(now):
             self.lost(self.latest.id, NodeNotReadyError(f"broker {self.latest} is not in the cluster's metadata"), now)

@@ -85,6 +85,7 @@ class Brokers:
 
     cluster: Cluster
     wanted: list[float]
+    awaits_answer: bool = False
 
     @property
     def nodes(self) -> Mapping[int, Node]:
@@ -104,6 +105,7 @@ class World:
     owned: frozenset[TopicPartition] = frozenset((A, B, C))
     config: ConsumerConfig = field(init=False)
     metadata: MetadataManager = field(init=False)
+    brokers: Brokers = field(init=False)
     coordinator: FindCoordinatorManager = field(init=False)
     group: GroupAccess = field(init=False)
     metadata_wanted: list[float] = field(factory=list, init=False)
@@ -119,9 +121,10 @@ class World:
             trace=self.traced.append,
         )
         self.metadata.cluster.nodes = {1: ONE, 2: TWO}
+        self.brokers = Brokers(self.metadata.cluster, self.metadata_wanted)
         self.coordinator = FindCoordinatorManager(
             config=self.config,
-            brokers=Brokers(self.metadata.cluster, self.metadata_wanted),
+            brokers=self.brokers,
             random=self.random,
             trace=self.traced.append,
         )

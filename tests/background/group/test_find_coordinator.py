@@ -281,6 +281,23 @@ def test_a_coordinator_that_stays_unlisted_is_searched_for_again(world: World, m
     assert manager.poll(0.3 + 1e-9).requests
 
 
+def test_a_coordinator_is_not_lost_because_the_answer_with_the_metadata_is_slow(
+    world: World, manager: FindCoordinatorManager
+) -> None:
+    """At the start both are asked for at once, and a busy broker may answer in any order."""
+    world.metadata.cluster.nodes = {}
+    world.brokers.awaits_answer = True
+    world.find(0.0, TWO)
+    manager.request(5.0)
+    assert manager.poll(5.0) == Poll(), "the answer will wake us"
+    assert [event.text for event in world.traced if isinstance(event, Fault)] == []
+    world.brokers.awaits_answer = False
+    world.metadata.cluster.nodes = {2: TWO}
+    assert manager.coordinator == TWO
+    world.metadata.cluster.nodes = {1: ONE}
+    assert manager.poll(5.1).requests, "now the metadata say that it is not there"
+
+
 def test_a_coordinator_that_vanishes_from_the_metadata_is_lost(world: World, manager: FindCoordinatorManager) -> None:
     world.find(0.0, TWO)
     world.metadata.cluster.nodes = {1: ONE}
