@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kafka_async.background.boundary import WRITER, Account, EventHandler, FetchBuffer
+from kafka_async.background.boundary import WRITER, EventHandler, FetchBuffer, UnreadBytes
 
 from .effort import for_each
 
@@ -128,6 +128,19 @@ def test_a_package_opens_with_its_map(path: Path) -> None:
 
     assert set(_parts(path.parent)) <= files | packages
     assert all((path.parent / name).exists() or (path.parent.parent / name).exists() for name in files | packages)
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """A search for a name finds one class. The blocking facade has the names of what it blocks on: one changes the import alone."""
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in _tree(path).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(_name(path))
+
+    twice = {name: files for name, files in found.items() if len(files) > 1}
+    assert all(set(files) & {"adapters/sync.py", "adapters/sync_share.py"} for files in twice.values()), twice
+    assert twice.keys() == {"KafkaConsumer", "ShareConsumer", "Processing"}
 
 
 def _is_a_partition(found: ast.JoinedStr) -> bool:
@@ -254,11 +267,11 @@ def test_only_the_owner_of_the_subscription_assigns_to_the_state_of_a_partition(
     assert writers <= {"background/subscription.py"}
 
 
-SHARED = {"handler": EventHandler, "boundary": EventHandler, "buffer": FetchBuffer, "account": Account, "total": Account}
+SHARED = {"handler": EventHandler, "boundary": EventHandler, "buffer": FetchBuffer, "account": UnreadBytes, "total": UnreadBytes}
 """What objects of the boundary are called where they are used."""
 
 
-def _shared(node: ast.expr) -> type[EventHandler | FetchBuffer | Account] | None:
+def _shared(node: ast.expr) -> type[EventHandler | FetchBuffer | UnreadBytes] | None:
     return SHARED.get(ast.unparse(node).split(".")[-1].lstrip("_"))
 
 

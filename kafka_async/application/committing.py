@@ -22,7 +22,7 @@ from ..trace import Fault, Listener, Recovered
 from ..values import define, field, frozen
 from .arguments import one_partition
 from .callbacks import settled
-from .cursor import Cursor, Custody
+from .cursor import Cursor, PartitionCustody
 from .iteration import HandOut
 from .outbox import Outbox
 from .unread import Unread
@@ -135,7 +135,7 @@ class Ledger:
 
 
 @frozen
-class Held:
+class HeldRange:
     """Records of one partition that a task was handed: from ``first`` up to ``past``, the position after them."""
 
     first: int
@@ -157,11 +157,11 @@ class Holdings:
     handout: "HandOut[ConsumerRecord[Any, Any]]" = field(repr=False)
     iterations: "WeakSet[Any]" = field(factory=WeakSet, init=False)
     """Iterators that are in use; each knows its task and the record that it handed out last."""
-    _held: dict[Any, dict[TopicPartition, Held]] = field(factory=dict, init=False)
+    _held: dict[Any, dict[TopicPartition, HeldRange]] = field(factory=dict, init=False)
     """The records that each task or thread was handed last."""
     _refused: dict[Any, BaseException] = field(factory=dict, init=False)
     """The error that a task or thread got in place of a bad record that it holds."""
-    _abandoned: dict[TopicPartition, Held] = field(factory=dict, init=False)
+    _abandoned: dict[TopicPartition, HeldRange] = field(factory=dict, init=False)
     """Records of tasks that failed or were cancelled. The tasks themselves are not kept."""
 
     def current(self) -> Any:
@@ -182,14 +182,14 @@ class Holdings:
             if iteration.holder is holder:
                 iteration.last = None
 
-    def handed(self, records: Mapping[TopicPartition, Held]) -> None:
+    def handed(self, records: Mapping[TopicPartition, HeldRange]) -> None:
         """The current task or thread was handed these records."""
         if len(self._held) > MOST_HOLDERS:
             self._tidy()
         held = self._held.setdefault(self.current(), {})
         for partition, part in records.items():
             known = held.get(partition)
-            held[partition] = part if known is None else Held(known.first, part.past)
+            held[partition] = part if known is None else HeldRange(known.first, part.past)
 
     def refused(self, record: ConsumerRecord[Any, Any], error: BaseException) -> None:
         """The current task or thread is about to get ``error`` for a bad record. It holds that record like any other."""
@@ -198,7 +198,7 @@ class Holdings:
 
     def handed_one(self, record: ConsumerRecord[Any, Any]) -> None:
         """The current task or thread was handed one record."""
-        self.handed({TopicPartition(record.topic, record.partition): Held(record.offset, record.offset + 1)})
+        self.handed({TopicPartition(record.topic, record.partition): HeldRange(record.offset, record.offset + 1)})
 
     def _read_on_after_refusals(self, holder: Any) -> None:
         """A task that reads on has dealt with a bad record whose error ended a task of its own, such as
@@ -223,14 +223,14 @@ class Holdings:
                     self._abandon(partition, part)
         self._refused = {known: error for known, error in self._refused.items() if known in self._held}
 
-    def _abandon(self, partition: TopicPartition, part: Held) -> None:
+    def _abandon(self, partition: TopicPartition, part: HeldRange) -> None:
         known = self._abandoned.get(partition)
         if known is None or not self._counts(partition, known):
             self._abandoned[partition] = part
         else:
-            self._abandoned[partition] = Held(min(known.first, part.first), max(known.past, part.past))
+            self._abandoned[partition] = HeldRange(min(known.first, part.first), max(known.past, part.past))
 
-    def _counts(self, partition: TopicPartition, part: Held) -> bool:
+    def _counts(self, partition: TopicPartition, part: HeldRange) -> bool:
         """Whether it was neither committed meanwhile, nor handed out before the partition was lost or sought in."""
         cursor = self.unread.partitions.get(partition)
         if cursor is None:  # given up; it may come back as it was
@@ -250,7 +250,7 @@ class Holdings:
                 consumed[partition] = OffsetAndMetadata(part.first, "", position.leader_epoch)
         return consumed
 
-    def _unfinished(self, *, clean: bool) -> list[tuple[TopicPartition, Held]]:
+    def _unfinished(self, *, clean: bool) -> list[tuple[TopicPartition, HeldRange]]:
         """Return what each holder has not consumed."""
         caller = self.current()
         found = list(self._abandoned.items())
@@ -260,7 +260,7 @@ class Holdings:
         last = [(self.handout.holder, self.handout.last), *((each.holder, each.last) for each in self.iterations)]
         for holder, record in last:
             if record is not None and not self._is_done(holder, caller, clean):
-                found.append((TopicPartition(record.topic, record.partition), Held(record.offset, record.offset + 1)))
+                found.append((TopicPartition(record.topic, record.partition), HeldRange(record.offset, record.offset + 1)))
         return found
 
     def _is_done(self, holder: Any, caller: Any, clean: bool) -> bool:
@@ -328,7 +328,7 @@ class AutoCommit:
         elif now >= self._due_at:
             self._due_at = now + interval
             # Partitions that are revoked have a commit of their own.
-            fresh = self.ledger.fresh(self.unread.positions(lambda cursor: cursor.custody is not Custody.LEAVING))
+            fresh = self.ledger.fresh(self.unread.positions(lambda cursor: cursor.custody is not PartitionCustody.LEAVING))
             self._settled = not fresh
             if fresh:
                 call: Call[Refusals] = Call(now + self.config.default_api_timeout_ms / 1000, self.runtime.wake_application)

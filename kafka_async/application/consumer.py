@@ -69,7 +69,7 @@ from .arguments import (
 from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks
 from .calls import Calls
 from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal
-from .cursor import Cursor, Custody
+from .cursor import Cursor, PartitionCustody
 from .inbox import Inbox
 from .iteration import HANDOUT, ITERATOR
 from .lifecycle import Lifecycle, Phase
@@ -276,7 +276,7 @@ class KafkaConsumer(Generic[K, V]):
     def _is_given_up(self, cursor: Cursor) -> bool:
         """Whether ``unsubscribe`` has given it up: only its call-back, which is still running, sees it."""
         unsubscribing = self._rebalancing.is_unsubscribing and not self._rebalancing.listening.is_inside
-        return unsubscribing and cursor.custody is Custody.LEAVING
+        return unsubscribing and cursor.custody is PartitionCustody.LEAVING
 
     def _cursors(self) -> dict[TopicPartition, Cursor]:
         """Return what is assigned."""
@@ -672,7 +672,11 @@ class KafkaConsumer(Generic[K, V]):
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
         self._unread.settle()
         # Partitions that unsubscribe() is still giving up are assigned anew.
-        kept = [tp for tp in kept if tp in self._unread.partitions and self._unread.partitions[tp].custody is not Custody.LEAVING]
+        kept = [
+            tp
+            for tp in kept
+            if tp in self._unread.partitions and self._unread.partitions[tp].custody is not PartitionCustody.LEAVING
+        ]
         dropped = frozenset(self._unread.partitions) - frozenset(kept)
         if dropped and self._lifecycle.look() in (Phase.STARTING, Phase.RUNNING):
             self._reader.auto_commit.send_last(dropped)

@@ -32,7 +32,7 @@ Standing: TypeAlias = tuple[int, int | None]
 """The next offset to hand out, and the leader epoch of the last record before it."""
 
 
-class Custody(Enum):
+class PartitionCustody(Enum):
     """Whether records of a partition may be handed out."""
 
     OURS = "records are returned"
@@ -96,7 +96,7 @@ class Cursor:
     partition: TopicPartition
     stamp: int
     """Number of the position that the application gave the partition last: grows with each assignment and seek."""
-    custody: Custody = Custody.OURS
+    custody: PartitionCustody = PartitionCustody.OURS
     paused: bool = False
     begun_at: int | None = None
     """Where reading began after the assignment or the last seek; records handed out before that do not count for this cursor."""

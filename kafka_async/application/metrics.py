@@ -85,11 +85,11 @@ class Meter:
             before, current = current, (now, 1, size, size, seconds, seconds)
         self._state = (count + 1, total + size, before, current)
 
-    def read(self, now: float, since: float) -> "Reading":
+    def read(self, now: float, since: float) -> "MeterReading":
         """Return the counts as of ``now``; the consumer has been observed from ``since`` on."""
         count, total, before, current = self._state
         samples = [sample for sample in (before, current) if now - sample[0] < 2 * SAMPLE_SECONDS] or [_NO_SAMPLE]
-        return Reading(
+        return MeterReading(
             count=count,
             total=total,
             recent=sum(sample[1] for sample in samples),
@@ -102,7 +102,7 @@ class Meter:
 
 
 @frozen
-class Reading:
+class MeterReading:
     """A meter read at one moment: ``count`` and ``total`` bytes of the whole life, the rest of the last ``observed`` seconds."""
 
     count: int

@@ -16,7 +16,7 @@ from ..values import define, field
 from .metrics import Point, points
 
 if TYPE_CHECKING:
-    from ..background.telemetry import Wanted
+    from ..background.telemetry import MetricsSelection
     from ..config import ConsumerConfig
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -55,7 +55,7 @@ class OtlpSource:
     def __attrs_post_init__(self) -> None:
         self._began = self._delivered_at = self._encoded_at = self.wall_ns()
 
-    def encode(self, wanted: "Wanted", now: float) -> bytes:
+    def encode(self, wanted: "MetricsSelection", now: float) -> bytes:
         """Return the metrics that are wanted as the bytes of a ``MetricsData``; empty if there are none."""
         measured = list(points(self.measure(now)))
         chosen = [point for point in measured if wanted.includes(point.name) and not (wanted.brief and point.detailed)]

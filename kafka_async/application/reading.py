@@ -20,7 +20,7 @@ from ..model import ConsumerRecord, TopicPartition
 from ..records import ColumnBuilder
 from ..values import define, field
 from .callbacks import Batch, Deserialized, Preparation
-from .committing import AutoCommit, Held
+from .committing import AutoCommit, HeldRange
 from .cursor import Piece, Raw, Refusal
 from .inbox import Inbox
 from .iteration import PORTION, HandOut, Portion
@@ -151,7 +151,7 @@ class Reader:
 
     def _hand(self) -> None:
         if self.auto_commit.enabled and self.unread.taken:
-            self.auto_commit.holdings.handed({tp: Held(first, past) for tp, first, past in self.unread.taken_spans()})
+            self.auto_commit.holdings.handed({tp: HeldRange(first, past) for tp, first, past in self.unread.taken_spans()})
 
     async def columns(
         self,

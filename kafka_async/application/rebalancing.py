@@ -20,7 +20,7 @@ from ..trace import Fault, Listener, Notice, plural
 from ..values import define, field
 from .callbacks import ConsumerRebalanceListener
 from .committing import LastCommit
-from .cursor import Custody
+from .cursor import PartitionCustody
 from .inbox import Inbox
 from .outbox import Outbox
 from .unread import Unread
@@ -236,7 +236,7 @@ class Rebalancing:
         if not losses:
             return
         for index in losses:
-            self.unread.give(proposals[index].partitions, Custody.LEAVING)
+            self.unread.give(proposals[index].partitions, PartitionCustody.LEAVING)
         begun = self._carrying is not None and (self._carrying.given_up is not None or self._carrying.took_over)
         for index in range(losses[-1] - 1, -1, -1):
             if not (begun and index == 0) and index not in losses:
@@ -269,7 +269,7 @@ class Rebalancing:
         leaving = owned & proposal.partitions if revoking else owned - proposal.partitions
         if not leaving or carrying.given_up is not None:
             return True
-        self.unread.give(leaving, Custody.LEAVING)
+        self.unread.give(leaving, PartitionCustody.LEAVING)
         lost = isinstance(proposal, RevokePartitions) and proposal.lost
         return lost or await self.last_commit.made(proposal, leaving)
 
@@ -310,13 +310,13 @@ class Rebalancing:
         else:
             await self._join(carrying)
         if self._stands(carrying):
-            self.unread.give([tp for tp in added if self._is_arriving(tp)], Custody.OURS)
+            self.unread.give([tp for tp in added if self._is_arriving(tp)], PartitionCustody.OURS)
             self.assigned_once = True
             self.outbox.add(PartitionsAssigned(number=proposal.number))
 
     def _is_arriving(self, partition: TopicPartition) -> bool:
         cursor = self.unread.partitions.get(partition)
-        return cursor is not None and cursor.custody is Custody.ARRIVING
+        return cursor is not None and cursor.custody is PartitionCustody.ARRIVING
 
     async def _give_up(self, carrying: _Carrying, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
         if not partitions or carrying.took_over:
@@ -354,14 +354,14 @@ class Rebalancing:
         ``owned``: the group assigned them to us. An awaitable call-back is waited for by the next read, or by ``stop``.
         """
         if self._unsubscribing is not None:  # a second call, while the call-back of the first is running
-            self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is Custody.LEAVING])
+            self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is PartitionCustody.LEAVING])
             self.outbox.add(Unsubscribe(subscription=number))
             return None
         partitions = frozenset(self.unread.partitions)
         leaving = partitions - self.given_up
         lost, self.losing = self.losing & leaving, frozenset()
         self._carrying = None
-        self.unread.give(partitions, Custody.LEAVING)
+        self.unread.give(partitions, PartitionCustody.LEAVING)
         self._unsubscribing = Unsubscribe(subscription=number)
         self.outbox.hold()
         self._callback_pending = self.listening.is_busy
@@ -398,7 +398,7 @@ class Rebalancing:
         event, self._unsubscribing = self._unsubscribing, None
         if event is None:
             return
-        self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is not Custody.LEAVING])
+        self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is not PartitionCustody.LEAVING])
         self.outbox.add_now(event)
         self.outbox.release()
 

@@ -23,7 +23,7 @@ from ..events import HaltPartition, PausePartitions, ResumePartitions, Seek
 from ..model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition, at_offset
 from ..records import ColumnBuilder, RecordReader
 from ..values import define, field
-from .cursor import OTHER_PIECES, Cursor, Custody, Failure, Halted, Piece, Raw, Refusal, Standing, standing_in
+from .cursor import OTHER_PIECES, Cursor, Failure, Halted, PartitionCustody, Piece, Raw, Refusal, Standing, standing_in
 from .iteration import PORTION, HandOut, Portion
 from .outbox import Outbox
 
@@ -113,7 +113,7 @@ class Unread:
             if partition not in self.partitions:
                 back = self.set_aside.pop(partition, None)
                 self.partitions[partition] = back if back is not None else Cursor(partition, self.next_stamp())
-                self.partitions[partition].custody = Custody.ARRIVING if arriving else Custody.OURS
+                self.partitions[partition].custody = PartitionCustody.ARRIVING if arriving else PartitionCustody.OURS
                 if back is not None and back.has_more:
                     self._ready[partition] = None
         self.drop_aside()
@@ -171,7 +171,7 @@ class Unread:
     def stamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self.partitions[partition].stamp for partition in partitions if partition in self.partitions}
 
-    def give(self, partitions: Iterable[TopicPartition], custody: Custody) -> None:
+    def give(self, partitions: Iterable[TopicPartition], custody: PartitionCustody) -> None:
         """Say whose these partitions are from now on."""
         for partition in partitions:
             cursor = self.partitions.get(partition)
@@ -182,8 +182,8 @@ class Unread:
     def follow(self, wanted: Callable[[str], bool]) -> None:
         """Return nothing of topics that are not ``wanted``. Their partitions stay until a rebalance takes them."""
         for partition, cursor in self.partitions.items():
-            if cursor.custody in (Custody.OURS, Custody.UNSUBSCRIBED):
-                cursor.custody = Custody.OURS if wanted(partition.topic) else Custody.UNSUBSCRIBED
+            if cursor.custody in (PartitionCustody.OURS, PartitionCustody.UNSUBSCRIBED):
+                cursor.custody = PartitionCustody.OURS if wanted(partition.topic) else PartitionCustody.UNSUBSCRIBED
         self.handout.attend()
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
@@ -213,7 +213,7 @@ class Unread:
         """
         for partition, offset in offsets.items():
             cursor = self.partitions.get(partition)
-            if cursor is None or not (parting or cursor.custody is Custody.LEAVING):
+            if cursor is None or not (parting or cursor.custody is PartitionCustody.LEAVING):
                 continue
             if cursor.position is not None and offset.offset < cursor.position:
                 self.move(cursor, (offset.offset, offset.leader_epoch))
@@ -465,7 +465,7 @@ class Unread:
 
     @staticmethod
     def may_read(cursor: Cursor, only: Collection[TopicPartition] = ()) -> bool:
-        return not cursor.paused and cursor.custody is Custody.OURS and (not only or cursor.partition in only)
+        return not cursor.paused and cursor.custody is PartitionCustody.OURS and (not only or cursor.partition in only)
 
     def _settle_turn(self, cursor: Cursor) -> None:
         """Let a partition keep its turn while it has a reader open or pieces ahead; else it goes to the end of the line, or out

@@ -24,7 +24,7 @@ from .request_manager import RequestManager
 from .subscription import SubscriptionState
 
 if TYPE_CHECKING:  # imported when they are needed: not every consumer has a group or telemetry
-    from .group.group import Group
+    from .group.group import GroupManagers
     from .telemetry import TelemetryManager
 
 
@@ -107,10 +107,10 @@ def _group(
     environment: Environment,
     subscription: SubscriptionState,
     metadata: MetadataManager,
-) -> "Group":
-    from .group.group import Group
+) -> "GroupManagers":
+    from .group.group import GroupManagers
 
-    return Group(
+    return GroupManagers(
         config=config, handler=handler, subscription=subscription, metadata=metadata, buffer=buffer, environment=environment
     )
 

@@ -148,7 +148,7 @@ LARGE: Final = 64 * 1024
 
 
 @define(eq=False)
-class Account:
+class UnreadBytes:
     """Bytes of one partition: put by the background, released by the application. The difference is unread."""
 
     put: int = field(default=0, metadata=_BACKGROUND)
@@ -170,8 +170,8 @@ class FetchBuffer:
     """Wakes the background; called by the application, and only when the background waits for room."""
     parcels: deque[Parcel] = field(factory=deque, repr=False, metadata=_BOTH_ENDS)
     watermarks: dict[TopicPartition, Watermarks] = field(factory=dict, repr=False, metadata=_BACKGROUND)
-    total: Account = field(factory=Account, metadata=_ASSEMBLY)
-    accounts: dict[TopicPartition, Account] = field(factory=dict, repr=False, metadata=_BACKGROUND)
+    total: UnreadBytes = field(factory=UnreadBytes, metadata=_ASSEMBLY)
+    accounts: dict[TopicPartition, UnreadBytes] = field(factory=dict, repr=False, metadata=_BACKGROUND)
     hungry: bool = field(default=False, metadata=_BACKGROUND)
     """The background would fetch if there were room, or is looking for room right now."""
     _unannounced: bool = field(default=False, init=False, metadata=_BACKGROUND)
@@ -200,11 +200,11 @@ class FetchBuffer:
             self._unannounced = False
             self.on_parcel()
 
-    def account(self, partition: TopicPartition) -> Account:
+    def account(self, partition: TopicPartition) -> UnreadBytes:
         """Return the account of a partition; a new one if there is none. Called by the background."""
         account = self.accounts.get(partition)
         if account is None:
-            account = self.accounts[partition] = Account()
+            account = self.accounts[partition] = UnreadBytes()
         return account
 
     def unread(self, partition: TopicPartition) -> int:

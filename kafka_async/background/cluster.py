@@ -34,7 +34,7 @@ class ClusterChanges:
 
 
 @define(eq=False)
-class Cluster:
+class ClusterView:
     """The cluster as every manager sees it."""
 
     patience: float

@@ -53,7 +53,7 @@ from .request_manager import Poll
 from .subscription import FetchPosition, FetchState, Subscription, SubscriptionState
 
 if TYPE_CHECKING:  # imported when they are needed: not every consumer has a group or telemetry
-    from .group.group import Group
+    from .group.group import GroupManagers
     from .telemetry import TelemetryManager
 
 
@@ -79,7 +79,7 @@ class Background:
     positions: PositionsManager
     subscriber: Subscriber
     """Follows topics: the group, or the follower of a consumer without one."""
-    group: "Group | None"
+    group: "GroupManagers | None"
     """``None`` for a consumer without a ``group_id``."""
     telemetry: "TelemetryManager | None"
     """``None`` if telemetry is off."""

@@ -10,7 +10,7 @@ from ..events import AssignPartitions, Call
 from ..model import TopicPartition
 from ..values import define, field
 from .boundary import EventHandler
-from .cluster import Cluster
+from .cluster import ClusterView
 from .request_manager import IDLE, Poll
 from .subscription import Subscription
 
@@ -22,7 +22,7 @@ class TopicFollower:
     """Turns a subscription into a proposed assignment. It is polled like a manager, but sends nothing."""
 
     config: ConsumerConfig
-    cluster: Cluster = field(repr=False)
+    cluster: ClusterView = field(repr=False)
     handler: EventHandler = field(repr=False)
     _subscription: Subscription = field(default=_NOTHING, init=False)
     _proposed: frozenset[TopicPartition] | None = field(default=None, init=False)

@@ -55,7 +55,7 @@ class Found:
 
 
 @define(eq=False)
-class _Lookup:
+class _OffsetLookup:
     number: int
     partition: TopicPartition
     timestamp: int
@@ -80,7 +80,7 @@ class ListOffsetsManager:
     metadata: MetadataManager = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
-    _lookups: dict[int, _Lookup] = field(factory=dict, init=False)
+    _lookups: dict[int, _OffsetLookup] = field(factory=dict, init=False)
     """By number, so that an answer to one of ten thousand finds it at once."""
     _lookup_count: int = field(default=0, init=False)
     _failing: set[TopicPartition] = field(factory=set, init=False)
@@ -107,7 +107,7 @@ class ListOffsetsManager:
         """
         backoff = backoff_of(self.config, self.random)
         self._lookup_count += 1
-        self._lookups[self._lookup_count] = _Lookup(
+        self._lookups[self._lookup_count] = _OffsetLookup(
             self._lookup_count, partition, timestamp, on_answer, wanted, backoff, alone=alone
         )
 
@@ -143,7 +143,7 @@ class ListOffsetsManager:
         if not self._lookups:
             return IDLE
         self._lookups = {number: lookup for number, lookup in self._lookups.items() if lookup.wanted()}
-        by_leader: dict[Leader, list[_Lookup]] = defaultdict(list)
+        by_leader: dict[Leader, list[_OffsetLookup]] = defaultdict(list)
         wake_at = NEVER
         for lookup in tuple(self._lookups.values()):
             if lookup.in_flight:
@@ -172,7 +172,7 @@ class ListOffsetsManager:
                 lookup.leaderless = False
                 lookup.backoff.succeeded()
 
-    def _unknown_leader(self, lookup: _Lookup, now: float) -> float:
+    def _unknown_leader(self, lookup: _OffsetLookup, now: float) -> float:
         """Request metadata for the leader, or end the look-up. Return when to look again."""
         refusal = self._refusal(lookup, now) if lookup.alone else None
         if refusal is not None:
@@ -184,7 +184,7 @@ class ListOffsetsManager:
         self.metadata.request_update(now)
         return lookup.backoff.retry_at
 
-    def _refusal(self, lookup: _Lookup, now: float) -> KafkaError | None:
+    def _refusal(self, lookup: _OffsetLookup, now: float) -> KafkaError | None:
         """Return what ends the look-up without a leader. A topic that does not exist may be about to appear."""
         since = lookup.missed_at = now if lookup.missed_at is None else lookup.missed_at
         refusal = self.metadata.refusal(lookup.partition.topic, since)
@@ -192,7 +192,7 @@ class ListOffsetsManager:
             return None
         return refusal
 
-    def _request(self, node_id: int, lookups: list[_Lookup], now: float) -> UnsentRequest:
+    def _request(self, node_id: int, lookups: list[_OffsetLookup], now: float) -> UnsentRequest:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for lookup in lookups:
             lookup.in_flight = True
@@ -217,7 +217,7 @@ class ListOffsetsManager:
             withdrawn=lambda: not any(lookup.wanted() for lookup in lookups),
         )
 
-    def _answered(self, lookups: list[_Lookup], outcome: object, now: float) -> None:
+    def _answered(self, lookups: list[_OffsetLookup], outcome: object, now: float) -> None:
         answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
         error: KafkaError | None = outcome if isinstance(outcome, KafkaError) else None
         if isinstance(outcome, ListOffsetsResponse):
@@ -245,7 +245,7 @@ class ListOffsetsManager:
         if well:
             self.trace(Recovered(now=now, outage=_LOOKUPS, subject="fetch", partitions=frozenset(well)))
 
-    def _settle(self, lookup: _Lookup, answer: ListOffsetsPartitionResponse | None, now: float) -> KafkaError | None:
+    def _settle(self, lookup: _OffsetLookup, answer: ListOffsetsPartitionResponse | None, now: float) -> KafkaError | None:
         """Answer a lookup, or return why that cannot be done."""
         if answer is None:
             return MalformedResponseError(f"a ListOffsets response leaves {lookup.partition} out")
@@ -261,11 +261,11 @@ class ListOffsetsManager:
             self._answer(lookup, Found(answer.offset, answer.timestamp, epoch), now)
         return None
 
-    def _answer(self, lookup: _Lookup, outcome: Found | KafkaError, now: float) -> None:
+    def _answer(self, lookup: _OffsetLookup, outcome: Found | KafkaError, now: float) -> None:
         if self._lookups.pop(lookup.number, None) is not None:
             lookup.on_answer(outcome, now)
 
-    def _is_repeated(self, lookup: _Lookup, error: KafkaError, now: float) -> bool:
+    def _is_repeated(self, lookup: _OffsetLookup, error: KafkaError, now: float) -> bool:
         """Return whether a lookup that failed is tried again; if not, its caller gets the error."""
         named = _naming(error, lookup.partition)
         if not error.retriable or isinstance(error, (UnsupportedVersionError, InvalidRequestError)):
@@ -286,9 +286,9 @@ def _naming(error: KafkaError, partition: TopicPartition) -> KafkaError:
     return for_code(errno, f"{partition}: {error.args[0] if error.args else ''}")
 
 
-def _distinct(lookups: list[_Lookup]) -> list[list[_Lookup]]:
+def _distinct(lookups: list[_OffsetLookup]) -> list[list[_OffsetLookup]]:
     """Split look-ups so that no request asks for one partition twice: the answer could not tell them apart."""
-    groups: list[dict[TopicPartition, _Lookup]] = []
+    groups: list[dict[TopicPartition, _OffsetLookup]] = []
     for lookup in lookups:
         for group in groups:
             if lookup.partition not in group:

@@ -30,7 +30,7 @@ from ..trace import Fault, Listener, Notice, Recovered
 from ..values import define, field
 from ..wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from .boundary import EventHandler
-from .cluster import Cluster, ClusterChanges, Leader
+from .cluster import ClusterChanges, ClusterView, Leader
 from .environment import Network
 from .interests import Interests
 from .metadata_schedule import MetadataSchedule
@@ -76,7 +76,7 @@ class _Problems:
 
 @define(eq=False)
 class MetadataManager:
-    """Keeps ``Cluster`` up to date."""
+    """Keeps ``ClusterView`` up to date."""
 
     config: ConsumerConfig
     interests: Interests = field(repr=False)
@@ -86,7 +86,7 @@ class MetadataManager:
     trace: Listener = field(repr=False)
     listeners: list[ClusterListener] = field(factory=list, repr=False)
     """Notified of changes in this order."""
-    cluster: Cluster = field(init=False)
+    cluster: ClusterView = field(init=False)
     schedule: MetadataSchedule = field(init=False)
     _request: RequestState = field(init=False)
     _lookups: list[_Lookup] = field(factory=list, init=False)
@@ -96,7 +96,7 @@ class MetadataManager:
     _last_error: KafkaError | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.cluster = Cluster(self.config.request_timeout_ms / 1000)
+        self.cluster = ClusterView(self.config.request_timeout_ms / 1000)
         self.schedule = MetadataSchedule(self.config)
         self._request = RequestState(backoff_of(self.config, self.random))
 
@@ -104,26 +104,26 @@ class MetadataManager:
 
     @property
     def nodes(self) -> Mapping[int, Node]:
-        """See ``Cluster``."""
+        """See ``ClusterView``."""
         return self.cluster.nodes
 
     @property
     def topics(self) -> Mapping[str, TopicDescription]:
-        """See ``Cluster``."""
+        """See ``ClusterView``."""
         return self.cluster.topics
 
     @property
     def names(self) -> Mapping[UUID, str]:
-        """See ``Cluster``."""
+        """See ``ClusterView``."""
         return self.cluster.names
 
     @property
     def version(self) -> int:
-        """See ``Cluster``."""
+        """See ``ClusterView``."""
         return self.cluster.version
 
     def topic_id(self, topic: str) -> UUID | None:
-        """See ``Cluster``."""
+        """See ``ClusterView``."""
         return self.cluster.topic_id(topic)
 
     @property

@@ -10,7 +10,7 @@ from ..model import TopicPartition
 from ..trace import Fault, Listener
 from ..values import define, field
 from .boundary import EventHandler
-from .cluster import Cluster
+from .cluster import ClusterView
 from .environment import Network
 from .subscription import SubscriptionState
 
@@ -21,7 +21,7 @@ class ClusterNews:
 
     config: ConsumerConfig
     handler: EventHandler = field(repr=False)
-    cluster: Cluster = field(repr=False)
+    cluster: ClusterView = field(repr=False)
     subscription: SubscriptionState = field(repr=False)
     network: Network = field(repr=False)
     trace: Listener = field(repr=False)

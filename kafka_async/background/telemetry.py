@@ -109,7 +109,7 @@ _VERDICTS: Mapping[type[KafkaError], TelemetryInput] = {
 
 
 @frozen(kw_only=True)
-class Wanted:
+class MetricsSelection:
     """Which metrics to encode, and how."""
 
     prefixes: tuple[str, ...]
@@ -126,7 +126,7 @@ class Wanted:
 class MetricsSource(Protocol):
     """Source of the metrics. Called on the background loop."""
 
-    def encode(self, wanted: Wanted, now: float) -> bytes:
+    def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         """Return the metrics as OTLP ``MetricsData``."""
         ...
 
@@ -140,7 +140,7 @@ class TelemetrySubscription:
     """What a broker wants."""
 
     id: int
-    wanted: Wanted
+    wanted: MetricsSelection
     interval: float
     """Seconds between pushes."""
     codecs: tuple[int, ...]
@@ -284,7 +284,7 @@ class TelemetryManager:
         interval = outcome.push_interval_ms / 1000
         return TelemetrySubscription(
             id=outcome.subscription_id,
-            wanted=Wanted(prefixes=outcome.requested_metrics, delta=outcome.delta_temporality),
+            wanted=MetricsSelection(prefixes=outcome.requested_metrics, delta=outcome.delta_temporality),
             interval=max(interval, LEAST_INTERVAL) if interval > 0 else DEFAULT_INTERVAL,
             codecs=outcome.accepted_compression_types,
             max_bytes=outcome.telemetry_max_bytes,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ..lazy import on_first_use
 
 if TYPE_CHECKING:
-    from .auth import Authenticated, Authenticator, AuthenticatorFactory, Work
+    from .auth import Authenticated, Authenticator, AuthenticatorFactory, PendingWork
     from .backoff import NO_JITTER, ExponentialBackoff
     from .connection import ConnectionRunner
     from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
@@ -37,7 +37,7 @@ else:
     __getattr__ = on_first_use(
         __name__,
         {
-            ".auth": "Authenticated Authenticator AuthenticatorFactory Work",
+            ".auth": "Authenticated Authenticator AuthenticatorFactory PendingWork",
             ".backoff": "NO_JITTER ExponentialBackoff",
             ".connection": "ConnectionRunner",
             ".delegate": "Action ConnectionStatistics NetworkClientDelegate Open Plan Run Shut Write",
@@ -66,6 +66,7 @@ __all__ = [
     "NetworkClientDelegate",
     "OidcTokenProvider",
     "Open",
+    "PendingWork",
     "Plan",
     "PushTransport",
     "Pushing",
@@ -77,7 +78,6 @@ __all__ = [
     "Transport",
     "TransportFactory",
     "UnsentRequest",
-    "Work",
     "Write",
     "authenticators",
     "bootstrap_nodes",

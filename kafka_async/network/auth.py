@@ -2,7 +2,7 @@
 
 Decides: nothing. Owns: the interface between a connection and a mechanism. Must never do I/O; a mechanism is a sans-IO
 conversation of Kafka requests (SaslHandshake, SaslAuthenticate; KIP-43, KIP-152). What takes time on our side, such as fetching a
-token or deriving a key from a password, it hands out as ``Work``, which the shell awaits.
+token or deriving a key from a password, it hands out as ``PendingWork``, which the shell awaits.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ class Authenticated:
 
 
 @frozen(kw_only=True)
-class Work:
+class PendingWork:
     """Something to wait for before the conversation goes on. Its result is given to ``receive`` in place of an answer.
 
     It may raise ``KafkaError``, which ends the attempt: ``AuthenticationFailedError`` if trying again is useless. It is
@@ -50,7 +50,7 @@ class Authenticator(Protocol):
         """
 
 
-Step: TypeAlias = Request[Any] | Work | Authenticated
+Step: TypeAlias = Request[Any] | PendingWork | Authenticated
 """What a conversation does next."""
 
 AuthenticatorFactory: TypeAlias = Callable[[Node], Authenticator]

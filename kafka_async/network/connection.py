@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from ..errors import KafkaError
 from ..values import define, field
-from .auth import Work
+from .auth import PendingWork
 from .delegate import NetworkClientDelegate, Open, Plan, Run, Shut, Write
 from .transport import Pushing, Transport, TransportFactory
 from .waiting import LoopSignal, pause
@@ -233,7 +233,7 @@ class ConnectionRunner:
                 await pause()
         return False
 
-    async def _work(self, connection: _Connection, work: Work, scope: anyio.CancelScope) -> None:
+    async def _work(self, connection: _Connection, work: PendingWork, scope: anyio.CancelScope) -> None:
         outcome: Any = None
         with scope:
             try:

@@ -21,7 +21,7 @@ from ..model import Node
 from ..trace import TraceEvent
 from ..values import frozen
 from ..wire import BrokerVersions
-from .auth import AuthenticatorFactory, Work
+from .auth import AuthenticatorFactory, PendingWork
 from .link import ConnectionState, History, Link, Surroundings
 from .protocol import settle
 from .reachability import Reachability, ReachabilityState
@@ -60,7 +60,7 @@ class Run:
     """Await ``work`` of the authenticator of connection ``key`` and report ``worked(key)``. It replaces what still runs there."""
 
     key: int
-    work: Work
+    work: PendingWork
 
 
 @frozen(kw_only=True)

@@ -28,7 +28,7 @@ from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, conne
 from ..values import define, field, frozen
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
-from .auth import Authenticated, Authenticator, AuthenticatorFactory, Step, Work
+from .auth import Authenticated, Authenticator, AuthenticatorFactory, PendingWork, Step
 from .protocol import MAX_IN_FLIGHT, Protocol, settle
 from .request import Lane, UnsentRequest
 from .session import Session
@@ -157,11 +157,11 @@ class Surroundings:
 
 
 @define(eq=False)
-class Login:
+class PendingLogin:
     """The authentication that is under way on a connection."""
 
     conversation: Authenticator | None = None
-    work: Work | None = None
+    work: PendingWork | None = None
     """What the authenticator waits for and has not been taken yet."""
     work_ends_at: float = inf
     """When the authenticator's work takes too long; infinity if none is under way."""
@@ -184,7 +184,7 @@ class Link:
         self.proven = False
         """The current or last attempt has had an answer beyond the handshake."""
         self._shared = shared
-        self._login = Login()
+        self._login = PendingLogin()
         self._protocol: Protocol | None = None
         self._setup_timeout = 0.0
         self._session = Session()
@@ -433,7 +433,7 @@ class Link:
         except KafkaError as error:
             self._not_authenticated(error, now)
             return
-        if isinstance(answer, Work):
+        if isinstance(answer, PendingWork):
             self._login.work = answer
             self._login.work_ends_at = now + self._setup_timeout
             return
@@ -449,7 +449,7 @@ class Link:
             return
         self._ask(answer, number, self._login_answered, now)
 
-    def take_work(self) -> Work | None:
+    def take_work(self) -> PendingWork | None:
         """Return the work that the authenticator asks for, once."""
         work, self._login.work = self._login.work, None
         return work
@@ -469,7 +469,7 @@ class Link:
         if self.state is not ConnectionState.PREPARING:
             return self.fail(error, now)
         self._feed(ConnectionInput.POSTPONED)
-        self._login = Login()
+        self._login = PendingLogin()
         self._session.postpone(now, self._shared.settings.login, self._shared.random())
         self._shared.trace(
             Fault(
@@ -512,7 +512,7 @@ class Link:
         protocol, self._protocol = self._protocol, None
         self.key = None
         self.versions = None
-        self._login = Login()
+        self._login = PendingLogin()
         if protocol is None:
             return 0
         self._shared.trace(ConnectionClosed(now=now, node=self.peer, error=seen))

@@ -27,8 +27,8 @@ from .header import (
     INT64_MAX,
     TRANSACTIONAL,
     V2_SIZE,
+    BatchHeader,
     Flaw,
-    Header,
     Span,
     check_count,
     corrupt,
@@ -93,7 +93,7 @@ class Decoder:
         self._aborted = aborted
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
-        self._batch: Header | None = None
+        self._batch: BatchHeader | None = None
         self._rows: Iterator[Placed] = iter(())
         self._source: Bytes | None = None
         """What the records of the batch lie in and views may point to; ``None`` if they were put together (formats 0 and 1)."""
@@ -208,7 +208,7 @@ class Decoder:
         self._batch = header
         return True
 
-    def _next_with_records(self) -> Header | None:
+    def _next_with_records(self) -> BatchHeader | None:
         """Pass batches that have nothing to hand out; return the first that may have, or ``None`` at the end."""
         while True:
             header = read_header(self._data, self._place)
@@ -222,7 +222,7 @@ class Decoder:
                 return header
             self._pass(header)
 
-    def _has_nothing(self, header: Header) -> bool:
+    def _has_nothing(self, header: BatchHeader) -> bool:
         below = header.last_offset < self.next_offset
         if header.attributes & CONTROL:
             self._meet_marker(header, below)
@@ -234,12 +234,12 @@ class Decoder:
             return True
         return False
 
-    def _is_aborted(self, header: Header) -> bool:
+    def _is_aborted(self, header: BatchHeader) -> bool:
         if self._aborted is None or header.producer_id < 0:
             return False
         return self._aborted.covers(header.producer_id, header.last_offset) and bool(header.attributes & TRANSACTIONAL)
 
-    def _meet_marker(self, header: Header, below: bool) -> None:
+    def _meet_marker(self, header: BatchHeader, below: bool) -> None:
         """A marker that was skipped still ends its transaction, without its checksum being verified."""
         if not below:
             self._check_crc(header)
@@ -248,7 +248,7 @@ class Decoder:
         if below or (header.record_count and _marker_type(header, self._body(header), self._limit) == _ABORT):
             self._aborted.end(header.producer_id)
 
-    def _pass(self, header: Header) -> None:
+    def _pass(self, header: BatchHeader) -> None:
         """The batch is done with."""
         self._left = 0
         self._place = header.end
@@ -256,11 +256,11 @@ class Decoder:
             self.next_offset = header.last_offset + 1
             self.epoch = header.leader_epoch
 
-    def _check_crc(self, header: Header) -> None:
+    def _check_crc(self, header: BatchHeader) -> None:
         if self._check_crcs and crc32c(memoryview(self._data)[header.start + CRC_FROM : header.end]) != header.crc:
             raise corrupt(Flaw.CRC)
 
-    def _body(self, header: Header) -> bytes:
+    def _body(self, header: BatchHeader) -> bytes:
         """Return the decompressed records of a batch of format 2, with a count that can be true."""
         body = memoryview(self._data)[header.start + V2_SIZE : header.end]
         codec = header.attributes & CODEC_MASK
@@ -269,14 +269,14 @@ class Decoder:
         return records
 
 
-def _marker_type(header: Header, body: bytes, limit: int) -> int:
+def _marker_type(header: BatchHeader, body: bytes, limit: int) -> int:
     key = next(_rows(header, body, limit))[0][3]
     if key is None or len(key) < 4:
         raise corrupt(Flaw.CONTROL)
     return int.from_bytes(key[2:4], "big", signed=True)
 
 
-def _rows(header: Header, body: bytes, limit: int) -> Iterator[Placed]:
+def _rows(header: BatchHeader, body: bytes, limit: int) -> Iterator[Placed]:
     """Yield the records of a batch. The last one comes only if no bytes are left after it.
 
     Headers count for more than their bytes: two bytes become an object, so a batch of 250 KB could otherwise take 10 GB.

@@ -56,7 +56,7 @@ class Flaw(StrEnum):
     CONTROL = "a control batch has no record whose key holds a version and a type"
 
 
-class Header(NamedTuple):
+class BatchHeader(NamedTuple):
     """The header of a batch, or of a message of format 0 or 1, which then counts as a batch of one offset."""
 
     start: int
@@ -109,7 +109,7 @@ def unsupported_codec(codec: int) -> UnsupportedCodecError:
     )
 
 
-def read_header(data: bytes, start: int) -> Header | None:
+def read_header(data: bytes, start: int) -> BatchHeader | None:
     """Return the header at ``start``, or ``None`` if the data ends before its batch does.
 
     Raises ``CorruptRecordException`` if no batch can begin like this. The record count is not checked.
@@ -133,20 +133,22 @@ def read_header(data: bytes, start: int) -> Header | None:
     if magic < 2:
         if not 0 <= offset < INT64_MAX:
             raise corrupt(Flaw.OFFSETS)
-        return Header(start, end, magic, offset, offset, -1, 0, 0, -1, -1, -1, 1)
+        return BatchHeader(start, end, magic, offset, offset, -1, 0, 0, -1, -1, -1, 1)
     return _read_v2(data, start, end)
 
 
-def _read_v2(data: bytes, start: int, end: int) -> Header:
+def _read_v2(data: bytes, start: int, end: int) -> BatchHeader:
     base, _, epoch, magic, crc, attributes, delta, base_timestamp, max_timestamp, producer, _, _, count = _V2.unpack_from(
         data, start
     )
     if base < 0 or delta < 0 or base > INT64_MAX - 1 - delta:
         raise corrupt(Flaw.OFFSETS)
-    return Header(start, end, magic, base, base + delta, epoch, crc, attributes, base_timestamp, max_timestamp, producer, count)
+    return BatchHeader(
+        start, end, magic, base, base + delta, epoch, crc, attributes, base_timestamp, max_timestamp, producer, count
+    )
 
 
-def check_count(header: Header, size: int) -> None:
+def check_count(header: BatchHeader, size: int) -> None:
     """Raise unless the records that ``header`` counts fit into its offsets and into ``size`` bytes of records."""
     count = header.record_count
     if count < 0 or count - 1 > header.last_offset - header.base_offset or count * SMALLEST_RECORD > size:

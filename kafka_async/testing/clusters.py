@@ -17,7 +17,7 @@ from ..errors import BrokerResponseError, for_code
 from ..model import OffsetAndMetadata, TopicPartition
 from ..wire import Api
 from .batches import CODECS, BatchSpec, RecordSpec
-from .serving import Listener
+from .serving import ClusterSockets
 from .simulation import FakeCluster, FakeNetwork, LoggedRequest
 from .simulation.admin import is_topic_name
 from .simulation.groups.fellows import Fellow
@@ -56,7 +56,7 @@ class Cluster:
 
     simulated: FakeCluster
     """The simulated brokers. Their methods are for tests of this package and may change."""
-    _listener: Listener | None
+    _listener: ClusterSockets | None
 
     def __init__(
         self, brokers: int = 1, kafka: str = "4.3", *, latency: float = 0.001, seed: int | None = None, auto_create: int = 0
@@ -363,7 +363,7 @@ class Cluster:
         Needs asyncio and real time. The listener belongs to the event loop; ``close`` ends it.
         """
         if self._listener is None:
-            self._listener = await Listener.open(self.simulated)
+            self._listener = await ClusterSockets.open(self.simulated)
         return self.simulated.bootstrap_servers
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ _GROUP: Final = 32
 
 
 @define(eq=False)
-class _Connection:
+class _RealBroker:
     """One broker."""
 
     socket: socket.socket
@@ -85,7 +85,7 @@ class _Connection:
     _last: int = 0
 
     @classmethod
-    def to(cls, host: str, port: int, security: "Security | None") -> "_Connection":
+    def to(cls, host: str, port: int, security: "Security | None") -> "_RealBroker":
         sock = socket.create_connection((host, port), timeout=_TIMEOUT)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made = cls(sock)
@@ -136,7 +136,7 @@ class RealCluster:
     """Called with the reason if a test asks for something that real brokers cannot do; what it raises ends the test."""
     config: Mapping[str, Any] = field(factory=dict, repr=False)
     """Further options of a consumer, for TLS and SASL: ``{"security_protocol": "SSL", "ssl_cafile": ...}``."""
-    _connections: dict[tuple[str, int], _Connection] = field(factory=dict)
+    _connections: dict[tuple[str, int], _RealBroker] = field(factory=dict)
     _security: "Security | None" = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -302,17 +302,17 @@ class RealCluster:
 
     # --- brokers ---------------------------------------------------------------------------------------------------------------
 
-    def _any(self) -> _Connection:
+    def _any(self) -> _RealBroker:
         host, _, port = self.bootstrap.split(",")[0].rpartition(":")
         return self._at(host, int(port))
 
-    def _at(self, host: str, port: int) -> _Connection:
+    def _at(self, host: str, port: int) -> _RealBroker:
         known = self._connections.get((host, port))
         if known is not None and known.is_over():  # the broker was restarted, or closed an idle connection
             known.socket.close()
             del self._connections[host, port]
         if (host, port) not in self._connections:
-            self._connections[host, port] = _Connection.to(host, port, self._security)
+            self._connections[host, port] = _RealBroker.to(host, port, self._security)
         return self._connections[host, port]
 
     def _described(self, topic: str) -> MetadataResponseTopic:
@@ -322,13 +322,13 @@ class RealCluster:
     def _name(self, topic_id: Any) -> str:
         return self._any().ask(MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id),))).topics[0].name or ""
 
-    def _leader(self, topic: str, partition: int) -> _Connection:
+    def _leader(self, topic: str, partition: int) -> _RealBroker:
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         answer = self._any().ask(request)
         leader = {part.partition_index: part.leader_id for part in answer.topics[0].partitions}[partition]
         return next(self._at(broker.host, broker.port) for broker in answer.brokers if broker.node_id == leader)
 
-    def _coordinator(self, key: str, kind: int = 0) -> _Connection:
+    def _coordinator(self, key: str, kind: int = 0) -> _RealBroker:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
         self._until(lambda: self._any().ask(request).coordinators[0].error_code == 0)
         (found,) = self._any().ask(request).coordinators

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import ConsumerConfig
 from ..model import Node
-from ..network.auth import Authenticated, Work
+from ..network.auth import Authenticated, PendingWork
 from ..network.sasl.factory import authenticators
 from ..network.tls import tls_context
 from ..wire import Request
@@ -40,10 +40,10 @@ class Security:
         conversation = self._conversations(Node(0, host, port))
         step = conversation.start(offered=False)
         while not isinstance(step, Authenticated):
-            step = conversation.receive(_done(step) if isinstance(step, Work) else ask(step))
+            step = conversation.receive(_done(step) if isinstance(step, PendingWork) else ask(step))
 
 
-def _done(work: Work) -> Any:
+def _done(work: PendingWork) -> Any:
     """Wait for the result in another thread: the test's own event loop may be running in this one."""
 
     async def run() -> Any:

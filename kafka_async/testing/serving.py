@@ -28,7 +28,7 @@ _ACCEPTED_AFTER: Final = 8
 
 
 @define(eq=False)
-class Listener:
+class ClusterSockets:
     """The sockets of a cluster."""
 
     cluster: "FakeCluster"

@@ -13,7 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 
 from kafka_async.application.otlp import OtlpSource, messages
 from kafka_async.application.share.consumer import ShareConsumer
-from kafka_async.background.telemetry import LAST_PUSH_TIMEOUT, Wanted
+from kafka_async.background.telemetry import LAST_PUSH_TIMEOUT, MetricsSelection
 from kafka_async.errors import IllegalStateError, UnsupportedVersionError
 from kafka_async.testing.simulation import HANG, WITH_TELEMETRY, FakeCluster, LoggedRequest
 from kafka_async.testing.simulation.settings import group_settings
@@ -27,8 +27,8 @@ CLIENT = "consumer-metrics"
 CREATIONS = "org.apache.kafka.consumer.connection.creation.total"
 LATENCY = "org.apache.kafka.consumer.request.latency.avg"
 NODE_TOTAL = "org.apache.kafka.consumer.node.request.total"
-ALL = Wanted(prefixes=("*",), delta=False)
-DELTA = Wanted(prefixes=("*",), delta=True)
+ALL = MetricsSelection(prefixes=("*",), delta=False)
+DELTA = MetricsSelection(prefixes=("*",), delta=True)
 
 
 @define(eq=False)
@@ -45,12 +45,12 @@ class World:
             proto=messages(), measure=lambda now: self.numbers, resource=lambda: self.resource, wall_ns=lambda: self.wall
         )
 
-    def encode(self, wanted: Wanted = ALL) -> dict[str, Metric]:
+    def encode(self, wanted: MetricsSelection = ALL) -> dict[str, Metric]:
         (resource,) = MetricsData.FromString(self.source.encode(wanted, 0.0)).resource_metrics
         (scope,) = resource.scope_metrics
         return {metric.name: metric for metric in scope.metrics}
 
-    def sum(self, wanted: Wanted, name: str = CREATIONS) -> tuple[int, int, int]:
+    def sum(self, wanted: MetricsSelection, name: str = CREATIONS) -> tuple[int, int, int]:
         """Return value, start and time of a sum."""
         (point,) = self.encode(wanted)[name].sum.data_points
         return point.as_int, point.start_time_unix_nano, point.time_unix_nano
@@ -89,18 +89,18 @@ def test_the_resource_says_who_we_are_as_far_as_it_is_known() -> None:
 )
 def test_what_is_wanted_is_said_by_prefixes(prefixes: tuple[str, ...], expected: set[str]) -> None:
     world = World({CLIENT: {"connection-creation-total": 2, "request-latency-avg": 1.5}})
-    assert world.encode(Wanted(prefixes=prefixes, delta=False)).keys() == expected
+    assert world.encode(MetricsSelection(prefixes=prefixes, delta=False)).keys() == expected
 
 
 def test_nothing_to_say_is_no_bytes() -> None:
     world = World({CLIENT: {"request-latency-avg": nan}})
     assert world.source.encode(ALL, 0.0) == b""
-    assert World().source.encode(Wanted(prefixes=("other",), delta=True), 0.0) == b""
+    assert World().source.encode(MetricsSelection(prefixes=("other",), delta=True), 0.0) == b""
 
 
 def test_brief_leaves_out_brokers_and_partitions() -> None:
     world = World({CLIENT: {"connection-creation-total": 2}, "consumer-node-metrics.b": {"request-total": 1}})
-    assert world.encode(Wanted(prefixes=("*",), delta=False, brief=True)).keys() == {CREATIONS}
+    assert world.encode(MetricsSelection(prefixes=("*",), delta=False, brief=True)).keys() == {CREATIONS}
 
 
 def test_a_cumulative_sum_counts_from_the_start() -> None:
@@ -138,7 +138,7 @@ def test_a_delta_that_was_left_out_covers_the_gap_later() -> None:
     world.encode(DELTA)
     world.source.delivered()
     world.numbers["consumer-node-metrics.b"]["request-total"] = 15
-    world.encode(Wanted(prefixes=("*",), delta=True, brief=True))
+    world.encode(MetricsSelection(prefixes=("*",), delta=True, brief=True))
     world.source.delivered()
     world.numbers["consumer-node-metrics.b"]["request-total"] = 17
     assert world.sum(DELTA, NODE_TOTAL)[0] == 7

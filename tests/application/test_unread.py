@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.application.cursor import Cursor, Custody, Raw, Refusal
+from kafka_async.application.cursor import Cursor, PartitionCustody, Raw, Refusal
 from kafka_async.application.iteration import HANDOUT, PORTION
 from kafka_async.application.outbox import Outbox
 from kafka_async.application.unread import Unread
@@ -280,17 +280,17 @@ def test_a_partition_set_aside_keeps_its_position() -> None:
     assert world.unread.set_aside == {}
     world.unread.pause([A], paused=False)
     assert world.take() == {}
-    world.unread.give([A, C], Custody.OURS)
+    world.unread.give([A, C], PartitionCustody.OURS)
     assert world.take() == {A: [2, 3, 4, 5]}
 
 
 def test_what_is_not_ours_yet_or_any_more_is_kept_and_not_handed_out() -> None:
     world = World(A)
     world.fetched(A, 0, 2)
-    for custody in (Custody.ARRIVING, Custody.UNSUBSCRIBED, Custody.LEAVING):
+    for custody in (PartitionCustody.ARRIVING, PartitionCustody.UNSUBSCRIBED, PartitionCustody.LEAVING):
         world.unread.give([A], custody)
         assert (world.take(), world.unread.portion(1)) == ({}, None)
-    world.unread.give([A], Custody.OURS)
+    world.unread.give([A], PartitionCustody.OURS)
     assert world.take() == {A: [0, 1]}
 
 

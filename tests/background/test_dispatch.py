@@ -7,7 +7,7 @@ import pytest
 
 from kafka_async.background.boundary import FetchedData
 from kafka_async.background.subscription import FetchState
-from kafka_async.background.telemetry import Wanted
+from kafka_async.background.telemetry import MetricsSelection
 from kafka_async.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -334,7 +334,7 @@ def test_with_every_broker_down_the_loop_sleeps_between_its_attempts(backoff: in
 class Silence:
     """A ``MetricsSource`` that has nothing to say."""
 
-    def encode(self, wanted: Wanted, now: float) -> bytes:
+    def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         return b""
 
     def delivered(self) -> None: ...

@@ -14,10 +14,10 @@ from kafka_async.background.telemetry import (
     LAST_PUSH_TIMEOUT,
     LEAST_INTERVAL,
     TRANSITIONS,
+    MetricsSelection,
     TelemetryInput,
     TelemetryManager,
     TelemetryState,
-    Wanted,
 )
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import (
@@ -89,10 +89,10 @@ def subscription(**fields: Any) -> GetTelemetrySubscriptionsResponse:
 class Source:
     """A ``MetricsSource`` that writes down what it is asked."""
 
-    asked: list[Wanted] = field(factory=list)
+    asked: list[MetricsSelection] = field(factory=list)
     deliveries: int = 0
 
-    def encode(self, wanted: Wanted, now: float) -> bytes:
+    def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         self.asked.append(wanted)
         return BRIEF if wanted.brief else DATA
 
@@ -244,7 +244,7 @@ def test_pushes_follow_at_the_interval_and_wake_nobody_in_between(world: World) 
         assert world.manager.poll(now - 0.001) == Poll(wake_at=now)
         message = world.push(now)
         assert (message.client_instance_id, message.subscription_id, message.terminating) == (ME, 5, False)
-    assert world.source.asked == [Wanted(prefixes=("*",), delta=True)] * 3
+    assert world.source.asked == [MetricsSelection(prefixes=("*",), delta=True)] * 3
     assert world.source.deliveries == 3
 
 

@@ -31,7 +31,7 @@ from kafka_async.errors import (
     MalformedResponseError,
     UnsupportedVersionError,
 )
-from kafka_async.network.auth import Work
+from kafka_async.network.auth import PendingWork
 from kafka_async.network.protocol import Protocol
 from kafka_async.network.request import UnsentRequest
 from kafka_async.network.sasl.conversation import SaslConversation
@@ -194,7 +194,7 @@ def scram(random: Random) -> str:
     verdict = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     try:
         step = talk.receive(SaslAuthenticateResponse(auth_bytes=spoil(random, demands)))
-        assert isinstance(step, Work), "demands without a key to derive"
+        assert isinstance(step, PendingWork), "demands without a key to derive"
         talk.receive(b"salted password")
         talk.receive(SaslAuthenticateResponse(auth_bytes=spoil(random, verdict)))
     except (AuthenticationFailedError, KafkaProtocolError) as error:

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.background.boundary import FetchedData
-from kafka_async.background.telemetry import Wanted
+from kafka_async.background.telemetry import MetricsSelection
 from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -95,7 +95,7 @@ class _Metrics:
 
     random: Random
 
-    def encode(self, wanted: Wanted, now: float) -> bytes:
+    def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         return bytes(self.random.choice((0, 9, 2000)))
 
     def delivered(self) -> None: ...

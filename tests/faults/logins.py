@@ -17,7 +17,7 @@ import anyio.abc
 from attrs import evolve
 
 from kafka_async.errors import KafkaError
-from kafka_async.network.auth import Authenticated, Step, Work
+from kafka_async.network.auth import Authenticated, PendingWork, Step
 from kafka_async.network.sasl.conversation import MOST_TURNS, Mechanism, SaslConversation
 from kafka_async.network.sasl.gssapi import Gssapi
 from kafka_async.network.sasl.oauthbearer import Bearer, OAuthBearer
@@ -104,7 +104,7 @@ def _check(error: KafkaError, *, hidden: bool = True) -> None:
 
 def _next(random: Random, step: Step, said: list[bytes], likely: float) -> Any:
     """Return what the conversation takes next: the result of its work, or the broker's answer as it is read."""
-    if isinstance(step, Work):
+    if isinstance(step, PendingWork):
         return _result(step.run())  # type: ignore[arg-type]  # all of ours are coroutines
     assert isinstance(step, Request)
     honest = _honest(random, step, said)

@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 from attrs import define, field
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaTimeoutError
-from kafka_async.network import Authenticated, Lane, Plan, Shut, Work, Write
+from kafka_async.network import Authenticated, Lane, PendingWork, Plan, Shut, Write
 from kafka_async.network.auth import Step
 from kafka_async.network.connection import FLUSH_TIMEOUT
 from kafka_async.wire import Api, Response
@@ -264,7 +264,7 @@ class Login:
         return "token"
 
     def start(self, *, offered: bool) -> Step:
-        return Work(run=self.fetch)
+        return PendingWork(run=self.fetch)
 
     def receive(self, response: Any) -> Step:
         assert response == "token"
@@ -305,7 +305,7 @@ class Stuck:
         return "token"
 
     def start(self, *, offered: bool) -> Step:
-        return Work(run=self.fetch)
+        return PendingWork(run=self.fetch)
 
     def receive(self, response: Any) -> Step:
         assert response == "token", "what was cancelled has no outcome"

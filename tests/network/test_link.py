@@ -16,7 +16,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.model import Node
-from kafka_async.network import Authenticated, Lane, Plan, Run, UnsentRequest, Work
+from kafka_async.network import Authenticated, Lane, PendingWork, Plan, Run, UnsentRequest
 from kafka_async.network.auth import Step
 from kafka_async.network.link import TRANSITIONS, ConnectionInput, ConnectionState, following
 from kafka_async.trace import ConnectionClosed, ConnectionOpened, Fault
@@ -437,7 +437,7 @@ class Pondering(Conversation):
     """A mechanism that has to fetch its token, and greets nobody."""
 
     def start(self, *, offered: bool) -> Step:
-        return Work(run=fetch_token)
+        return PendingWork(run=fetch_token)
 
     def receive(self, response: Any) -> Step:
         return SaslAuthenticateRequest(auth_bytes=response) if isinstance(response, bytes) else super().receive(response)
@@ -455,7 +455,7 @@ def test_work_of_the_authenticator_is_handed_out_once_and_its_result_goes_on_wit
     world = World(ONE, authenticators=pondering)
     start(world)
     world.reply(VERSIONS, 0.0)
-    assert world.plan(0.0).actions == (Run(key=world.key(), work=Work(run=fetch_token)),)
+    assert world.plan(0.0).actions == (Run(key=world.key(), work=PendingWork(run=fetch_token)),)
     assert world.plan(0.1).actions == ()
     world.delegate.worked(world.key(), b"token", 0.2)
     world.plan(0.2)

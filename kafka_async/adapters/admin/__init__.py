@@ -6,7 +6,7 @@
     client.py     single requests to brokers, over connections of their own
 """
 
-from .admin import Admin, Group, GroupListing, Member, ShareOffset
+from .admin import Admin, DescribedMember, Group, GroupListing, ShareOffset
 from .client import Client
 
-__all__ = ["Admin", "Client", "Group", "GroupListing", "Member", "ShareOffset"]
+__all__ = ["Admin", "Client", "DescribedMember", "Group", "GroupListing", "ShareOffset"]

@@ -59,7 +59,7 @@ class GroupListing:
 
 
 @frozen(kw_only=True)
-class Member:
+class DescribedMember:
     """A member of a group."""
 
     member_id: str
@@ -83,7 +83,7 @@ class Group:
     epoch: int | None
     """Group epoch; ``None`` in the classic protocol."""
     coordinator: Node
-    members: tuple[Member, ...]
+    members: tuple[DescribedMember, ...]
     protocol: str = "consumer"
     """What its members are, as in ``GroupListing``."""
 
@@ -330,9 +330,9 @@ def _check(code: int, message: str | None = None) -> None:
         raise for_code(code, message)
 
 
-def _member(member: ConsumerGroupMember) -> Member:
+def _member(member: ConsumerGroupMember) -> DescribedMember:
     assigned = member.assignment.topic_partitions
-    return Member(
+    return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         client_id=member.client_id,
@@ -342,9 +342,9 @@ def _member(member: ConsumerGroupMember) -> Member:
     )
 
 
-def _share_member(member: ShareGroupMember) -> Member:
+def _share_member(member: ShareGroupMember) -> DescribedMember:
     assigned = member.assignment.topic_partitions
-    return Member(
+    return DescribedMember(
         member_id=member.member_id,
         instance_id=None,
         client_id=member.client_id,
@@ -354,12 +354,12 @@ def _share_member(member: ShareGroupMember) -> Member:
     )
 
 
-def _classic_member(member: DescribedGroupMember, protocol_type: str) -> Member:
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> DescribedMember:
     partitions: list[TopicPartition] = []
     if protocol_type == "consumer" and member.member_assignment:  # others (Kafka Connect) give their members something else
         assigned = decode_assignment(member.member_assignment).assigned_partitions
         partitions = [TopicPartition(topic.topic, part) for topic in assigned for part in topic.partitions]
-    return Member(
+    return DescribedMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         client_id=member.client_id,

@@ -19,7 +19,7 @@ from ... import __version__
 from ...config.reference import described, listed
 from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
 from ...records import IMPLEMENTATION
-from .copying import Copy, Membership, Partitions, Reading, Start
+from .copying import Copy, MemberSource, Partitions, RecordSource, Start
 from .formats import CODES
 from .groups import groups, no_group_of_consumers
 from .launch import FAILED
@@ -116,11 +116,11 @@ def consume(
             raise typer.BadParameter("group_id: give the group with --group")
         options["group_id"] = None  # the file may be for other programs too: without --group nothing is committed
     topics = tuple(dict.fromkeys(names))
-    reading: Reading
+    reading: RecordSource
     if group is not None:
         if partitions:
             raise typer.BadParameter("-p and --group do not go together: the group assigns partitions")
-        reading = Membership(topics=topics, options=options)
+        reading = MemberSource(topics=topics, options=options)
     else:
         start = Start.parse("beginning" if offset is None else offset)
         reading = Partitions(topics=topics, partitions=tuple(dict.fromkeys(partitions or ())), start=start, options=options)
@@ -177,7 +177,7 @@ def options(
 
 
 @define(eq=False)
-class Progress:
+class ProgressLine:
     """One line that changes on a terminal, one line a second elsewhere."""
 
     show: Callable[[str], None]
@@ -219,11 +219,11 @@ def demo(
 
     Orders are produced to three simulated brokers and consumed live; at the end the command says whether all arrived.
     """
-    from .demo import MockCluster, Plan, demonstrate
+    from .demo import DemoPlan, MockCluster, demonstrate
 
     if seconds is None and records is None:
         seconds = 3.0
-    plan = Plan(records=records, seconds=seconds, rate=_rate(rate), partitions=partitions, size=size)
+    plan = DemoPlan(records=records, seconds=seconds, rate=_rate(rate), partitions=partitions, size=size)
     show_log(debug)
     output = Output(debug=debug)
     console = Console(highlight=False, soft_wrap=True)
@@ -233,9 +233,9 @@ def demo(
             console.print(f"Simulated cluster of 3 brokers: {cluster.bootstrap}", markup=False)
             if console.is_terminal:
                 with Live(console=console, refresh_per_second=10, transient=True) as live:
-                    outcome = await demonstrate(plan, cluster, Progress(lambda line: live.update(Text(line)), 0.1))
+                    outcome = await demonstrate(plan, cluster, ProgressLine(lambda line: live.update(Text(line)), 0.1))
             else:
-                outcome = await demonstrate(plan, cluster, Progress(lambda line: console.print(line, markup=False), 1.0))
+                outcome = await demonstrate(plan, cluster, ProgressLine(lambda line: console.print(line, markup=False), 1.0))
         span = max(outcome.seconds, 0.001)
         console.print(
             f"{outcome.received:,} records in {outcome.seconds:.2f} s: {outcome.received / span:,.0f} records/s, "

@@ -95,8 +95,8 @@ def moment(text: str) -> int:
     return since
 
 
-class Reading(Protocol):
-    """A way to get at records: ``Partitions`` or ``Membership``."""
+class RecordSource(Protocol):
+    """A way to get at records: ``Partitions`` or ``MemberSource``."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Partitions:
 
 
 @frozen(kw_only=True)
-class Membership:
+class MemberSource:
     """Reads topics as a member of a group."""
 
     topics: tuple[str, ...]
@@ -185,9 +185,9 @@ async def find_partitions(
 
 @define(eq=False, kw_only=True)
 class Copy:
-    """Writes what a ``Reading`` returns, until the end that was asked for."""
+    """Writes what a ``RecordSource`` returns, until the end that was asked for."""
 
-    reading: Reading
+    reading: RecordSource
     count: int | None
     exit_at_end: bool
     write: Writer

@@ -86,7 +86,7 @@ class MockCluster:
 
 
 @frozen(kw_only=True)
-class Plan:
+class DemoPlan:
     """What to produce: until ``records`` or ``seconds`` are reached, whichever comes first."""
 
     records: int | None = None
@@ -134,7 +134,7 @@ class Orders:
     """Produces orders from a thread of its own while the ``with`` block lasts."""
 
     cluster: MockCluster
-    plan: Plan
+    plan: DemoPlan
     produced: int = field(default=0, init=False)
     consumed: int = field(default=0, init=False)
     """Set by the consuming side, so that production does not get too far ahead of it."""
@@ -212,7 +212,7 @@ class Arrivals:
 
 
 @frozen(kw_only=True)
-class Outcome:
+class DemoOutcome:
     """The outcome of a demonstration."""
 
     produced: int
@@ -248,7 +248,7 @@ class View(Protocol):
         """Show the numbers; ``seconds`` count from the first record on."""
 
 
-async def demonstrate(plan: Plan, cluster: MockCluster, view: View) -> Outcome:
+async def demonstrate(plan: DemoPlan, cluster: MockCluster, view: View) -> DemoOutcome:
     """Produce by ``plan``, consume it live, and return whether all arrived. Ends by itself."""
     cluster.create(plan.topic)
     partitions = [TopicPartition(plan.topic, number) for number in range(plan.partitions)]
@@ -260,7 +260,7 @@ async def demonstrate(plan: Plan, cluster: MockCluster, view: View) -> Outcome:
         with Orders(cluster, plan) as orders:
             arrivals, seconds = await _follow(consumer, orders, view)
             brokers = len(consumer.statistics().brokers)
-    return Outcome(
+    return DemoOutcome(
         produced=orders.produced,
         received=arrivals.records,
         missing=arrivals.missing(orders.produced),

@@ -15,7 +15,7 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
-from ..admin import Admin, Client, Group, GroupListing, Member, ShareOffset
+from ..admin import Admin, Client, DescribedMember, Group, GroupListing, ShareOffset
 from .formats import dump
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .shell import Debug, Output, run, show_log
@@ -27,14 +27,14 @@ groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, de
 
 
 @frozen(kw_only=True)
-class Progress:
+class GroupProgress:
     """How far a group is in one partition."""
 
     partition: TopicPartition
     committed: OffsetAndMetadata | None
     end: int | None
     """The offset that comes next in the log; ``None`` if the partition is gone or has no leader."""
-    member: Member | None = None
+    member: DescribedMember | None = None
     """The member that has the partition."""
     reported: int | None = None
     """The lag as the coordinator of a share group reports it (KIP-1226)."""
@@ -80,20 +80,22 @@ async def ends_of(consumer: KafkaConsumer[Any, Any], partitions: Collection[Topi
 
 
 def progress(
-    committed: Mapping[TopicPartition, OffsetAndMetadata], ends: Mapping[TopicPartition, int], members: Iterable[Member] = ()
-) -> list[Progress]:
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ends: Mapping[TopicPartition, int],
+    members: Iterable[DescribedMember] = (),
+) -> list[GroupProgress]:
     """Return one value for each partition that is committed or assigned, in order."""
     owners = {partition: member for member in members for partition in member.partitions}
     return [
-        Progress(partition=each, committed=committed.get(each), end=ends.get(each), member=owners.get(each))
+        GroupProgress(partition=each, committed=committed.get(each), end=ends.get(each), member=owners.get(each))
         for each in sorted(committed.keys() | owners.keys())
     ]
 
 
-def share_progress(offsets: Mapping[TopicPartition, ShareOffset]) -> list[Progress]:
+def share_progress(offsets: Mapping[TopicPartition, ShareOffset]) -> list[GroupProgress]:
     """Return one value for each partition that a share group has begun, in order; its acknowledged records count as committed."""
     return [
-        Progress(
+        GroupProgress(
             partition=each,
             committed=OffsetAndMetadata(found.start) if found.start is not None else None,
             end=None,
@@ -181,7 +183,7 @@ def describe(
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
-        found: list[tuple[Group, list[Progress]]] = []
+        found: list[tuple[Group, list[GroupProgress]]] = []
         async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
             for name in dict.fromkeys(names):
                 group = await existing(Admin(client), name)
@@ -199,7 +201,7 @@ def describe(
     start(work, debug)
 
 
-def description(group: Group, rows: Iterable[Progress]) -> str:
+def description(group: Group, rows: Iterable[GroupProgress]) -> str:
     """Return the group as a line about it, a table of its members and a table of its partitions."""
     parts = [f"Group {printable(group.group_id)}: {group.state}, {group.kind} protocol"]
     parts += [f"assignor {printable(group.assignor)}"] if group.assignor else []
@@ -234,7 +236,7 @@ def description(group: Group, rows: Iterable[Progress]) -> str:
     return text + "\n" + (table(header, lines) if lines else "No committed offsets.\n")
 
 
-def description_json(group: Group, rows: Iterable[Progress]) -> bytes:
+def description_json(group: Group, rows: Iterable[GroupProgress]) -> bytes:
     """Return the same as a line of JSON."""
     node = group.coordinator
     return json_line(

@@ -18,7 +18,7 @@ from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionEr
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group
 from .copying import find_partitions, moment
-from .groups import AsJson, Progress, admin_options, ends_of, existing, json_line, names_of, progress, share_progress, start
+from .groups import AsJson, GroupProgress, admin_options, ends_of, existing, json_line, names_of, progress, share_progress, start
 from .settings import Brokers, CommandConfig, Settings
 from .shell import Debug, Output, natural, run, show_log
 from .tables import table
@@ -68,7 +68,7 @@ def show(
     start(work, debug)
 
 
-def _share_offsets(group: str, rows: Collection[Progress], as_json: bool) -> str | bytes:
+def _share_offsets(group: str, rows: Collection[GroupProgress], as_json: bool) -> str | bytes:
     if as_json:
         return b"".join(json_line({"group": group, **row.as_json()}) for row in rows)
     settled = [(*row.partition, row.offset, row.lag) for row in rows]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .options.source_options import SourceOptions
     from .task import TaskReader
     from .values.ddl import Fields
-    from .values.decoding import Decoder
+    from .values.decoding import ValueDecoder
 
 NAME = "kafka_async"
 _log = logging.getLogger("kafka_async.spark")
@@ -33,7 +33,7 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._parsed: SourceOptions | None = None
-        self._planned: tuple[dict[str, Decoder], dict[str, DataType]] | None = None
+        self._planned: tuple[dict[str, ValueDecoder], dict[str, DataType]] | None = None
         _ = self._options  # what is wrong with them is said now
 
     @property
@@ -69,7 +69,7 @@ class KafkaDataSource(DataSource):
             _log.warning("Spark's plans and web UI show the secret in %s; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
 
-    def _plan(self) -> "tuple[dict[str, Decoder], dict[str, DataType]]":
+    def _plan(self) -> "tuple[dict[str, ValueDecoder], dict[str, DataType]]":
         """Return the decoder of values and the columns. A registry is asked once; its answer travels with this object."""
         from .values.schema import layout
 
@@ -80,7 +80,7 @@ class KafkaDataSource(DataSource):
             self._planned = decoders, columns
         return self._planned
 
-    def _decoders(self) -> "tuple[dict[str, Decoder], set[str]]":
+    def _decoders(self) -> "tuple[dict[str, ValueDecoder], set[str]]":
         """Return what decodes values, and keys, and which of them are kept all the same."""
         options = self._options.value
         if not options:

@@ -23,7 +23,7 @@ from .plan.planner import Task
 if TYPE_CHECKING:  # a process that only plans needs none of them
     from ...records import Columns
     from ..sync import KafkaConsumer
-    from .values.decoding import Decoder
+    from .values.decoding import ValueDecoder
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record before checking whether the topics are still there."""
@@ -37,7 +37,7 @@ class TaskReader:
     """Reads tasks. ``names``: the columns in the order of ``schema``, a ``pyarrow.Schema``."""
 
     kafka: Mapping[str, str] = field(repr=False)
-    decoders: "Mapping[str, Decoder]"
+    decoders: "Mapping[str, ValueDecoder]"
     """What decodes values, and keys."""
     names: tuple[str, ...]
     schema: Any
@@ -59,13 +59,13 @@ class TaskReader:
         builder = BatchBuilder(self.names, self.schema, self.decoders)
         wanted = builder.wanted
         with self.lease(self.kafka) as consumer:
-            reading = _Reading(consumer, {each.partition: (each.start, each.end) for each in task}, self)
+            reading = _TaskReading(consumer, {each.partition: (each.start, each.end) for each in task}, self)
             while (columns := reading.next(wanted)) is not None:
                 if columns.rows:
                     yield builder.build(columns)
 
 
-class _Reading:
+class _TaskReading:
     """One task on its consumer."""
 
     def __init__(self, consumer: "KafkaConsumer", ranges: Ranges, settings: TaskReader) -> None:

@@ -31,7 +31,7 @@ _RUN_BYTES: Final = 2
 
 
 @define(eq=False)
-class Progress:
+class PartitionProgress:
     """What has happened to the records of one partition since it was assigned."""
 
     partition: TopicPartition

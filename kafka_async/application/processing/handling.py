@@ -155,7 +155,7 @@ class Bench:
 
 
 @define(eq=False)
-class Counts:
+class HandlerCounts:
     """What the workers did so far. Times are seconds."""
 
     attempts: int = 0
@@ -179,7 +179,7 @@ class Handling:
     clock: Callable[[], float]
     trace: Listener = field(repr=False)
     owner: "Owner"
-    counts: Counts = field(factory=Counts)
+    counts: HandlerCounts = field(factory=HandlerCounts)
     watched: bool = field(default=False, init=False)
     """Somebody waits for progress."""
     low_water: int = field(default=-1, init=False)

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from ...model import ConsumerRecord
 from ...values import define, field
-from .done import Progress
+from .done import PartitionProgress
 
 Record = ConsumerRecord[Any, Any]
 
@@ -28,7 +28,7 @@ Record = ConsumerRecord[Any, Any]
 class Part:
     """One partition: which of its records are done and which wait."""
 
-    progress: Progress
+    progress: PartitionProgress
     lanes: "dict[Hashable, deque[Item] | None]" = field(factory=dict)
     """Lanes with a record that is ready, handled or waiting to be tried again, and the records after that one."""
     ready: "deque[Item | Pack]" = field(factory=deque, init=False)

@@ -16,7 +16,7 @@ from uuid import UUID
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import define, field, frozen
 from .attempts import LaterAttempts, Unit
-from .done import LONG_SPAN, Progress
+from .done import LONG_SPAN, PartitionProgress
 from .encoding import decode, encode
 from .lanes import Item, Lanes, Pack, Part
 from .settings import key_of, partition_of
@@ -95,7 +95,7 @@ class Work:
         if committed is not None:
             self._committed[partition] = committed
             recorded = decode(committed.metadata, committed.offset, topic_id) if self.keep_done else None
-        self._begin(partition, Progress(partition, recorded), topic_id)
+        self._begin(partition, PartitionProgress(partition, recorded), topic_id)
         return recorded is not None or committed is None or not committed.metadata or not self.keep_done
 
     def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: UUID | None) -> None:
@@ -103,7 +103,7 @@ class Work:
         self.assign(partition, sought, topic_id)
         del self._committed[partition]  # it may not be
 
-    def _begin(self, partition: TopicPartition, progress: Progress, topic_id: UUID | None = None) -> Part:
+    def _begin(self, partition: TopicPartition, progress: PartitionProgress, topic_id: UUID | None = None) -> Part:
         part = Part(progress, self._shared) if self.one_set_of_lanes else Part(progress)
         part.topic_id = topic_id
         self.parts[partition] = part
@@ -191,7 +191,7 @@ class Work:
             items.append(Item(part, lane, record, each, now, 1, error))
         return items
 
-    def _unknown(self, progress: Progress, items: Sequence[Item]) -> list[Item]:
+    def _unknown(self, progress: PartitionProgress, items: Sequence[Item]) -> list[Item]:
         """Return the records that an earlier owner has not done, and count the rest as done."""
         left = []
         for item in items:
@@ -219,12 +219,12 @@ class Work:
     def _part_for(self, partition: TopicPartition, offset: int) -> Part:
         part = self.parts.get(partition)
         if part is None:  # assigned by the user, without a rebalance
-            return self._begin(partition, Progress(partition))
+            return self._begin(partition, PartitionProgress(partition))
         if part.progress.follows(offset):
             return part
         # Sought back, truncated or created again: the records that come now are not those received before.
         self.forget((partition,))
-        return self._begin(partition, Progress(partition), part.topic_id)
+        return self._begin(partition, PartitionProgress(partition), part.topic_id)
 
     def intake(self) -> Intake:
         """Return how many more records may be read, and from which partitions none.

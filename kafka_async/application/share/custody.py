@@ -14,11 +14,11 @@ from ...background.share.exchange import (
     Acknowledge,
     AcknowledgeType,
     Delivery,
-    Drop,
     Exchange,
-    HandOut,
     Hold,
     Lost,
+    RecordsDropped,
+    RecordsHandedOut,
     Renewed,
     Report,
     Settled,
@@ -53,7 +53,7 @@ class Parcel:
 
 
 @define(eq=False)
-class Piece:
+class ParcelPiece:
     """Unread records of one parcel."""
 
     parcel: Parcel
@@ -62,13 +62,13 @@ class Piece:
     raw: list[Raw] | None = None
     """The records as they were before deserializers, if those are done."""
 
-    def cut(self, size: int) -> "Piece":
+    def cut(self, size: int) -> "ParcelPiece":
         """Return the first records, and keep the others."""
         if size >= len(self.records):
-            first = Piece(self.parcel, self.records, self.counts)
+            first = ParcelPiece(self.parcel, self.records, self.counts)
             self.records, self.counts = [], []
             return first
-        first = Piece(self.parcel, self.records[:size], self.counts[:size])
+        first = ParcelPiece(self.parcel, self.records[:size], self.counts[:size])
         del self.records[:size], self.counts[:size]
         return first
 
@@ -153,7 +153,7 @@ class Custody:
     _unreported: deque[Record] = field(factory=deque, init=False, repr=False)
     _lock: RLock = field(factory=RLock, init=False, repr=False)
     """Records of a blocking consumer are acknowledged by any thread."""
-    _unread: deque[Piece] = field(factory=deque, init=False, repr=False)
+    _unread: deque[ParcelPiece] = field(factory=deque, init=False, repr=False)
     _parcels: dict[int, Parcel] = field(factory=dict, init=False, repr=False)
 
     @property
@@ -190,7 +190,7 @@ class Custody:
         match report:
             case Delivery(partition, number, records, counts, deadline):
                 parcel = self._parcels[number] = Parcel(partition, number, deadline, left=len(records))
-                self._unread.append(Piece(parcel, records, counts))
+                self._unread.append(ParcelPiece(parcel, records, counts))
             case Renewed() as renewed:
                 self._renewed(renewed)
             case Lost(locks=locks):
@@ -250,9 +250,9 @@ class Custody:
 
     # --- handing out -----------------------------------------------------------------------------------------------------------
 
-    def cut(self, size: int) -> list[Piece]:
+    def cut(self, size: int) -> list[ParcelPiece]:
         """Take up to ``size`` unread records whose locks hold, in the order in which they came."""
-        pieces: list[Piece] = []
+        pieces: list[ParcelPiece] = []
         while size > 0 and self._unread:
             piece = self._unread[0].cut(size)
             if not self._unread[0].records:
@@ -263,7 +263,7 @@ class Custody:
                 size -= len(piece.records)
         return pieces
 
-    def _weed(self, piece: Piece) -> None:
+    def _weed(self, piece: ParcelPiece) -> None:
         """Leave out records whose locks have ended, since others may have them, and those of topics no longer subscribed."""
         parcel = piece.parcel
         if not self.wants(parcel.partition.topic):
@@ -280,12 +280,12 @@ class Custody:
         if piece.raw is not None:
             piece.raw = [piece.raw[i] for i in keep]
 
-    def put_back(self, pieces: list[Piece]) -> None:
+    def put_back(self, pieces: list[ParcelPiece]) -> None:
         """Take back what was cut and not handed out."""
         self._unread.extendleft(piece for piece in reversed(pieces) if piece.records)
         self._drop_unwanted()
 
-    def hand_out(self, pieces: list[Piece], *, kept: bool = False) -> list[Record]:
+    def hand_out(self, pieces: list[ParcelPiece], *, kept: bool = False) -> list[Record]:
         """Return the records of pieces that were cut; from now on they belong to the application.
 
         ``kept``: their locks are still renewed automatically, until they are acknowledged.
@@ -307,7 +307,7 @@ class Custody:
             records += made
             size += weight(piece.records)
             if not kept:
-                self.exchange.order(HandOut(parcel.partition, parcel.number, offsets), quiet=True)
+                self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets), quiet=True)
         self.counts.delivered += len(records)
         self.counts.bytes += size - OVERHEAD * len(records)
         self._taken(len(records), size)
@@ -326,7 +326,7 @@ class Custody:
         if not piece.records:
             self._unread.popleft()
         parcel.out[raw.offset] = record
-        self.exchange.order(HandOut(parcel.partition, parcel.number, (raw.offset,)), quiet=True)
+        self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, (raw.offset,)), quiet=True)
         size = weight((raw,))
         self.counts.delivered += 1
         self.counts.bytes += size - OVERHEAD
@@ -362,15 +362,15 @@ class Custody:
         for piece in unwanted:
             self._drop(piece)
 
-    def _drop(self, piece: Piece) -> None:
+    def _drop(self, piece: ParcelPiece) -> None:
         """Release records that were taken out of the unread ones."""
         records, piece.records, piece.counts, piece.raw = piece.records, [], [], None
         offsets = tuple(raw.offset for raw in records)
-        self.exchange.order(Drop(piece.parcel.partition, piece.parcel.number, offsets))
+        self.exchange.order(RecordsDropped(piece.parcel.partition, piece.parcel.number, offsets))
         self._taken(len(offsets), weight(records))
         self._less(piece.parcel, len(offsets))
 
-    def drop_bad(self, piece: Piece, *, reject: bool) -> None:
+    def drop_bad(self, piece: ParcelPiece, *, reject: bool) -> None:
         """Reject or release a record that cannot be deserialized, without handing it out."""
         offset = piece.records[0].offset
         record = self.hand_out([piece])

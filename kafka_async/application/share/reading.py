@@ -14,7 +14,7 @@ from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase
 from ..runtime import Runtime
-from .custody import Custody, Piece, Record
+from .custody import Custody, ParcelPiece, Record
 from .pace import Pace
 
 Refused: TypeAlias = Callable[[Record, DeserializationError], None]
@@ -137,9 +137,11 @@ class ShareReader:
         self.lifecycle.check_readable()
         return self.custody.hand_out(ready, kept=refused is not None)
 
-    async def _deserialize(self, deserializers: Deserializers, pieces: list[Piece], refused: Refused | None) -> list[Piece]:
+    async def _deserialize(
+        self, deserializers: Deserializers, pieces: list[ParcelPiece], refused: Refused | None
+    ) -> list[ParcelPiece]:
         """Return what can be handed out; the rest stays in ``pieces``. A bad record at the front is given back and raised."""
-        ready: list[Piece] = []
+        ready: list[ParcelPiece] = []
         for piece in pieces:
             result: Deserialized = await deserializers.apply(list(piece.records))
             if result.done:
@@ -152,7 +154,7 @@ class ShareReader:
             break
         return ready
 
-    def _give_back(self, piece: Piece, result: Deserialized, refused: Refused | None) -> None:
+    def _give_back(self, piece: ParcelPiece, result: Deserialized, refused: Refused | None) -> None:
         """The first record cannot be deserialized: report it."""
         if result.retriable is not None:
             raise result.retriable

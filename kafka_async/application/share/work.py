@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
-from ..processing.done import Progress
+from ..processing.done import PartitionProgress
 from ..processing.lanes import Item, Lanes, Pack, Part
 from ..processing.work import Fate, Intake, Offsets, step_of
 from .record import ShareRecord
@@ -24,7 +24,7 @@ _NOWHERE: Final = TopicPartition("", 0)
 
 
 def _part() -> Part:
-    return Part(Progress(_NOWHERE))
+    return Part(PartitionProgress(_NOWHERE))
 
 
 def _lost() -> Part:

@@ -63,7 +63,7 @@ class GroupAccess:
     membership: Membership | None = None
     """Our membership in the group; ``None`` while the application assigns partitions itself.
 
-    ``Group`` sets it when the application subscribes, and to ``None`` when it has unsubscribed.
+    ``GroupManagers`` sets it when the application subscribes, and to ``None`` when it has unsubscribed.
     """
 
     @property

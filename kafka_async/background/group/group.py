@@ -29,7 +29,7 @@ from ..request_manager import Poll
 from ..subscription import Subscription, SubscriptionState
 from .access import GroupAccess
 from .find_coordinator import FindCoordinatorManager
-from .membership import Membership, Progress
+from .membership import Membership, PollProgress
 from .offset_commit import OffsetCommitManager
 from .offset_fetch import OffsetFetchManager
 
@@ -72,16 +72,16 @@ class _Host:
     def owned(self) -> frozenset[TopicPartition]:
         return self.subscription.owned
 
-    def progress(self) -> Progress:
+    def progress(self) -> PollProgress:
         """Return when the application last did something; working through an iteration's batch counts as well."""
         mark = self.handler.progress()
         if mark != self._seen:
             self._seen, self._progressed_at = mark, self.now
-        return Progress(polled_at=max(self.handler.polled_at, self._progressed_at), polling=self.handler.reading > 0)
+        return PollProgress(polled_at=max(self.handler.polled_at, self._progressed_at), polling=self.handler.reading > 0)
 
 
 @define(eq=False)
-class Group:
+class GroupManagers:
     """The consumer's group, in whichever protocol."""
 
     config: ConsumerConfig

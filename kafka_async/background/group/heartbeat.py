@@ -28,7 +28,7 @@ from ...errors import (
 )
 from ...values import define, field
 from ..request_manager import NEVER
-from .membership import Progress
+from .membership import PollProgress
 
 EAGER: Final = 5
 """Heartbeats in an interval while partitions are about to be assigned to us or taken from us."""
@@ -116,11 +116,11 @@ class PollInterval:
         self._expired_at = now
         self.stop()
 
-    def reads_again(self, progress: Progress) -> bool:
+    def reads_again(self, progress: PollProgress) -> bool:
         """Whether the application has read since the interval was over."""
         return progress.polling or progress.polled_at > self._expired_at
 
-    def ends_at(self, progress: Progress, now: float) -> float:
+    def ends_at(self, progress: PollProgress, now: float) -> float:
         """Return when the interval is over: counted from the last read call or the first partition, whichever was later."""
         if self._since is None or progress.polling:
             self._since = now

@@ -7,14 +7,14 @@ Decides: which error the application gets for a coordinator that cannot be found
 from ...errors import KafkaError
 from ...model import Node
 from ...values import define, field
-from .membership import Coordinator, MembershipHost
+from .membership import CoordinatorAccess, MembershipHost
 
 
 @define(eq=False)
 class CoordinatorLookup:
     """The group's coordinator, for a membership that cannot go on without it."""
 
-    coordinator: Coordinator = field(repr=False)
+    coordinator: CoordinatorAccess = field(repr=False)
     host: MembershipHost = field(repr=False)
     _reported: KafkaError | None = field(default=None, init=False)
 

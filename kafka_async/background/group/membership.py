@@ -39,7 +39,7 @@ class CommitFailure(Enum):
     REBALANCING = "a rebalance is under way"
 
 
-class Coordinator(Protocol):
+class CoordinatorAccess(Protocol):
     """The coordinator, as far as a membership needs it (``FindCoordinatorManager``)."""
 
     @property
@@ -141,7 +141,7 @@ class Membership(RequestManager, Protocol):
 
 
 @frozen(kw_only=True)
-class Progress:
+class PollProgress:
     """The application's side as a membership sees it: when it last read, for ``max_poll_interval_ms``."""
 
     polled_at: float
@@ -182,4 +182,4 @@ class MembershipHost(Protocol):
         """Return the partitions that the application has taken over."""
         ...
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> PollProgress: ...

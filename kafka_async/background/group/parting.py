@@ -10,7 +10,7 @@ from .membership import Identity
 
 
 @define(eq=False)
-class Parting:
+class MembershipParting:
     """The end of one membership after the other."""
 
     who: Identity = field(factory=Identity, init=False)

@@ -52,7 +52,7 @@ Entry: TypeAlias = tuple[AcknowledgeType, Lock | None]
 
 
 @define(eq=False)
-class Portion:
+class AcknowledgementPortion:
     """Acknowledgements of one partition that are sent together."""
 
     partition: TopicPartition
@@ -88,10 +88,10 @@ class Portion:
             found.append(AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=(int(kind),)))
         return tuple(found)
 
-    def part(self, offsets: Iterable[int]) -> "Portion":
+    def part(self, offsets: Iterable[int]) -> "AcknowledgementPortion":
         """Return a portion of some of the entries."""
         entries = {offset: self.entries[offset] for offset in offsets}
-        return Portion(
+        return AcknowledgementPortion(
             self.partition, self.topic_id, self.renewal, entries, since=self.since, was_sent=self.was_sent, doubt=self.doubt
         )
 
@@ -101,7 +101,7 @@ class Portion:
         return all(lock is None for _, lock in self.entries.values())
 
 
-Settle = Callable[[Portion, KafkaError | None, float], None]
+Settle = Callable[[AcknowledgementPortion, KafkaError | None, float], None]
 """Called with entries whose result is known, and with the reason if they do not count."""
 
 
@@ -115,8 +115,8 @@ class Acknowledgements:
     """Returns for how many seconds an acknowledgement is tried again: after the lock has ended it is of no use."""
     linger: Callable[[], float] = field(default=lambda: LINGER, repr=False)
     """Returns for how many seconds acknowledgements wait for further ones."""
-    _fresh: dict[tuple[TopicPartition, bool], Portion] = field(factory=dict, init=False)
-    _again: deque[Portion] = field(factory=deque, init=False)
+    _fresh: dict[tuple[TopicPartition, bool], AcknowledgementPortion] = field(factory=dict, init=False)
+    _again: deque[AcknowledgementPortion] = field(factory=deque, init=False)
     _due_at: float = field(default=0.0, init=False)
     """When fresh acknowledgements have waited long enough."""
 
@@ -141,7 +141,7 @@ class Acknowledgements:
         if portion is None or portion.topic_id != topic_id:
             if portion is not None:
                 self._again.append(portion)
-            portion = self._fresh[partition, renewal] = Portion(partition, topic_id, renewal, since=now)
+            portion = self._fresh[partition, renewal] = AcknowledgementPortion(partition, topic_id, renewal, since=now)
         portion.entries.update(entries)
         renewals = None if renewal else self._fresh.get((partition, True))
         if renewals is not None:  # a record that is settled has no lock to renew
@@ -175,10 +175,12 @@ class Acknowledgements:
         """Something concerns partitions other than these."""
         return any(portion.partition not in partitions for portion in self._all())
 
-    def take(self, now: float, *, renewal: bool, only: Callable[[TopicPartition], bool] = lambda _: True) -> list[Portion]:
+    def take(
+        self, now: float, *, renewal: bool, only: Callable[[TopicPartition], bool] = lambda _: True
+    ) -> list[AcknowledgementPortion]:
         """Return what goes into the next request, at most one portion of each partition; refused ones go first."""
-        taken: dict[TopicPartition, Portion] = {}
-        kept: deque[Portion] = deque()
+        taken: dict[TopicPartition, AcknowledgementPortion] = {}
+        kept: deque[AcknowledgementPortion] = deque()
         for portion in self._again:
             fits = (
                 portion.renewal is renewal
@@ -232,12 +234,12 @@ class Acknowledgements:
             self.settle(portion, _doubted(portion, _too_late(error)), now)
         return min((portion.since for portion in self._all()), default=inf) + patience
 
-    def _all(self) -> list[Portion]:
+    def _all(self) -> list[AcknowledgementPortion]:
         return [*self._again, *self._fresh.values()]
 
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
-    def answered(self, portion: Portion, error: KafkaError | None, now: float) -> None:
+    def answered(self, portion: AcknowledgementPortion, error: KafkaError | None, now: float) -> None:
         """Take over the answer about a portion."""
         if error is None:
             self._agreed(portion, now)
@@ -250,11 +252,11 @@ class Acknowledgements:
         else:
             self.settle(portion, error, now)
 
-    def again(self, portion: Portion) -> None:
+    def again(self, portion: AcknowledgementPortion) -> None:
         """Its request was refused as a whole: it was not carried out, and is sent again."""
         self._again.append(portion)
 
-    def unanswered(self, portion: Portion, error: KafkaError) -> None:
+    def unanswered(self, portion: AcknowledgementPortion, error: KafkaError) -> None:
         """Its request got no answer: whether it was carried out is not known, so it is sent again."""
         portion.was_sent = True
         portion.doubt = error
@@ -268,7 +270,7 @@ class Acknowledgements:
         for portion in waiting:
             portion.doubt = portion.doubt or error
 
-    def _agreed(self, portion: Portion, now: float) -> None:
+    def _agreed(self, portion: AcknowledgementPortion, now: float) -> None:
         """The broker reported success. That proves nothing for records that others may have had; these are settled separately."""
         if portion.renewal or portion.is_ours:
             self.settle(portion, None, now)
@@ -284,7 +286,7 @@ class Acknowledgements:
                 self.settle(portion.part(sorted(in_time)), None, now)
             self.settle(portion.part(over), _unsure(None), now)
 
-    def _refused(self, portion: Portion, error: KafkaError, now: float) -> None:
+    def _refused(self, portion: AcknowledgementPortion, error: KafkaError, now: float) -> None:
         """Something in the portion does not count: find out what, so that the rest does."""
         over = [offset for offset, (_, lock) in portion.entries.items() if lock is not None and lock.deadline <= now]
         if portion.is_ours or len(portion.entries) == 1 or len(over) == len(portion.entries):
@@ -297,7 +299,7 @@ class Acknowledgements:
         self._again.extendleft(portion.part(half) for half in (rest[middle:], rest[:middle]) if half)
 
 
-def _doubted(portion: Portion, error: KafkaError) -> KafkaError:
+def _doubted(portion: AcknowledgementPortion, error: KafkaError) -> KafkaError:
     """Return the error of a refused portion. If it was sent before without an answer, it may have been carried out then."""
     if not portion.was_sent:
         return error

@@ -38,7 +38,7 @@ from ..request_manager import Poll
 from ..subscription import Subscription, SubscriptionState
 from .exchange import Close, Exchange, Flush
 from .fetch import ClosingState, ShareFetchManager
-from .membership import MemberState, ShareMembership
+from .membership import ShareMembership, ShareMemberState
 from .settings import ShareSettings
 
 if TYPE_CHECKING:  # imported where it is made
@@ -154,7 +154,7 @@ class ShareBackground:
             state=member.shown(now) if self.fetch.closing is ClosingState.OPEN else ConsumerState.CLOSED,
             coordinator=self.coordinator.coordinator,
             subscription=self.exchange.handler.subscription,
-            denied=self.coordinator.fatal is not None or member.state is MemberState.FATAL,
+            denied=self.coordinator.fatal is not None or member.state is ShareMemberState.FATAL,
         )
         if changed != self._published:
             self._published = changed

@@ -44,7 +44,7 @@ class Acknowledge(NamedTuple):
     kind: AcknowledgeType
 
 
-class HandOut(NamedTuple):
+class RecordsHandedOut(NamedTuple):
     """Records left the buffer: from now on their locks are renewed only on request."""
 
     partition: TopicPartition
@@ -60,7 +60,7 @@ class Hold(NamedTuple):
     offset: int
 
 
-class Drop(NamedTuple):
+class RecordsDropped(NamedTuple):
     """Records were not handed out and never will be: others may have them."""
 
     partition: TopicPartition
@@ -84,7 +84,7 @@ class Close:
     call: Call[None]
 
 
-Order: TypeAlias = Acknowledge | HandOut | Hold | Drop | Flush | Close
+Order: TypeAlias = Acknowledge | RecordsHandedOut | Hold | RecordsDropped | Flush | Close
 
 
 # --- background -> application --------------------------------------------------------------------------------------------------

@@ -54,19 +54,19 @@ from ..environment import Network
 from ..grouping import by_topic
 from ..metadata import MetadataManager
 from ..request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
-from .acknowledgements import LINGER, Acknowledgements, Entry, Portion
+from .acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements, Entry
 from .exchange import (
     Acknowledge,
     AcknowledgeType,
     Close,
     Delivery,
-    Drop,
     Exchange,
     Flush,
-    HandOut,
     Hold,
     Lost,
     Order,
+    RecordsDropped,
+    RecordsHandedOut,
     Renewed,
     Settled,
     weight,
@@ -102,12 +102,12 @@ class ClosingState(Enum):
 
 
 @define(eq=False)
-class _Sent:
+class _SentFetch:
     """The request in flight to one broker."""
 
     at: float
     fetches: bool
-    portions: list[Portion]
+    portions: list[AcknowledgementPortion]
     names: dict[tuple[UUID | None, int], TopicPartition]
     closes: bool = False
     most_bytes: int = 0
@@ -117,14 +117,14 @@ class _Sent:
 
 
 @define(eq=False)
-class _Broker:
+class _ShareBroker:
     """The conversation with one broker."""
 
     node_id: int
     backoff: Backoff
     acknowledgements: Acknowledgements
     session: ShareSession = field(factory=ShareSession)
-    in_flight: _Sent | None = None
+    in_flight: _SentFetch | None = None
     failure: KafkaError | None = None
     asked_at: float = -inf
     """When it was last asked for records."""
@@ -172,7 +172,7 @@ class ShareFetchManager:
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
     locks: Locks = field(init=False)
-    _brokers: dict[int, _Broker] = field(factory=dict, init=False)
+    _brokers: dict[int, _ShareBroker] = field(factory=dict, init=False)
     _places: dict[TopicPartition, _Place] = field(factory=dict, init=False)
     _placed_for: int = field(default=-1, init=False)
     _numbers: int = field(default=0, init=False)
@@ -222,11 +222,11 @@ class ShareFetchManager:
             match orders.popleft():
                 case Acknowledge(partition, _, number, kind) as first:
                     self._acknowledge(partition, [first.offset, *_alike(first, orders)], number, kind, now)
-                case HandOut(partition, number, offsets):
+                case RecordsHandedOut(partition, number, offsets):
                     self.locks.keep(partition, number, offsets, kept=False)
                 case Hold(partition, number, offset):
                     self.locks.keep(partition, number, (offset,), kept=True)
-                case Drop(partition, number, offsets):
+                case RecordsDropped(partition, number, offsets):
                     self._acknowledge(partition, offsets, number, AcknowledgeType.RELEASE, now, said=False)
                 case Flush() as flush:
                     self._flushing.calls.append(flush)
@@ -294,7 +294,7 @@ class ShareFetchManager:
         self.exchange.attentive = any(broker.acknowledgements for broker in self._brokers.values()) and not hurried
         return Poll(tuple(requests), min(wake_at, self.locks.ends_at, self._renewal_at()))
 
-    def _suspect(self, sent: _Sent, now: float) -> float:
+    def _suspect(self, sent: _SentFetch, now: float) -> float:
         """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next."""
         if sent.suspected_at <= now:
             sent.suspected_at = now + (now - sent.at)
@@ -365,12 +365,12 @@ class ShareFetchManager:
                 text = "locks expired while their records were being processed: the brokers cannot renew them"
                 self.trace(Fault(now=now, text=text, error=error, subject="fetch"))
 
-    def _broker(self, node_id: int) -> _Broker:
+    def _broker(self, node_id: int) -> _ShareBroker:
         broker = self._brokers.get(node_id)
         if broker is None:
             # A broker's lock can last a little longer than ours.
             acknowledgements = Acknowledgements(self.config, self._settled, lambda: self.locks.duration + 1.0, self._linger)
-            broker = self._brokers[node_id] = _Broker(node_id, backoff_of(self.config, self.random), acknowledgements)
+            broker = self._brokers[node_id] = _ShareBroker(node_id, backoff_of(self.config, self.random), acknowledgements)
         return broker
 
     def _linger(self) -> float:
@@ -382,7 +382,7 @@ class ShareFetchManager:
 
     # --- what a broker gets next -----------------------------------------------------------------------------------------------
 
-    def _next(self, broker: _Broker, now: float) -> tuple[UnsentRequest | None, float]:
+    def _next(self, broker: _ShareBroker, now: float) -> tuple[UnsentRequest | None, float]:
         """Return the next request to an idle broker, or when to look again."""
         session, due_at = broker.session, broker.acknowledgements.due_at()
         fetches = bool(session.wanted) and self._wants_more(now)
@@ -392,7 +392,7 @@ class ShareFetchManager:
         request, until = self._request(broker, fetches=fetches, due_at=due_at, now=now)
         return request, min(until, again_at)
 
-    def _request(self, broker: _Broker, *, fetches: bool, due_at: float, now: float) -> tuple[UnsentRequest | None, float]:
+    def _request(self, broker: _ShareBroker, *, fetches: bool, due_at: float, now: float) -> tuple[UnsentRequest | None, float]:
         acknowledgements, session = broker.acknowledgements, broker.session
         closes = self.closing is ClosingState.PARTING and session.is_open
         if not (fetches or closes or due_at < inf):
@@ -411,7 +411,7 @@ class ShareFetchManager:
         return self._fetch_or_acknowledge(broker, fetches=fetches, due_at=due_at, now=now)
 
     def _fetch_or_acknowledge(
-        self, broker: _Broker, *, fetches: bool, due_at: float, now: float
+        self, broker: _ShareBroker, *, fetches: bool, due_at: float, now: float
     ) -> tuple[UnsentRequest | None, float]:
         acknowledgements, wanted = broker.acknowledgements, broker.session.wanted
         hurried = bool(self._flushing.calls)
@@ -465,12 +465,14 @@ class ShareFetchManager:
         leaders = sum(1 for broker in self._brokers.values() if broker.session.wanted) or 1
         return int(min(self.config.fetch_max_bytes, room / self._expansion, limit / leaders))
 
-    def _open(self, broker: _Broker, *, fetches: bool, now: float) -> UnsentRequest:
+    def _open(self, broker: _ShareBroker, *, fetches: bool, now: float) -> UnsentRequest:
         """Open a session. Old acknowledgements are settled before anything is acquired, so that they cannot affect new locks."""
         broker.empty = bool(broker.acknowledgements)
         return self._fetch(broker, [], now, acquires=fetches and not broker.empty)
 
-    def _fetch(self, broker: _Broker, portions: list[Portion], now: float, *, acquires: bool = True) -> UnsentRequest:
+    def _fetch(
+        self, broker: _ShareBroker, portions: list[AcknowledgementPortion], now: float, *, acquires: bool = True
+    ) -> UnsentRequest:
         session = broker.session
         broker.asked_at = now
         topics, forgotten = session.build({portion.partition: portion.batches() for portion in portions})
@@ -491,7 +493,7 @@ class ShareFetchManager:
             forgotten_topics_data=forgotten,
         )
         names: dict[tuple[UUID | None, int], TopicPartition] = {(tid, tp.partition): tp for tp, tid in session.known.items()}
-        return self._send(broker, message, _Sent(now, True, portions, names, most_bytes=most), wait)
+        return self._send(broker, message, _SentFetch(now, True, portions, names, most_bytes=most), wait)
 
     def _longest_wait(self, now: float) -> float:
         """How long a fetch may be held back: acknowledgements and renewals of locked records wait for it."""
@@ -507,7 +509,7 @@ class ShareFetchManager:
         return wait
 
     def _send_acknowledgements(
-        self, broker: _Broker, portions: list[Portion], now: float, *, closes: bool = False
+        self, broker: _ShareBroker, portions: list[AcknowledgementPortion], now: float, *, closes: bool = False
     ) -> UnsentRequest:
         listed = {(portion.topic_id, portion.partition.partition): portion.batches() for portion in portions}
         topics = tuple(
@@ -530,10 +532,10 @@ class ShareFetchManager:
         names: dict[tuple[UUID | None, int], TopicPartition] = {
             (portion.topic_id, portion.partition.partition): portion.partition for portion in portions
         }
-        return self._send(broker, message, _Sent(now, False, portions, names, closes), 0.0)
+        return self._send(broker, message, _SentFetch(now, False, portions, names, closes), 0.0)
 
     def _send(
-        self, broker: _Broker, message: ShareFetchRequest | ShareAcknowledgeRequest, sent: _Sent, wait: float
+        self, broker: _ShareBroker, message: ShareFetchRequest | ShareAcknowledgeRequest, sent: _SentFetch, wait: float
     ) -> UnsentRequest:
         broker.in_flight = sent
         for portion in sent.portions:
@@ -550,7 +552,7 @@ class ShareFetchManager:
 
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
-    def _answered(self, broker: _Broker, sent: _Sent, outcome: object, now: float) -> None:
+    def _answered(self, broker: _ShareBroker, sent: _SentFetch, outcome: object, now: float) -> None:
         broker.in_flight = None
         if isinstance(outcome, ShareFetchResponse | ShareAcknowledgeResponse) and not outcome.error_code:
             if broker.backoff.failures:
@@ -561,7 +563,9 @@ class ShareFetchManager:
         else:
             self._failed(broker, sent, _error_of(outcome, self.config.group_id), now)
 
-    def _went_well(self, broker: _Broker, sent: _Sent, answer: ShareFetchResponse | ShareAcknowledgeResponse, now: float) -> None:
+    def _went_well(
+        self, broker: _ShareBroker, sent: _SentFetch, answer: ShareFetchResponse | ShareAcknowledgeResponse, now: float
+    ) -> None:
         if answer.acquisition_lock_timeout_ms > 0:
             self.locks.duration = answer.acquisition_lock_timeout_ms / 1000
         if sent.closes:
@@ -595,7 +599,7 @@ class ShareFetchManager:
                 self.metadata.update_leader(partition, leader, endpoints, now)
 
     def _settle(
-        self, broker: _Broker, sent: _Sent, codes: Mapping[tuple[UUID | None, int], tuple[int, str | None]], now: float
+        self, broker: _ShareBroker, sent: _SentFetch, codes: Mapping[tuple[UUID | None, int], tuple[int, str | None]], now: float
     ) -> None:
         for portion in sent.portions:
             code = codes.get((portion.topic_id, portion.partition.partition))
@@ -610,7 +614,7 @@ class ShareFetchManager:
                     self.metadata.request_update(now)
             broker.acknowledgements.answered(portion, error, now)
 
-    def _failed(self, broker: _Broker, sent: _Sent, error: KafkaError, now: float) -> None:
+    def _failed(self, broker: _ShareBroker, sent: _SentFetch, error: KafkaError, now: float) -> None:
         """The whole request was not carried out, or it is unknown whether it was."""
         broker.failure = error
         broker.session.reset()
@@ -635,7 +639,7 @@ class ShareFetchManager:
         text = f"the share session with broker {broker.node_id} is lost; opening another one"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
-    def _once_more(self, broker: _Broker, portion: Portion, doubt: KafkaError | None) -> None:
+    def _once_more(self, broker: _ShareBroker, portion: AcknowledgementPortion, doubt: KafkaError | None) -> None:
         if portion.renewal:
             for _, lock in portion.entries.values():
                 if lock is not None:
@@ -645,7 +649,7 @@ class ShareFetchManager:
         else:
             broker.acknowledgements.unanswered(portion, doubt)
 
-    def _lose_all(self, broker: _Broker, error: KafkaError, now: float) -> None:
+    def _lose_all(self, broker: _ShareBroker, error: KafkaError, now: float) -> None:
         """The connection is gone, and with it every lock. Those left are released, in case the broker has not noticed."""
         broker.acknowledgements.disconnected(error)
         for partition in self.locks.given_by(broker.node_id):
@@ -659,11 +663,11 @@ class ShareFetchManager:
 
     def _read(
         self,
-        broker: _Broker,
+        broker: _ShareBroker,
         partition: TopicPartition,
         topic_id: UUID | None,
         part: SharePartitionData,
-        sent: _Sent,
+        sent: _SentFetch,
         endpoints: Mapping[int, Node],
         now: float,
     ) -> None:
@@ -702,7 +706,7 @@ class ShareFetchManager:
             self.exchange.put_bytes += size
             self.exchange.report(Delivery(partition, self._numbers, found.records, found.counts, deadline))
 
-    def _supersede(self, broker: _Broker, partition: TopicPartition, ranges: Sequence[AcquiredRecords], now: float) -> None:
+    def _supersede(self, broker: _ShareBroker, partition: TopicPartition, ranges: Sequence[AcquiredRecords], now: float) -> None:
         """These records were not ours meanwhile. The broker knows members, not deliveries: it would take old acknowledgements."""
         error = InvalidRecordStateError(f"{partition}: the lock had ended; the record was delivered again")
         lost = self.locks.supersede(partition, ranges)
@@ -710,7 +714,7 @@ class ShareFetchManager:
             self.exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in lost), error))
         broker.acknowledgements.supersede(partition, ranges, error, now)
 
-    def _leave_out(self, broker: _Broker, partition: TopicPartition, topic_id: UUID, found: Unpacked, now: float) -> None:
+    def _leave_out(self, broker: _ShareBroker, partition: TopicPartition, topic_id: UUID, found: Unpacked, now: float) -> None:
         """Give back at once what cannot be handed out: gaps for good, unreadable records for another attempt."""
         limit = self.settings.bad_record_deliveries
         entries: dict[int, Entry] = dict.fromkeys(found.gaps, (AcknowledgeType.GAP, None))
@@ -749,7 +753,7 @@ class ShareFetchManager:
 
     # --- results of acknowledgements -------------------------------------------------------------------------------------------
 
-    def _settled(self, portion: Portion, error: KafkaError | None, now: float) -> None:
+    def _settled(self, portion: AcknowledgementPortion, error: KafkaError | None, now: float) -> None:
         if portion.renewal:
             self._renewed(portion, error, now)
             return
@@ -767,7 +771,7 @@ class ShareFetchManager:
             self.locks.remove(portion.partition, locks)
             self._report(portion.partition, number, tuple(locks), kind, error)
 
-    def _renewed(self, portion: Portion, error: KafkaError | None, now: float) -> None:
+    def _renewed(self, portion: AcknowledgementPortion, error: KafkaError | None, now: float) -> None:
         """A refusal does not mean that the lock is gone: the group may not allow renewals. The lock then ends in its time."""
         # A lock that has ended meanwhile is not ours, whatever the broker says: see ``acknowledgements``.
         partition = portion.partition
@@ -860,5 +864,5 @@ def _session_lost(partition: TopicPartition, cause: KafkaError) -> KafkaError:
     return error
 
 
-def _outage(broker: _Broker) -> str:
+def _outage(broker: _ShareBroker) -> str:
     return f"fetching from broker {broker.node_id}"

@@ -25,7 +25,7 @@ from ...wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResp
 from ..boundary import EventHandler
 from ..group.find_coordinator import FindCoordinatorManager
 from ..group.heartbeat import OUT, PollInterval, Verdict, judge, next_heartbeat
-from ..group.membership import Progress
+from ..group.membership import PollProgress
 from ..metadata import MetadataManager
 from ..request_manager import NEVER, Backoff, Poll, backoff_of
 from ..subscription import Subscription
@@ -39,7 +39,7 @@ LONGEST_INTERVAL: Final = 60.0
 _HEARTBEATS: Final = "heartbeats"
 
 
-class MemberState(Enum):
+class ShareMemberState(Enum):
     UNSUBSCRIBED = "not a member"
     JOINING = "a full heartbeat with epoch 0 is due or unanswered"
     STABLE = "a member, with or without partitions"
@@ -48,7 +48,7 @@ class MemberState(Enum):
     FATAL = "refused for good; the application got the error"
 
 
-class MemberInput(Enum):
+class ShareMemberInput(Enum):
     SUBSCRIBE = "the application subscribed"
     LEAVE = "the application unsubscribed"
     JOINED = "the coordinator answered without an error"
@@ -59,8 +59,8 @@ class MemberInput(Enum):
     FAIL = "the coordinator refused us for good"
 
 
-_S, _I = MemberState, MemberInput
-TRANSITIONS: Mapping[tuple[MemberState, MemberInput], MemberState] = {
+_S, _I = ShareMemberState, ShareMemberInput
+TRANSITIONS: Mapping[tuple[ShareMemberState, ShareMemberInput], ShareMemberState] = {
     (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
     (_S.UNSUBSCRIBED, _I.LEAVE): _S.UNSUBSCRIBED,
     (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
@@ -85,7 +85,7 @@ TRANSITIONS: Mapping[tuple[MemberState, MemberInput], MemberState] = {
 }
 """Every other pair is a bug and raises ``KeyError``."""
 
-SHOWN: Mapping[MemberState, ConsumerState] = {
+SHOWN: Mapping[ShareMemberState, ConsumerState] = {
     _S.UNSUBSCRIBED: ConsumerState.STEADY,
     _S.JOINING: ConsumerState.JOINING,
     _S.STABLE: ConsumerState.STEADY,
@@ -134,7 +134,7 @@ class ShareMembership:
     """1 to 36 characters, kept for the life of the consumer."""
     on_assignment: Callable[[dict[TopicPartition, UUID], float], None] = field(repr=False)
     """Called with the partitions that are to be read from now on."""
-    state: MemberState = field(default=MemberState.UNSUBSCRIBED, init=False)
+    state: ShareMemberState = field(default=ShareMemberState.UNSUBSCRIBED, init=False)
     epoch: int = field(default=JOIN_EPOCH, init=False)
     _topics: frozenset[str] = field(default=frozenset(), init=False)
     _assigned: frozenset[tuple[UUID, int]] = field(default=frozenset(), init=False)
@@ -250,8 +250,8 @@ class ShareMembership:
         shown_at = self._talk.seen_at + self._talk.interval
         return Poll(wake_at=shown_at if shown_at > now else NEVER)
 
-    def _progress(self) -> Progress:
-        return Progress(polled_at=self.handler.polled_at, polling=self.handler.reading > 0)
+    def _progress(self) -> PollProgress:
+        return PollProgress(polled_at=self.handler.polled_at, polling=self.handler.reading > 0)
 
     def _watch_reading(self, now: float) -> float:
         """Return when the application has gone too long without reading: its partitions may have no other member."""
@@ -406,7 +406,7 @@ class ShareMembership:
         names = self.metadata.names
         self.on_assignment({TopicPartition(names[tid], index): tid for tid, index in self._assigned if tid in names}, now)
 
-    def _move(self, what: MemberInput, now: float, reason: str = "") -> None:
+    def _move(self, what: ShareMemberInput, now: float, reason: str = "") -> None:
         before, self.state = self.state, TRANSITIONS[self.state, what]
         if self.state is not before:
             text = reason or what.value

@@ -9,7 +9,7 @@
     gssapi.py          GSSAPI (RFC 4752); kerberos.py calls libkrb5
     factory.py         which mechanism the options ask for
 
-A mechanism is pure: it gets bytes and returns bytes, and hands out as ``Work`` what takes time. The files of providers,
+A mechanism is pure: it gets bytes and returns bytes, and hands out as ``PendingWork`` what takes time. The files of providers,
 ``kerberos.py`` and ``factory.py`` bring it threads, HTTP and randomness.
 """
 

@@ -25,7 +25,7 @@ from ...errors import (
     one_line,
 )
 from ...wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
-from ..auth import Authenticated, Step, Work
+from ..auth import Authenticated, PendingWork, Step
 
 LONGEST_CHALLENGE: Final = 512 * 1024
 """Bytes that a broker may send at once; Kafka's own bound for what a client sends (``sasl.server.max.receive.size``)."""
@@ -35,7 +35,7 @@ MOST_TURNS: Final = 16
 
 _MOST_NAMES: Final = 16
 
-Turn: TypeAlias = bytes | Work | None
+Turn: TypeAlias = bytes | PendingWork | None
 """What a mechanism does next: send bytes, wait for work, or nothing more because it is satisfied."""
 
 
@@ -50,7 +50,7 @@ class Mechanism(Protocol):
     def secrets(self) -> tuple[str, ...]:
         """Secrets known so far, which must not be shown even if a broker repeats them."""
 
-    def start(self) -> bytes | Work:
+    def start(self) -> bytes | PendingWork:
         """Return the first bytes to send, or the work to do before them."""
 
     def receive(self, incoming: Any) -> Turn:
@@ -103,7 +103,7 @@ class SaslConversation:
         return self._step(self._mechanism.receive(response))
 
     def _step(self, turn: Turn) -> Step:
-        if isinstance(turn, Work):
+        if isinstance(turn, PendingWork):
             return turn
         if not self._handshake_sent:
             self._handshake_sent, self._first = True, turn

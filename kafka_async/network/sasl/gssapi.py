@@ -1,7 +1,7 @@
 """GSSAPI: Kerberos, as a table of steps.
 
 Decides: the order of a conversation, which protection is agreed on (none: TLS does that), whether the broker has proven itself.
-Owns: one security context. Must never wait: what may ask a KDC is handed out as ``Work``. RFC 4752 (SASL GSSAPI), RFC 2743, KIP-12;
+Owns: one security context. Must never wait: what may ask a KDC is handed out as ``PendingWork``. RFC 4752 (SASL GSSAPI), RFC 2743,
 Java ``SaslClientAuthenticator`` with the JDK's ``GssKrb5Client``.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from ...errors import AuthenticationFailedError
 from ...values import define, field
-from ..auth import Work
+from ..auth import PendingWork
 from .conversation import Turn
 
 _NO_LAYER: Final = 1
@@ -81,7 +81,7 @@ class Gssapi:
     _context: SecurityContext = field(repr=False)
     _state: GssapiState = field(default=GssapiState.COMPUTING, init=False)
 
-    def start(self) -> Work:
+    def start(self) -> PendingWork:
         """See ``Mechanism``."""
         return self._step(None)
 
@@ -107,8 +107,8 @@ class Gssapi:
             return _I.ANSWER
         return _I.LAST_TOKEN if self._context.complete else _I.TOKEN
 
-    def _step(self, token: bytes | None) -> Work:
-        return Work(run=partial(self._context.step, token))
+    def _step(self, token: bytes | None) -> PendingWork:
+        return PendingWork(run=partial(self._context.step, token))
 
 
 def following(state: GssapiState, event: GssapiInput) -> GssapiState:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 from ...errors import AuthenticationFailedError
 from ...values import define, field, frozen
-from ..auth import Work
+from ..auth import PendingWork
 from .conversation import shown
 
 _SEPARATOR: Final = b"\x01"
@@ -91,9 +91,9 @@ class OAuthBearer:
         """See ``Mechanism``. The last part of a JWT, its signature, is what makes it worth stealing."""
         return (self._token, self._token.rpartition(".")[2])
 
-    def start(self) -> Work:
+    def start(self) -> PendingWork:
         """See ``Mechanism``."""
-        return Work(run=self._fetch)
+        return PendingWork(run=self._fetch)
 
     def receive(self, incoming: Any) -> bytes | None:
         """Take the ``Bearer``, then the broker's verdict: nothing if it is content, else JSON.

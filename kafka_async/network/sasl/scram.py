@@ -2,7 +2,7 @@
 
 Decides: whether the broker has proven itself. Owns: one conversation. Must never send anything that depends on the password before
 the broker's demands are within bounds: a low count of iterations makes the proof cheap to guess (``i=1``), a high one burns our
-CPU (CVE-2026-10143: two thousand million). The key is derived by ``Work``, away from the event loop.
+CPU (CVE-2026-10143: two thousand million). The key is derived by ``PendingWork``, away from the event loop.
 
 Sources: RFC 5802, RFC 7677, KIP-84. There is no channel binding (``n,,``), as in Kafka. Names and passwords are their UTF-8 bytes,
 without SASLprep: Kafka stores credentials so (``ScramFormatter.normalize``), and a prepared password would not match them.
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from ...errors import AuthenticationFailedError
-from ..auth import Work
+from ..auth import PendingWork
 from .conversation import Turn, shown
 
 LEAST_ITERATIONS: Final = 4096
@@ -69,7 +69,7 @@ class Scram:
         """See ``Mechanism``."""
         return self._next_step(incoming)
 
-    def _take_demands(self, message: bytes) -> Work:
+    def _take_demands(self, message: bytes) -> PendingWork:
         """The broker's nonce, salt and count of iterations."""
         fields = self._parsed(message, "rsi")
         nonce, salt, iterations = fields["r"], self._decoded(fields["s"]), self._count(fields["i"])
@@ -80,7 +80,7 @@ class Scram:
         self._without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"
         self._signed = f"{self._first},{message.decode()},{self._without_proof}".encode()
         self._next_step = self._take_key
-        return Work(run=lambda: self._derive(salt, iterations))
+        return PendingWork(run=lambda: self._derive(salt, iterations))
 
     def _take_key(self, salted: bytes) -> bytes:
         """The salted password, which is everything that the proof is made from."""

@@ -18,7 +18,7 @@ from .waking import Answering
 
 if TYPE_CHECKING:
     from .cluster import FakeCluster
-    from .sessions import Session
+    from .sessions import SimulatedFetchSession
 
 HANG: Final = object()
 """Returned by a control function: the request is never answered."""
@@ -34,7 +34,7 @@ class FakeBroker:
 
     node_id: int
     cluster: "FakeCluster" = field(repr=False)
-    sessions: "dict[int, Session]" = field(factory=dict, repr=False)
+    sessions: "dict[int, SimulatedFetchSession]" = field(factory=dict, repr=False)
     last_session: int = 0
     reach: str = "accept"
     """What it does with new connections: ``accept``, ``refuse`` or ``hang``."""

@@ -26,7 +26,7 @@ from .log import PartitionLog
 from .producing import Producers
 from .settings import TopicSettings, now_ms, topic_settings
 from .sharing import Shares
-from .traffic import Control, LoggedRequest, Traffic
+from .traffic import Control, LoggedRequest, SimulatedTraffic
 from .versions import KAFKA_4_3
 from .waking import Changes
 
@@ -70,7 +70,7 @@ class FakeCluster:
     racks: Mapping[int, str] = field(factory=dict)
     brokers: dict[int, FakeBroker] = field(init=False)
     topics: dict[str, FakeTopic] = field(factory=dict, init=False)
-    traffic: Traffic = field(factory=Traffic, init=False)
+    traffic: SimulatedTraffic = field(factory=SimulatedTraffic, init=False)
     network: FakeNetwork = field(init=False)
     handlers: dict[Api, Handler] = field(factory=lambda: dict(HANDLERS), init=False)
     groups: Groups = field(init=False)

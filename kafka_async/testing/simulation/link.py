@@ -43,7 +43,7 @@ class Server(Protocol):
         ...
 
 
-class Network(Protocol):
+class SimulatedNetwork(Protocol):
     """Who listens where, and how fast connections are."""
 
     chunk: int | None
@@ -58,7 +58,7 @@ class Network(Protocol):
     def reach(self, node_id: int) -> str: ...
 
 
-class Receiver(Protocol):
+class BytesReceiver(Protocol):
     """Takes what arrives (``network.Receiver``)."""
 
     def get_buffer(self) -> memoryview | None: ...
@@ -154,7 +154,7 @@ class PushLine:
     """
 
     server: Server
-    network: Network
+    network: SimulatedNetwork
     closed: bool = False
     stuck: bool = False
     """Half-open: bytes go nowhere, none come back, and neither side is notified."""
@@ -162,7 +162,7 @@ class PushLine:
     """The broker has closed it."""
     _frames: Frames = field(factory=Frames)
     _incoming: bytearray = field(factory=bytearray)
-    _receiver: Receiver | None = None
+    _receiver: BytesReceiver | None = None
     _awaited: Awaitable[Any] | None = None
     """What the answer that is being made waits for."""
     _bug: Exception | None = None
@@ -193,7 +193,7 @@ class PushLine:
 
     # --- what the client calls -------------------------------------------------------------------------------------------------
 
-    def attach(self, receiver: Receiver) -> None:
+    def attach(self, receiver: BytesReceiver) -> None:
         """Start reading into ``receiver``."""
         self._receiver = receiver
         self._deliver()
@@ -309,7 +309,7 @@ class PullLine:
     """One connection, seen from a client that reads in a task: a ``network.Transport``."""
 
     server: Server
-    network: Network
+    network: SimulatedNetwork
     closed: bool = False
     stuck: bool = False
     """Half-open: bytes go nowhere, none come back, and neither side is notified."""
@@ -388,7 +388,7 @@ class PullLine:
 class FakeNetwork:
     """The ``TransportFactory`` of a fake cluster."""
 
-    network: Network
+    network: SimulatedNetwork
     transports: list[PushLine | PullLine] = field(factory=list)
     attempts: list[tuple[float, str]] = field(factory=list)
     """Connection attempts: when, and to which host."""

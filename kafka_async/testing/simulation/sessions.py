@@ -1,6 +1,6 @@
 """Fetch, as a broker does it: sessions, long poll, size limits, preferred replicas, leader hints.
 
-Decides: what a Fetch response holds. Owns: ``Session``, what a broker remembers of a client. Source: the behaviour of
+Decides: what a Fetch response holds. Owns: ``SimulatedFetchSession``, what a broker remembers of a client. Source: the behaviour of
 ``FetchSession.scala`` and ``ReplicaManager.scala``; KIP-74 (sizes), 227 (sessions), 320 (epochs), 392 (replicas), 516 (topic ids),
 951.
 """
@@ -56,7 +56,7 @@ Found: TypeAlias = tuple[Key, Remembered, PartitionData]
 
 
 @define(eq=False)
-class Session:
+class SimulatedFetchSession:
     """What a broker remembers of a client. With ``id`` 0 it remembers nothing after this request."""
 
     id: int
@@ -83,18 +83,18 @@ def fetch(broker: FakeBroker, request: FetchRequest, version: int, error: int) -
         yield deadline
 
 
-def _session(broker: FakeBroker, request: FetchRequest, version: int) -> tuple[Session | None, bool, int]:
+def _session(broker: FakeBroker, request: FetchRequest, version: int) -> tuple[SimulatedFetchSession | None, bool, int]:
     """Return the session, whether the answer names only what changed, and an error code for the whole answer."""
     by_id = version >= 13
     if version < 7 or (request.session_epoch == _FINAL and not request.session_id):
-        return _filled(Session(0, by_id), request), False, 0
+        return _filled(SimulatedFetchSession(0, by_id), request), False, 0
     if request.session_epoch == _FINAL:
         broker.sessions.pop(request.session_id, None)
         return None, False, 0
     if request.session_epoch == 0:
         broker.sessions.pop(request.session_id, None)
         broker.last_session += 1
-        session = broker.sessions[broker.last_session] = _filled(Session(broker.last_session, by_id), request)
+        session = broker.sessions[broker.last_session] = _filled(SimulatedFetchSession(broker.last_session, by_id), request)
         return session, False, 0
     known = broker.sessions.get(request.session_id)
     if known is None:
@@ -107,7 +107,7 @@ def _session(broker: FakeBroker, request: FetchRequest, version: int) -> tuple[S
     return _filled(known, request), True, 0
 
 
-def _filled(session: Session, request: FetchRequest) -> Session:
+def _filled(session: SimulatedFetchSession, request: FetchRequest) -> SimulatedFetchSession:
     for gone in request.forgotten_topics_data:
         for index in gone.partitions:
             session.partitions.pop(Key(gone.topic, gone.topic_id, index), None)
@@ -121,7 +121,9 @@ def _filled(session: Session, request: FetchRequest) -> Session:
     return session
 
 
-def _read(broker: FakeBroker, request: FetchRequest, session: Session, version: int, error: int) -> tuple[list[Found], bool]:
+def _read(
+    broker: FakeBroker, request: FetchRequest, session: SimulatedFetchSession, version: int, error: int
+) -> tuple[list[Found], bool]:
     """Return what each partition has, and whether that is worth an answer."""
     found = []
     size, urgent = 0, False
@@ -187,7 +189,9 @@ def _preferred(broker: FakeBroker, request: FetchRequest, partition: "FakePartit
     return next(near, -1)
 
 
-def _response(broker: FakeBroker, session: Session, found: list[Found], incremental: bool, version: int) -> FetchResponse:
+def _response(
+    broker: FakeBroker, session: SimulatedFetchSession, found: list[Found], incremental: bool, version: int
+) -> FetchResponse:
     topics: dict[tuple[str, UUID | None], list[PartitionData]] = {}
     hints = set()
     for key, remembered, data in found:

@@ -33,7 +33,7 @@ DONE: Final = (_S.ACKNOWLEDGED, _S.ARCHIVED)
 
 
 @define(eq=False)
-class Delivery:
+class InFlightOffset:
     """One offset."""
 
     state: RecordState = _S.AVAILABLE
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
     """Records of aborted transactions are not delivered."""
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """What a fetch may take."""
 
     records: int
@@ -71,7 +71,7 @@ class SharePartition:
     """Every record before it is done."""
     leader_epoch: int
     """Locks are not kept: the leader of another epoch knows none."""
-    flight: dict[int, Delivery] = field(factory=dict)
+    flight: dict[int, InFlightOffset] = field(factory=dict)
     """Offsets from ``start`` on that were delivered at least once."""
 
     # --- time ------------------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class SharePartition:
                 self._give_back(each, limits)
         self._advance()
 
-    def _give_back(self, each: Delivery, limits: Limits) -> None:
+    def _give_back(self, each: InFlightOffset, limits: Limits) -> None:
         each.state = _S.ARCHIVED if each.count >= limits.deliveries else _S.AVAILABLE
         each.member, each.until = "", inf
 
@@ -118,7 +118,7 @@ class SharePartition:
     # --- acquiring -------------------------------------------------------------------------------------------------------------
 
     def acquire(
-        self, log: PartitionLog, member: str, wanted: Wanted, limits: Limits, now: float
+        self, log: PartitionLog, member: str, wanted: WantedRecords, limits: Limits, now: float
     ) -> tuple[bytes, tuple[AcquiredRecords, ...]]:
         """Lock records for a member; return the batches that hold them, and which of their offsets the member gets."""
         found: list[bytes] = []
@@ -146,7 +146,7 @@ class SharePartition:
                 continue
             if limits.committed and log.is_aborted(batch):
                 for offset in self._offsets(batch):
-                    self.flight[offset] = Delivery(_S.ARCHIVED)
+                    self.flight[offset] = InFlightOffset(_S.ARCHIVED)
                 self._advance()
                 continue
             yield batch
@@ -160,7 +160,7 @@ class SharePartition:
 
     def _lock(self, offsets: Iterable[int], member: str, until: float) -> Iterator[AcquiredRecords]:
         for offset in offsets:
-            each = self.flight.setdefault(offset, Delivery())
+            each = self.flight.setdefault(offset, InFlightOffset())
             each.state, each.member, each.until = _S.ACQUIRED, member, until
             each.count += 1
         # Neighbours with the same delivery count make one range.
@@ -197,7 +197,7 @@ class SharePartition:
         self._advance()
         return 0
 
-    def _settle(self, each: Delivery, kind: int, limits: Limits, now: float) -> None:
+    def _settle(self, each: InFlightOffset, kind: int, limits: Limits, now: float) -> None:
         if kind == RENEW:
             each.until = now + limits.lock
         elif kind == RELEASE:

@@ -34,7 +34,7 @@ from ...wire.messages import (
 from .groups.assignor import Part
 from .groups.consumer import Refused
 from .groups.share import ShareGroup, ShareMember
-from .share_partition import Limits, SharePartition, Wanted
+from .share_partition import Limits, SharePartition, WantedRecords
 from .waking import Answering, clock
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _Asking: TypeAlias = ShareFetchRequest | ShareAcknowledgeRequest
 
 
 @define(eq=False)
-class ShareSession:
+class SimulatedShareSession:
     """What a broker remembers of a member."""
 
     group: str
@@ -70,7 +70,7 @@ class Shares:
     cluster: "FakeCluster"
     groups: dict[str, ShareGroup] = field(factory=dict)
     partitions: dict[tuple[str, Part], SharePartition] = field(factory=dict)
-    sessions: dict[tuple[int, str, str], ShareSession] = field(factory=dict)
+    sessions: dict[tuple[int, str, str], SimulatedShareSession] = field(factory=dict)
     """By broker, group and member."""
 
     # --- settings --------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Shares:
                 known.release(session.member, self.limits(session.group))
         self.cluster.changed()
 
-    def _session(self, broker: "FakeBroker", request: _Asking) -> ShareSession | int:
+    def _session(self, broker: "FakeBroker", request: _Asking) -> SimulatedShareSession | int:
         """Return the session of a request, or the error code for all of it. Counts the request."""
         group, member, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
         if not 0 < len(member) <= 36:
@@ -176,7 +176,9 @@ class Shares:
                 return INVALID_SESSION_EPOCH
             if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
                 return INVALID_REQUEST
-            self.sessions[key] = ShareSession(group, member, broker.line)  # the end of an older connection no longer matters
+            self.sessions[key] = SimulatedShareSession(
+                group, member, broker.line
+            )  # the end of an older connection no longer matters
             return self.sessions[key]
         session = self.sessions.get(key)
         if session is None:
@@ -250,7 +252,7 @@ class Shares:
                 return self._answer(broker, session, acknowledged, found)
             yield min(deadline, self._next_deadline(session))
 
-    def _update(self, session: ShareSession, request: ShareFetchRequest) -> None:
+    def _update(self, session: SimulatedShareSession, request: ShareFetchRequest) -> None:
         for topic in request.topics:
             for each in topic.partitions:
                 if topic.topic_id is not None and (topic.topic_id, each.partition_index) not in session.partitions:
@@ -261,12 +263,12 @@ class Shares:
                 if gone.topic_id is not None:
                     session.partitions.discard((gone.topic_id, index))
 
-    def _next_deadline(self, session: ShareSession) -> float:
+    def _next_deadline(self, session: SimulatedShareSession) -> float:
         known = (self.partitions.get((session.group, part)) for part in session.partitions)
         return max(min((each.next_deadline() for each in known if each is not None), default=inf), clock())
 
     def _acquire(
-        self, broker: "FakeBroker", session: ShareSession, request: ShareFetchRequest, error: int
+        self, broker: "FakeBroker", session: SimulatedShareSession, request: ShareFetchRequest, error: int
     ) -> dict[Part, SharePartitionData]:
         """Return what each partition of the session has. Locks nothing if nothing was asked for."""
         found: dict[Part, SharePartitionData] = {}
@@ -278,13 +280,13 @@ class Shares:
             if code:
                 found[part] = SharePartitionData(partition_index=part[1], error_code=code, current_leader=self._hint(part, code))
                 continue
-            records, acquired = self._take(session, part, Wanted(left, room, request.share_acquire_mode == 1))
+            records, acquired = self._take(session, part, WantedRecords(left, room, request.share_acquire_mode == 1))
             left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
             room -= len(records)
             found[part] = SharePartitionData(partition_index=part[1], records=records, acquired_records=acquired)
         return found
 
-    def _take(self, session: ShareSession, part: Part, wanted: Wanted) -> tuple[bytes, tuple[AcquiredRecords, ...]]:
+    def _take(self, session: SimulatedShareSession, part: Part, wanted: WantedRecords) -> tuple[bytes, tuple[AcquiredRecords, ...]]:
         known, partition = self._shared(session.group, part), self._find(part)
         if wanted.records <= 0 or wanted.size <= 0 or partition is None:
             return b"", ()
@@ -297,7 +299,11 @@ class Shares:
         return ShareLeader(leader_id=partition.leader, leader_epoch=partition.epoch)
 
     def _answer(
-        self, broker: "FakeBroker", session: ShareSession, acknowledged: dict[Part, int], found: dict[Part, SharePartitionData]
+        self,
+        broker: "FakeBroker",
+        session: SimulatedShareSession,
+        acknowledged: dict[Part, int],
+        found: dict[Part, SharePartitionData],
     ) -> ShareFetchResponse:
         topics: dict[UUID, list[SharePartitionData]] = {}
         nothing = (SharePartitionData(partition_index=part[1]) for part in acknowledged)
@@ -347,7 +353,9 @@ class Shares:
             node_endpoints=self._endpoints(leaders),
         )
 
-    def _acknowledge_all(self, broker: "FakeBroker", session: ShareSession, request: _Asking, error: int) -> dict[Part, int]:
+    def _acknowledge_all(
+        self, broker: "FakeBroker", session: SimulatedShareSession, request: _Asking, error: int
+    ) -> dict[Part, int]:
         """Settle what a request acknowledges; return the error code of each partition in it."""
         results: dict[Part, int] = {}
         for topic in request.topics:
@@ -362,7 +370,7 @@ class Shares:
     def _settle(
         self,
         broker: "FakeBroker",
-        session: ShareSession,
+        session: SimulatedShareSession,
         part: Part,
         batches: tuple[AcknowledgementBatch, ...],
         renewals: bool,

@@ -38,7 +38,7 @@ class LoggedRequest:
 
 
 @define(eq=False)
-class Traffic:
+class SimulatedTraffic:
     """The requests of a cluster."""
 
     requests: list[LoggedRequest] = field(factory=list)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.adapters.admin import Admin, Client, GroupListing, Member, ShareOffset
+from kafka_async.adapters.admin import Admin, Client, DescribedMember, GroupListing, ShareOffset
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import GroupAuthorizationFailedError, GroupIdNotFound, IllegalStateError, MalformedResponseError
 from kafka_async.testing.simulation import KAFKA_3_9, FakeBroker, FakeCluster
@@ -122,7 +122,9 @@ async def test_a_group_of_the_consumer_protocol_is_described() -> None:
 
     assert (group.kind, group.state, group.epoch, group.assignor, group.coordinator.id) == ("consumer", "Stable", 5, "uniform", 0)
     partitions = (TopicPartition("t", 0), TopicPartition("t", 1))
-    assert group.members == (Member(member_id="m", instance_id="i", client_id="c", host="/h", epoch=4, partitions=partitions),)
+    assert group.members == (
+        DescribedMember(member_id="m", instance_id="i", client_id="c", host="/h", epoch=4, partitions=partitions),
+    )
 
 
 @pytest.mark.parametrize("code", [NOT_FOUND, UNSUPPORTED, None])

@@ -18,8 +18,8 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 import kafka_async
-from kafka_async.adapters.cli.commands import Progress, app
-from kafka_async.adapters.cli.demo import MockCluster, Outcome
+from kafka_async.adapters.cli.commands import ProgressLine, app
+from kafka_async.adapters.cli.demo import DemoOutcome, MockCluster
 from kafka_async.adapters.cli.formats import CODES
 from kafka_async.testing import Cluster
 from kafka_async.testing.threaded import ThreadedCluster
@@ -287,8 +287,8 @@ def test_the_demo_says_that_everything_arrived() -> None:
 
 
 def test_a_demo_that_loses_a_record_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def lose_one(*_: object) -> Outcome:
-        return Outcome(produced=9, received=8, missing=1, twice=0, size=800, seconds=1.0, partitions=4, brokers=3, error=None)
+    async def lose_one(*_: object) -> DemoOutcome:
+        return DemoOutcome(produced=9, received=8, missing=1, twice=0, size=800, seconds=1.0, partitions=4, brokers=3, error=None)
 
     monkeypatch.setattr("kafka_async.adapters.cli.demo.demonstrate", lose_one)
 
@@ -312,7 +312,7 @@ def test_a_rate_may_be_written_for_people() -> None:
 
 def test_progress_is_shown_no_more_often_than_asked() -> None:
     lines: list[str] = []
-    progress = Progress(lines.append, 1.0)
+    progress = ProgressLine(lines.append, 1.0)
     for tenth in range(35):
         progress.update(produced=9000, received=tenth * 100, seconds=tenth / 10, lag=5)
 

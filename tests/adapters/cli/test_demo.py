@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kafka_async import ConsumerRecord
-from kafka_async.adapters.cli.demo import KEPT, Arrivals, MockCluster, Outcome, Plan, demonstrate, order
+from kafka_async.adapters.cli.demo import KEPT, Arrivals, DemoOutcome, DemoPlan, MockCluster, demonstrate, order
 
 
 class Seen:
@@ -20,9 +20,9 @@ def arrived(number: int) -> ConsumerRecord[bytes, bytes]:
     return ConsumerRecord("orders", 0, 0, 0, 0, key.encode(), value.encode(), (), None, len(key), len(value), 0)
 
 
-def outcome(**changes: int) -> Outcome:
+def outcome(**changes: int) -> DemoOutcome:
     numbers = {"produced": 5, "received": 5, "missing": 0, "twice": 0, "size": 10, "partitions": 4, "brokers": 3} | changes
-    return Outcome(seconds=1.0, error=None, **numbers)
+    return DemoOutcome(seconds=1.0, error=None, **numbers)
 
 
 @pytest.mark.parametrize("size", [1, 110, 150, 5000])
@@ -36,20 +36,20 @@ def test_an_order_is_json_of_at_least_the_size_asked_for(size: int) -> None:
 
 
 def test_a_plan_ends_with_its_records_or_its_time_whichever_comes_first() -> None:
-    both = Plan(records=100, seconds=2.0, rate=1000.0)
+    both = DemoPlan(records=100, seconds=2.0, rate=1000.0)
     assert (both.due(0.05, 0), both.due(1.0, 0)) == (50, 100)
     assert both.over(100, 0.0)
     assert both.over(0, 2.0)
     assert not both.over(99, 1.9)
 
-    assert Plan(records=None, seconds=2.0, rate=10.0).due(100.0, 0) == 20
-    assert Plan(records=7, seconds=None, rate=None).due(0.0, 0) == 7
-    assert not Plan(records=7, seconds=None).over(6, 1e9)
+    assert DemoPlan(records=None, seconds=2.0, rate=10.0).due(100.0, 0) == 20
+    assert DemoPlan(records=7, seconds=None, rate=None).due(0.0, 0) == 7
+    assert not DemoPlan(records=7, seconds=None).over(6, 1e9)
 
 
 @pytest.mark.parametrize("size", [1, 150, 900_000])
 def test_production_never_runs_further_ahead_than_the_cluster_keeps(size: int) -> None:
-    plan = Plan(records=None, seconds=None, rate=None, size=size)
+    plan = DemoPlan(records=None, seconds=None, rate=None, size=size)
 
     ahead = plan.due(1000.0, 5000) - 5000
 
@@ -59,7 +59,7 @@ def test_production_never_runs_further_ahead_than_the_cluster_keeps(size: int) -
 @pytest.mark.parametrize("partitions", [0, 5])
 def test_more_partitions_than_the_topic_has_are_refused(partitions: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 4"):
-        Plan(partitions=partitions)
+        DemoPlan(partitions=partitions)
 
 
 def test_arrivals_tell_what_is_missing_and_what_came_twice() -> None:
@@ -86,7 +86,7 @@ def test_a_cluster_that_does_not_run_takes_no_topic() -> None:
 async def test_every_record_of_a_run_arrives_once() -> None:
     view = Seen()
     with MockCluster() as cluster:
-        result = await demonstrate(Plan(records=5000, seconds=None, rate=None, size=200), cluster, view)
+        result = await demonstrate(DemoPlan(records=5000, seconds=None, rate=None, size=200), cluster, view)
 
     assert result.complete, result.verdict
     assert (result.received, result.partitions, result.brokers) == (5000, 4, 3)

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("typer")
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.adapters.admin import Group, Member
+from kafka_async.adapters.admin import DescribedMember, Group
 from kafka_async.adapters.cli.groups import description, description_json, ends_of, names_of, progress
 from kafka_async.model import Node
 from kafka_async.testing.simulation import FakeCluster
@@ -13,10 +13,10 @@ from tests.application.support import consumer_on
 from tests.virtual import run_virtual
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
-READER = Member(member_id="m-1", instance_id=None, client_id="reader", host="/10.0.0.1", epoch=4, partitions=(A0, A1))
+READER = DescribedMember(member_id="m-1", instance_id=None, client_id="reader", host="/10.0.0.1", epoch=4, partitions=(A0, A1))
 
 
-def group(*members: Member, epoch: int | None = 7) -> Group:
+def group(*members: DescribedMember, epoch: int | None = 7) -> Group:
     return Group(
         group_id="billing",
         kind="classic" if epoch is None else "consumer",

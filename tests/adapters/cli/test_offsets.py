@@ -7,7 +7,7 @@ pytest.importorskip("typer")
 import typer
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.admin import Group, Member
+from kafka_async.adapters.admin import DescribedMember, Group
 from kafka_async.adapters.cli.offsets import Move, Target, milliseconds, refusal, topic_choice
 from kafka_async.errors import NoOffsetForPartitionError
 from kafka_async.model import Node
@@ -113,7 +113,7 @@ def test_a_shift_needs_something_committed() -> None:
 
 def test_a_refusal_names_members_and_what_to_do() -> None:
     members = tuple(
-        Member(member_id=f"m-{number}", instance_id=None, client_id="web", host="/10.0.0.1", epoch=None, partitions=())
+        DescribedMember(member_id=f"m-{number}", instance_id=None, client_id="web", host="/10.0.0.1", epoch=None, partitions=())
         for number in range(7)
     )
     group = Group(

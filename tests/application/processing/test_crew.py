@@ -9,11 +9,11 @@ from attrs import define, field
 from kafka_async import ConsumerRecord, TopicPartition
 from kafka_async.application.processing.attempts import Unit
 from kafka_async.application.processing.crew import Crew, Outcome, Stint
-from kafka_async.application.processing.done import Progress
+from kafka_async.application.processing.done import PartitionProgress
 from kafka_async.application.processing.lanes import Item, Part
 from kafka_async.application.processing.settings import ProcessingContext
 
-PART = Part(Progress(TopicPartition("jobs", 0)))
+PART = Part(PartitionProgress(TopicPartition("jobs", 0)))
 
 
 def item(offset: int) -> Item:

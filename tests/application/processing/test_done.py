@@ -3,19 +3,19 @@
 import pytest
 
 from kafka_async import OffsetAndMetadata
-from kafka_async.application.processing.done import MOST_AHEAD, Progress
+from kafka_async.application.processing.done import MOST_AHEAD, PartitionProgress
 from kafka_async.application.processing.encoding import LONGEST, DoneMap, encode
 
 from .support import TOPIC_ID, TP, record, records
 
 
-def received(offsets: range | list[int]) -> Progress:
-    progress = Progress(TP)
+def received(offsets: range | list[int]) -> PartitionProgress:
+    progress = PartitionProgress(TP)
     progress.receive(records(offsets), 0.0)
     return progress
 
 
-def committable(progress: Progress, position: int | None = None) -> int | None:
+def committable(progress: PartitionProgress, position: int | None = None) -> int | None:
     point = progress.point(None if position is None else OffsetAndMetadata(position))
     return None if point is None else point.offset
 
@@ -42,8 +42,8 @@ def test_the_position_is_committed_if_all_are_done() -> None:
 
 
 def test_nothing_is_committed_before_anything_is_known() -> None:
-    assert committable(Progress(TP)) is None
-    assert committable(Progress(TP), 40) == 40
+    assert committable(PartitionProgress(TP)) is None
+    assert committable(PartitionProgress(TP), 40) == 40
 
 
 def test_gaps_hold_up_nothing() -> None:
@@ -55,7 +55,7 @@ def test_gaps_hold_up_nothing() -> None:
 
 def test_the_epoch_is_that_of_the_record_that_is_committed() -> None:
     """An older one would look like a truncated log to whoever reads on from there (KIP-320)."""
-    progress = Progress(TP)
+    progress = PartitionProgress(TP)
     progress.receive([record(offset, epoch=5 if offset < 3 else 6) for offset in range(6)], 0.0)
     progress.mark(0)
     assert progress.point(None) == OffsetAndMetadata(1, "", 5)
@@ -83,13 +83,13 @@ def test_records_can_be_counted_as_done_before_they_are() -> None:
 
 
 def test_what_an_earlier_owner_had_done_is_known() -> None:
-    progress = Progress(TP, DoneMap(5, [1, 3, 1, 1]))
+    progress = PartitionProgress(TP, DoneMap(5, [1, 3, 1, 1]))
     assert [offset for offset in range(5, 20) if progress.known(offset)] == [6, 7, 8, 10]
     assert not progress.known(6), "behind the map it was forgotten"
 
 
 def test_a_seek_back_forgets_the_map() -> None:
-    progress = Progress(TP, DoneMap(5, [1, 3]))
+    progress = PartitionProgress(TP, DoneMap(5, [1, 3]))
     assert not progress.known(4)
     assert not progress.known(6)
 
@@ -135,7 +135,7 @@ def test_too_far_is_what_does_not_fit_into_the_metadata() -> None:
 
 
 def test_memory_is_given_back() -> None:
-    progress = Progress(TP)
+    progress = PartitionProgress(TP)
     for start in range(0, 1_000_000, 1_000):
         first = progress.receive(records(range(start, start + 1_000)), float(start))
         for number in range(first, first + 1_000):
@@ -147,7 +147,7 @@ def test_memory_is_given_back() -> None:
 
 
 def test_the_oldest_is_the_first_that_is_not_done() -> None:
-    progress = Progress(TP)
+    progress = PartitionProgress(TP)
     assert progress.oldest is None
     progress.receive(records(range(3)), 1.0)
     progress.receive(records(range(3, 6)), 2.0)

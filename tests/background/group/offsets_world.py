@@ -7,7 +7,7 @@ from uuid import UUID
 from attrs import define, field
 
 from kafka_async.background.boundary import EventHandler
-from kafka_async.background.cluster import Cluster
+from kafka_async.background.cluster import ClusterView
 from kafka_async.background.group.access import GroupAccess
 from kafka_async.background.group.find_coordinator import FindCoordinatorManager
 from kafka_async.background.group.membership import CommitFailure, Identity
@@ -83,7 +83,7 @@ class FakeMembership:
 class Brokers:
     """Those of the metadata, which are not asked for: that somebody wants to is noted."""
 
-    cluster: Cluster
+    cluster: ClusterView
     wanted: list[float]
     awaits_answer: bool = False
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_async.background.group.heartbeat import PollInterval, Verdict, judge, next_heartbeat
-from kafka_async.background.group.membership import Progress
+from kafka_async.background.group.membership import PollProgress
 from kafka_async.background.request_manager import NEVER
 from kafka_async.errors import (
     BY_CODE,
@@ -54,8 +54,8 @@ def test_refused_credentials_are_reported_since_they_can_be_set_right() -> None:
 # --- silence ----------------------------------------------------------------------------------------------------------------------
 
 
-def silent(since: float) -> Progress:
-    return Progress(polled_at=since, polling=False)
+def silent(since: float) -> PollProgress:
+    return PollProgress(polled_at=since, polling=False)
 
 
 def test_the_interval_runs_from_the_last_read_or_the_first_partition() -> None:
@@ -68,8 +68,8 @@ def test_the_interval_runs_from_the_last_read_or_the_first_partition() -> None:
 
 def test_the_interval_does_not_run_while_a_read_call_waits() -> None:
     interval = PollInterval(10.0)
-    interval.ends_at(Progress(polled_at=0.0, polling=True), 0.0)
-    assert interval.ends_at(Progress(polled_at=0.0, polling=True), 50.0) == 60.0
+    interval.ends_at(PollProgress(polled_at=0.0, polling=True), 0.0)
+    assert interval.ends_at(PollProgress(polled_at=0.0, polling=True), 50.0) == 60.0
     assert interval.ends_at(silent(0.0), 55.0) == 60.0
 
 
@@ -101,5 +101,5 @@ def test_the_application_reads_again_when_it_did_so_after_the_interval_was_over(
     interval.expire(10.0)
     assert not interval.reads_again(silent(9.0))
     assert interval.reads_again(silent(11.0))
-    assert interval.reads_again(Progress(polled_at=0.0, polling=True))
+    assert interval.reads_again(PollProgress(polled_at=0.0, polling=True))
     assert interval.wake_at(10.0) == NEVER

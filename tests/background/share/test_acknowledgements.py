@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.background.share.acknowledgements import LINGER, Acknowledgements, Portion
+from kafka_async.background.share.acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements
 from kafka_async.background.share.exchange import AcknowledgeType
 from kafka_async.background.share.locks import Lock
 from kafka_async.config import ConsumerConfig
@@ -29,7 +29,7 @@ class World:
         self.settled: dict[int, KafkaError | None] = {}
         self.all = Acknowledgements(ConsumerConfig.of(retry_backoff_ms=100), self._settle, lambda: 30.0)
 
-    def _settle(self, portion: Portion, error: KafkaError | None, now: float) -> None:
+    def _settle(self, portion: AcknowledgementPortion, error: KafkaError | None, now: float) -> None:
         for offset, (_, lock) in portion.entries.items():
             assert offset not in self.settled
             if lock is not None:
@@ -38,11 +38,11 @@ class World:
     def add(self, *offsets: int, kind: AcknowledgeType = ACCEPT, partition: TopicPartition = TP, ends: float = 30.0) -> None:
         self.all.add(partition, ID, {offset: (kind, Lock(1, 0.0, ends)) for offset in offsets}, 0.0, renewal=kind is RENEW)
 
-    def take(self, now: float = 1.0, *, renewal: bool = False) -> list[Portion]:
+    def take(self, now: float = 1.0, *, renewal: bool = False) -> list[AcknowledgementPortion]:
         return self.all.take(now, renewal=renewal)
 
 
-def ranges(portion: Portion) -> list[tuple[int, int, tuple[int, ...]]]:
+def ranges(portion: AcknowledgementPortion) -> list[tuple[int, int, tuple[int, ...]]]:
     return [(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in portion.batches()]
 
 

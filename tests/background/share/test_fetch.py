@@ -10,11 +10,11 @@ from kafka_async.background.share.exchange import (
     AcknowledgeType,
     Close,
     Delivery,
-    Drop,
     Flush,
-    HandOut,
     Hold,
     Lost,
+    RecordsDropped,
+    RecordsHandedOut,
     Renewed,
     Settled,
 )
@@ -281,7 +281,7 @@ def test_records_that_the_answer_lacks_are_given_back_without_the_application() 
 def test_what_the_application_drops_is_released() -> None:
     world = World(max_poll_records=4)
     delivery = world.delivered(4)
-    world.exchange.order(Drop(TP, delivery.number, (0, 1, 2, 3)))
+    world.exchange.order(RecordsDropped(TP, delivery.number, (0, 1, 2, 3)))
     world.poll(0.1)
     world.poll(0.31)
     (batch,) = acknowledgement(world).topics[0].partitions[0].acknowledgement_batches
@@ -296,7 +296,7 @@ def test_what_the_application_drops_is_released() -> None:
 def test_unread_records_and_those_that_are_worked_on_are_renewed_at_half_of_their_time() -> None:
     world = World(max_poll_records=2)
     delivery = world.delivered(4)
-    world.exchange.order(HandOut(TP, delivery.number, (0, 1)))
+    world.exchange.order(RecordsHandedOut(TP, delivery.number, (0, 1)))
     world.exchange.order(Hold(TP, delivery.number, 0))
     world.poll(1.0)
     world.poll(15.0)
@@ -313,7 +313,7 @@ def test_unread_records_and_those_that_are_worked_on_are_renewed_at_half_of_thei
 def test_locks_that_nobody_renews_are_reported_when_they_end() -> None:
     world = World(max_poll_records=2)
     delivery = world.delivered(1)
-    world.exchange.order(HandOut(TP, delivery.number, (0,)))
+    world.exchange.order(RecordsHandedOut(TP, delivery.number, (0,)))
     world.poll(20.0)
     world.poll(LOCK)
     lost = [report for report in world.reports() if isinstance(report, Lost)]

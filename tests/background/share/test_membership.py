@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_async.background.share.membership import SHOWN, TRANSITIONS, MemberInput, MemberState
+from kafka_async.background.share.membership import SHOWN, TRANSITIONS, ShareMemberInput, ShareMemberState
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     FencedMemberEpochError,
@@ -29,13 +29,13 @@ def failed(code: int) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=code)
 
 
-def state(world: World) -> MemberState:
+def state(world: World) -> ShareMemberState:
     return world.background.membership.state
 
 
 def test_every_state_can_be_left_and_is_shown() -> None:
-    assert {before for before, _ in TRANSITIONS} == set(MemberState) == SHOWN.keys()
-    assert {what for _, what in TRANSITIONS} == set(MemberInput)
+    assert {before for before, _ in TRANSITIONS} == set(ShareMemberState) == SHOWN.keys()
+    assert {what for _, what in TRANSITIONS} == set(ShareMemberInput)
 
 
 def test_joining_says_everything_and_staying_says_what_changed() -> None:
@@ -83,7 +83,7 @@ def test_a_group_that_is_not_found_twice_is_one_of_another_kind() -> None:
     for _ in range(2):
         world.answer(ShareGroupHeartbeatRequest, failed(GroupIdNotFound.errno), 0.0)
         world.poll(0.0)
-    assert state(world) is MemberState.FATAL
+    assert state(world) is ShareMemberState.FATAL
     assert [type(error) for error in world.errors()] == [GroupIdNotFound]
 
 
@@ -119,7 +119,7 @@ def test_a_denied_group_is_reported_and_asked_again() -> None:
     assert world.waiting(ShareGroupHeartbeatRequest) == []
     world.poll(5.0)
     world.answer(ShareGroupHeartbeatRequest, taken_in(0), 5.0)
-    assert state(world) is MemberState.STABLE
+    assert state(world) is ShareMemberState.STABLE
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_cannot_be_helped_is_final(outcome: object, kind: type) -> None:
     world = World()
     world.coordinated()
     world.answer(ShareGroupHeartbeatRequest, outcome, 0.0)
-    assert state(world) is MemberState.FATAL
+    assert state(world) is ShareMemberState.FATAL
     assert [type(error) for error in world.errors()] == [kind]
     world.poll(100.0)
     assert world.waiting(ShareGroupHeartbeatRequest) == []
@@ -149,7 +149,7 @@ def test_leaving_says_so_and_is_done_whatever_is_answered() -> None:
     assert beat(world).member_epoch == -1
     world.answer(ShareGroupHeartbeatRequest, failed(UnknownMemberIdError.errno), 1.0)
     assert call.done
-    assert state(world) is MemberState.UNSUBSCRIBED
+    assert state(world) is ShareMemberState.UNSUBSCRIBED
 
 
 def test_a_member_whose_application_does_not_read_leaves_and_comes_back() -> None:
@@ -162,7 +162,7 @@ def test_a_member_whose_application_does_not_read_leaves_and_comes_back() -> Non
             world.answer(ShareGroupHeartbeatRequest, taken_in(0, changed=False), now)
     world.poll(10.0)
     assert beat(world).member_epoch == -1
-    assert state(world) is MemberState.AWAY
+    assert state(world) is ShareMemberState.AWAY
     assert world.background.fetch.partitions == frozenset()
     world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 10.0)
     world.handler.reading = 1

@@ -16,7 +16,7 @@ from kafka_async.errors import (
     SaslAuthenticationFailed,
     UnknownError,
 )
-from kafka_async.network.auth import Authenticated, Work
+from kafka_async.network.auth import Authenticated, PendingWork
 from kafka_async.network.sasl import SaslConversation, Turn
 from kafka_async.network.sasl.conversation import LONGEST_CHALLENGE, MOST_TURNS, shown
 from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
@@ -26,7 +26,7 @@ async def nothing() -> None:
     return
 
 
-WORK = Work(run=nothing)
+WORK = PendingWork(run=nothing)
 
 
 @define(eq=False)
@@ -38,7 +38,7 @@ class Script:
     secrets: tuple[str, ...] = ("hunter2",)
     received: list[Any] = field(factory=list)
 
-    def start(self) -> bytes | Work:
+    def start(self) -> bytes | PendingWork:
         turn = self.turns.pop(0)
         assert turn is not None
         return turn

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_async.config import ConsumerConfig
 from kafka_async.model import Node
-from kafka_async.network.auth import Work
+from kafka_async.network.auth import PendingWork
 from kafka_async.network.sasl import authenticators, exposure
 from kafka_async.network.sasl import factory as factory_module
 from kafka_async.network.sasl.factory import SaltedPasswords
@@ -82,7 +82,7 @@ async def test_a_key_is_derived_on_a_thread_and_once(monkeypatch: pytest.MonkeyP
         nonce = first_words(conversation).split("r=")[1]
         demands = f"r={nonce}more,s={base64.b64encode(SALT).decode()},i=4096"
         work = conversation.receive(SaslAuthenticateResponse(auth_bytes=demands.encode()))
-        assert isinstance(work, Work)
+        assert isinstance(work, PendingWork)
         said.append(conversation.receive(await work.run()))
 
     async with anyio.create_task_group() as tasks:
@@ -116,7 +116,7 @@ async def token_of(made: Any) -> bytes:
     conversation = made(NODE)
     assert conversation.start(offered=False) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
     work = conversation.receive(SaslHandshakeResponse())
-    assert isinstance(work, Work)
+    assert isinstance(work, PendingWork)
     said: bytes = conversation.receive(await work.run()).auth_bytes
     return said
 

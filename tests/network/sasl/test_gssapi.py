@@ -7,7 +7,7 @@ import pytest
 from attrs import define, field
 
 from kafka_async.errors import AuthenticationFailedError
-from kafka_async.network.auth import Work
+from kafka_async.network.auth import PendingWork
 from kafka_async.network.sasl.gssapi import TRANSITIONS, Gssapi, GssapiInput, GssapiState, following
 
 
@@ -36,7 +36,7 @@ class Context:
 
 
 async def advance(mechanism: Gssapi, turn: Any) -> bytes:
-    assert isinstance(turn, Work)
+    assert isinstance(turn, PendingWork)
     said = mechanism.receive(await turn.run())
     assert isinstance(said, bytes)
     return said

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.errors import AuthenticationFailedError
-from kafka_async.network.auth import Authenticated, Work
+from kafka_async.network.auth import Authenticated, PendingWork
 from kafka_async.network.sasl.conversation import SaslConversation
 from kafka_async.network.sasl.oauthbearer import Bearer, OAuthBearer, first_message
 from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
@@ -25,7 +25,7 @@ def talk(token: str = TOKEN, **extensions: Any) -> tuple[OAuthBearer, bytes | No
         return bearer
 
     mechanism = OAuthBearer(fetch)
-    assert isinstance(mechanism.start(), Work)
+    assert isinstance(mechanism.start(), PendingWork)
     return mechanism, mechanism.receive(bearer)
 
 
@@ -111,7 +111,7 @@ def test_a_whole_conversation_with_a_session_that_ends() -> None:
     mechanism = OAuthBearer(lambda: pytest.fail("not here"))
     conversation = SaslConversation(mechanism, "one:9092")
     assert conversation.start(offered=False) == SaslHandshakeRequest(mechanism="OAUTHBEARER")
-    assert isinstance(conversation.receive(SaslHandshakeResponse()), Work)
+    assert isinstance(conversation.receive(SaslHandshakeResponse()), PendingWork)
     said = conversation.receive(Bearer(token=TOKEN))
     assert said == SaslAuthenticateRequest(auth_bytes=first_message(Bearer(token=TOKEN)))
     end = conversation.receive(SaslAuthenticateResponse(session_lifetime_ms=60_000))

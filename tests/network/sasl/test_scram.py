@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.errors import AuthenticationFailedError, KafkaError
-from kafka_async.network.auth import Work
+from kafka_async.network.auth import PendingWork
 from kafka_async.network.sasl.scram import (
     LEAST_ITERATIONS,
     LONGEST_MESSAGE,
@@ -78,7 +78,7 @@ def refusal(scram: Scram, incoming: Any) -> str:
 def test_the_examples_of_the_rfcs(example: Example) -> None:
     scram = Scram(example.mechanism, "user", "pencil", nonce=example.nonce, derive=never)
     assert scram.start() == example.client_first
-    assert isinstance(scram.receive(example.server_first), Work)
+    assert isinstance(scram.receive(example.server_first), PendingWork)
     fields = dict(part.split("=", 1) for part in example.server_first.decode().split(","))
     key = salted_password(example.mechanism, "pencil", base64.b64decode(fields["s"]), int(fields["i"]))
     assert scram.receive(key) == example.client_final
@@ -124,7 +124,7 @@ def test_a_count_of_iterations_out_of_bounds_is_refused_before_anything_is_deriv
 
 @pytest.mark.parametrize("count", [LEAST_ITERATIONS, MOST_ITERATIONS])
 def test_the_bounds_themselves_are_accepted(count: int) -> None:
-    assert isinstance(begun().receive(f"r={SERVER_NONCE},s={SALT},i={count}".encode()), Work)
+    assert isinstance(begun().receive(f"r={SERVER_NONCE},s={SALT},i={count}".encode()), PendingWork)
 
 
 @pytest.mark.parametrize("count", ["-4096", "+4096", "4_096", "4096 ", "", "0x1000", "four"])
@@ -151,7 +151,7 @@ def test_a_mandatory_extension_is_refused() -> None:
 
 
 def test_an_optional_extension_is_ignored() -> None:
-    assert isinstance(begun().receive(f"r={SERVER_NONCE},s={SALT},i=4096,x=whatever".encode()), Work)
+    assert isinstance(begun().receive(f"r={SERVER_NONCE},s={SALT},i=4096,x=whatever".encode()), PendingWork)
 
 
 @pytest.mark.parametrize(
@@ -202,4 +202,4 @@ def test_nothing_but_a_typed_error_comes_of_junk(message: bytes) -> None:
             turn = scram.receive(message)
         except KafkaError:
             continue
-        assert isinstance(turn, Work)
+        assert isinstance(turn, PendingWork)

@@ -36,8 +36,8 @@ from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
 from .avro_schema import Types, plain, with_sparks_times
 from .ddl import Fields
-from .decoding import BadValueError, Decoder, Piece
-from .registry import Found, Registry, UnknownSchemaError
+from .decoding import BadValueError, Piece, ValueDecoder
+from .registry import RegisteredSchema, Registry, UnknownSchemaError
 
 try:
     import fastavro
@@ -63,7 +63,7 @@ MAX_UNKNOWN: Final = 64
 
 
 @frozen(kw_only=True)
-class AvroDecoder(Decoder):
+class AvroDecoder(ValueDecoder):
     """Records of one Avro schema, read from whatever schema each was written with."""
 
     schema: str
@@ -274,7 +274,7 @@ def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapp
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), registry=registry, known=known, **common)
 
 
-def _known(found: Mapping[int | str, Found]) -> tuple[tuple[int | str, str], ...]:
+def _known(found: Mapping[int | str, RegisteredSchema]) -> tuple[tuple[int | str, str], ...]:
     """Return the schemas as tasks read with them; one that cannot be read with is left for the task that meets it."""
     known = []
     for name, each in found.items():
@@ -283,11 +283,11 @@ def _known(found: Mapping[int | str, Found]) -> tuple[tuple[int | str, str], ...
     return tuple(known)
 
 
-def _given(options: Mapping[str, str], subject: str, registry: Registry | None) -> tuple[Found, str]:
+def _given(options: Mapping[str, str], subject: str, registry: Registry | None) -> tuple[RegisteredSchema, str]:
     """Return the reader's schema and what to call it."""
     if text := options.get("value.schema", "").strip():
         try:
-            return Found(json.loads(text)), "value.schema"
+            return RegisteredSchema(json.loads(text)), "value.schema"
         except (ValueError, RecursionError):
             raise KafkaConfigurationError("value.schema: expected an Avro schema in JSON") from None
     if registry is None:

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ....errors import KafkaConfigurationError
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, check_names, decimal, list_type
-from .registry import Found
+from .registry import RegisteredSchema
 
 LOGICAL: Final = "kafka_async.logical"
 """Where ``plain`` puts the logical type of a number."""
@@ -42,7 +42,7 @@ _WIDER: Final = {
 }
 
 
-def plain(found: Found, where: str) -> tuple[Any, dict[str, Any]]:
+def plain(found: RegisteredSchema, where: str) -> tuple[Any, dict[str, Any]]:
     """Return a schema without logical types but decimals, so that numbers stay numbers, and its named types by full name.
 
     The other logical types go under the key ``LOGICAL``, which Avro readers pass over. Names become full ones. Raises

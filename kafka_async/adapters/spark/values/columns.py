@@ -26,7 +26,7 @@ from ....records import BinaryColumn, Columns, HeadersColumn
 from .schema import HEADERS, KEY, kafka_columns
 
 if TYPE_CHECKING:
-    from .decoding import Decoder
+    from .decoding import ValueDecoder
 
 _ROWS: Final = 16_384
 
@@ -38,7 +38,7 @@ class BatchBuilder:
     names: tuple[str, ...]
     schema: Any
     """The ``pyarrow.Schema`` that Spark expects."""
-    decoders: "Mapping[str, Decoder]" = field(factory=dict)
+    decoders: "Mapping[str, ValueDecoder]" = field(factory=dict)
     """What decodes values, and keys."""
     _topics: dict[str, Any] = field(factory=dict, init=False)
     _partitions: dict[int, Any] = field(factory=dict, init=False)
@@ -51,7 +51,7 @@ class BatchBuilder:
         return kafka_columns(self.names, owners) | ({HEADERS} if ids else frozenset())
 
     @property
-    def _used(self) -> "dict[str, Decoder]":
+    def _used(self) -> "dict[str, ValueDecoder]":
         """The decoders of which a column is wanted."""
         return {part: each for part, each in self.decoders.items() if {name for name, _ in each.fields} & set(self.names)}
 
@@ -81,7 +81,7 @@ class BatchBuilder:
         return array.slice(0, rows)
 
 
-def _decoded(decoder: "Decoder", column: BinaryColumn, columns: Columns) -> dict[str, Any]:
+def _decoded(decoder: "ValueDecoder", column: BinaryColumn, columns: Columns) -> dict[str, Any]:
     """Return the columns that a decoder makes of keys or values, run by run: its errors name topic, partition and offset."""
     ids = None if decoder.id_header is None else _last_headers(columns.rows, _there(columns.headers), decoder.id_header)
     values = binary_array(column)

@@ -37,7 +37,7 @@ class Piece:
 
 
 @frozen(kw_only=True)
-class Decoder(ABC):
+class ValueDecoder(ABC):
     """Makes columns of values. A subclass says how; this class sorts out what is bad."""
 
     columns: Fields

@@ -20,7 +20,7 @@ from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
 from ..options.source_options import one_of
 from .ddl import check_names, parse_fields, shown
-from .decoding import CORRUPT, REASON, Decoder, Piece
+from .decoding import CORRUPT, REASON, Piece, ValueDecoder
 from .registry import NAMES as REGISTRY_OPTIONS
 from .schema import KEY, VALUE
 from .times import zone
@@ -39,7 +39,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class StringDecoder(Decoder):
+class StringDecoder(ValueDecoder):
     """Values as UTF-8 texts in a column ``value``."""
 
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
@@ -61,7 +61,7 @@ def _text(value: bytes | None, place: int, bad: dict[int, str]) -> str | None:
         return None
 
 
-def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> Decoder | None:
+def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> ValueDecoder | None:
     """Return the decoder that the ``value.*`` options ask for, or the ``key.*`` options; ``None``: they stay bytes.
 
     Names of options are in small letters. ``topics``: what is read, where that is known; it names the subject in a schema registry.
@@ -92,7 +92,7 @@ def _of_keys(options: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in options.items() if name.startswith(REGISTRY) and name not in of_one_subject} | own
 
 
-def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> Decoder | None:
+def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> ValueDecoder | None:
     kind = one_of(options, "value.format", FORMATS)
     _check(options, kind)
     if kind == "binary":
@@ -103,7 +103,7 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -
         "part": part,
     }
     if kind == "json":
-        decoder: Decoder = _json(options, common)
+        decoder: ValueDecoder = _json(options, common)
     elif kind == "string":
         decoder = StringDecoder(columns=((part, pa.string()),), **common)
     else:
@@ -123,7 +123,7 @@ def _check(options: Mapping[str, str], kind: str) -> None:
             raise KafkaConfigurationError(f"{name} has no meaning with value.format={kind}")
 
 
-def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> Decoder:
+def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> ValueDecoder:
     if not options.get("value.schema", "").strip():
         raise KafkaConfigurationError(
             "value.format=json needs value.schema: columns in Spark's DDL, such as 'id BIGINT, item STRING'"

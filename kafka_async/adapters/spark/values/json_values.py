@@ -17,7 +17,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from .ddl import Fields
-from .decoding import Decoder, Piece
+from .decoding import Piece, ValueDecoder
 from .json_bulk import raw_type, read_all
 from .json_rows import RowReader
 
@@ -28,7 +28,7 @@ LONGEST_PAUSE: Final = 31
 
 
 @frozen(kw_only=True)
-class JsonDecoder(Decoder):
+class JsonDecoder(ValueDecoder):
     """JSON objects with known fields; others are passed over."""
 
     zone: tzinfo = field(default=UTC)

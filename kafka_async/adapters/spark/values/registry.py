@@ -79,7 +79,7 @@ class RegistryError(KafkaConnectionError):
 
 
 @frozen
-class Found:
+class RegisteredSchema:
     """A schema of the registry, and the others whose types it names."""
 
     schema: Any
@@ -108,7 +108,7 @@ class Registry:
             url=url, options=tuple(sorted((name, text) for name, text in given.items() if name not in ("subject", "version")))
         )
 
-    def schema(self, name: int | str) -> Found:
+    def schema(self, name: int | str) -> RegisteredSchema:
         """Return the Avro schema with an id, or with a GUID if ``name`` is a text.
 
         Raises ``UnknownSchemaError`` if there is none, and ``RegistryError`` or ``KafkaConfigurationError`` if it cannot be
@@ -118,17 +118,17 @@ class Registry:
         with self._questions() as ask:
             return ask.found(ask.get(f"/schemas/{kind}/{name}"), f"id {name}")
 
-    def newest(self, subject: str, version: str = "latest") -> Found:
+    def newest(self, subject: str, version: str = "latest") -> RegisteredSchema:
         """Return the Avro schema of a subject. Raises as ``schema``."""
         with self._questions() as ask:
             return ask.found(ask.get(_version(subject, version)), f"subject {subject!r}")
 
-    def planned(self, subject: str) -> dict[int | str, Found]:
+    def planned(self, subject: str) -> dict[int | str, RegisteredSchema]:
         """Return the schemas of the newest versions of a subject by their ids, and by their GUIDs if the registry has those.
 
         What cannot be had in one go is left out: tasks ask for it.
         """
-        found: dict[int | str, Found] = {}
+        found: dict[int | str, RegisteredSchema] = {}
         with self._questions() as ask:
             try:
                 numbers = ask.get(f"/subjects/{quote(subject, safe='')}/versions", again=False)
@@ -160,10 +160,10 @@ class _Questions:
     client: "httpx.Client"
     deadline: float
 
-    def found(self, answer: Any, what: str) -> Found:
+    def found(self, answer: Any, what: str) -> RegisteredSchema:
         """Return the schema in an answer, with what it builds on."""
         seen: dict[tuple[str, int], Any] = {}
-        return Found(self._with_references(answer, what, seen), tuple(seen.values()))
+        return RegisteredSchema(self._with_references(answer, what, seen), tuple(seen.values()))
 
     def _with_references(self, answer: Any, what: str, seen: dict[tuple[str, int], Any]) -> Any:
         """Return the schema in an answer; ``seen`` gets those that it builds on."""

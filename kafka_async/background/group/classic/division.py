@@ -13,7 +13,7 @@ from ....wire import JoinGroupResponse
 from ....wire.messages import JoinGroupRequestProtocol, SyncGroupRequestAssignment
 from .assignment import Assignor, RebalanceProtocol
 from .assignors import common_protocol
-from .leader import GroupMetadata, Leadership, read_assignment
+from .leader import Leadership, MembershipMetadata, read_assignment
 from .requests import PROTOCOL_TYPE, offers
 
 
@@ -23,7 +23,7 @@ class Division:
 
     assignors: Sequence[Assignor] = field(repr=False)
     """Best first; of this consumer alone (``assignors_from``)."""
-    metadata: GroupMetadata = field(repr=False)
+    metadata: MembershipMetadata = field(repr=False)
     rack: str
     protocol: RebalanceProtocol = field(init=False)
     chosen: Assignor = field(init=False)

@@ -14,7 +14,7 @@ from ..lookup import CoordinatorLookup
 
 
 @define(eq=False)
-class Exchange:
+class CoordinatorExchange:
     """One request at a time, to the coordinator."""
 
     lookup: CoordinatorLookup = field(repr=False)

@@ -6,7 +6,7 @@ of it. Must never have the group rebalance: ``membership.py`` does. Whether topi
 
 from ....values import define, field
 from ...subscription import Subscription
-from .leader import GroupMetadata
+from .leader import MembershipMetadata
 
 _NOT_COMPARED = -1
 
@@ -15,7 +15,7 @@ _NOT_COMPARED = -1
 class Interest:
     """What the application subscribed to, as names."""
 
-    metadata: GroupMetadata = field(repr=False)
+    metadata: MembershipMetadata = field(repr=False)
     exclude_internal: bool
     subscription: Subscription | None = field(default=None, init=False)
     """``None``: nothing."""

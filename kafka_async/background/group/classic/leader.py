@@ -30,7 +30,7 @@ from ...grouping import by_topic
 from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, checked
 
 
-class GroupMetadata(Protocol):
+class MembershipMetadata(Protocol):
     """The part of the cluster's metadata that a membership needs (``MetadataManager``)."""
 
     @property
@@ -112,12 +112,12 @@ class Leadership:
         topics: frozenset[str] = frozenset().union(*(member.topics for member in members))
         return cls(tuple(members), topics, response.skip_assignment)
 
-    def is_informed(self, metadata: GroupMetadata) -> bool:
+    def is_informed(self, metadata: MembershipMetadata) -> bool:
         """Whether the metadata cover every topic: its partitions, or why it has none."""
         return all(topic in metadata.topics or isinstance(metadata.problem(topic), BrokerResponseError) for topic in self.topics)
 
     def plan(
-        self, assignor: Assignor, protocol: RebalanceProtocol, metadata: GroupMetadata
+        self, assignor: Assignor, protocol: RebalanceProtocol, metadata: MembershipMetadata
     ) -> tuple[SyncGroupRequestAssignment, ...]:
         """Return every member's assignment.
 
@@ -134,15 +134,15 @@ class Leadership:
             for member_id, mine in given.items()
         )
 
-    def changes(self, metadata: GroupMetadata) -> tuple[str, ...]:
+    def changes(self, metadata: MembershipMetadata) -> tuple[str, ...]:
         """Return the topics that have changed since the assignments were made."""
         counts = self._counts(metadata)
         return tuple(sorted(topic for topic in self.topics if counts.get(topic) != self.counts.get(topic)))
 
-    def _counts(self, metadata: GroupMetadata) -> dict[str, int]:
+    def _counts(self, metadata: MembershipMetadata) -> dict[str, int]:
         return {topic: len(metadata.topics[topic].partitions) for topic in self.topics if topic in metadata.topics}
 
-    def _topics(self, metadata: GroupMetadata) -> GroupTopics:
+    def _topics(self, metadata: MembershipMetadata) -> GroupTopics:
         racks = {node_id: node.rack for node_id, node in metadata.nodes.items() if node.rack}
         return {
             topic: tuple(

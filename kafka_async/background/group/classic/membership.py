@@ -44,17 +44,17 @@ from ...request_manager import NEVER, Poll, RequestState, backoff_of
 from ...subscription import Subscription
 from ..heartbeat import OUT, PollInterval, Verdict, judge
 from ..lookup import CoordinatorLookup
-from ..membership import CommitFailure, Coordinator, Identity, MembershipHost
-from ..parting import Parting
+from ..membership import CommitFailure, CoordinatorAccess, Identity, MembershipHost
+from ..parting import MembershipParting
 from ..proposals import Proposals
 from .assignment import NO_GENERATION, Assignor
 from .division import Division
-from .exchange import Exchange
+from .exchange import CoordinatorExchange
 from .interest import Interest
-from .leader import GroupMetadata
+from .leader import MembershipMetadata
 from .requests import heartbeat, join, leave, must_leave, sync
-from .session import Session
-from .states import HEARTBEATING, PROPOSING, ClassicInput, ClassicState, Standing
+from .session import MemberSession
+from .states import HEARTBEATING, PROPOSING, ClassicInput, ClassicStanding, ClassicState
 
 _S, _I = ClassicState, ClassicInput
 
@@ -71,15 +71,15 @@ class ClassicMembership:
     trace: Listener = field(repr=False)
     host: MembershipHost = field(repr=False)
     _lookup: CoordinatorLookup
-    _standing: Standing
+    _standing: ClassicStanding
     _interest: Interest
     _division: Division
-    _session: Session
-    _exchange: Exchange
+    _session: MemberSession
+    _exchange: CoordinatorExchange
     """JoinGroup, SyncGroup, LeaveGroup."""
     _proposals: Proposals
     _interval: PollInterval
-    _parting: Parting = field(factory=Parting, init=False)
+    _parting: MembershipParting = field(factory=MembershipParting, init=False)
     _outbox: list[UnsentRequest] = field(factory=list, init=False)
 
     @classmethod
@@ -87,8 +87,8 @@ class ClassicMembership:
         cls,
         *,
         config: ConsumerConfig,
-        coordinator: Coordinator,
-        metadata: GroupMetadata,
+        coordinator: CoordinatorAccess,
+        metadata: MembershipMetadata,
         host: MembershipHost,
         assignors: tuple[Assignor, ...],
         random: Callable[[], float],
@@ -101,11 +101,11 @@ class ClassicMembership:
             trace=trace,
             host=host,
             lookup=lookup,
-            standing=Standing(trace),
+            standing=ClassicStanding(trace),
             interest=Interest(metadata, config.exclude_internal_topics),
             division=Division(assignors, metadata, config.client_rack),
-            session=Session(config, random),
-            exchange=Exchange(lookup, RequestState(backoff_of(config, random))),
+            session=MemberSession(config, random),
+            exchange=CoordinatorExchange(lookup, RequestState(backoff_of(config, random))),
             proposals=Proposals(host),
             interval=PollInterval(config.max_poll_interval_ms / 1000),
         )
@@ -163,7 +163,7 @@ class ClassicMembership:
 
     @property
     def session_deadline(self) -> float:
-        """See ``Membership`` and ``Session.deadline``."""
+        """See ``Membership`` and ``MemberSession.deadline``."""
         return self._session.deadline
 
     @property

@@ -15,7 +15,7 @@ from .assignment import NO_GENERATION
 
 
 @define(eq=False)
-class Session:
+class MemberSession:
     """Identity, heartbeats and session of one member."""
 
     config: ConsumerConfig

@@ -126,7 +126,7 @@ _EXPLAINED = frozenset((_I.REVOKE, _I.REJOIN, _I.LOSE, _I.OVERTAKE, _I.FAIL))
 
 
 @define(eq=False)
-class Standing:
+class ClassicStanding:
     """The state of one member, moved by the table alone."""
 
     trace: Listener = field(repr=False)

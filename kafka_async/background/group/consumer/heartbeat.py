@@ -48,7 +48,7 @@ def error_of(outcome: object, group: str | None = None) -> KafkaError | None:
 
 
 @define(eq=False)
-class Interest:
+class SubscribedTopics:
     """The topics that the application subscribed to, as they are sent to the coordinator."""
 
     exclude_internal: bool

@@ -32,13 +32,13 @@ from ...request_manager import NEVER, Poll, backoff_of
 from ...subscription import Subscription
 from ..heartbeat import OUT, PollInterval, Verdict, judge, next_heartbeat
 from ..lookup import CoordinatorLookup
-from ..membership import CommitFailure, Coordinator, Identity, MembershipHost
-from ..parting import Parting
+from ..membership import CommitFailure, CoordinatorAccess, Identity, MembershipHost
+from ..parting import MembershipParting
 from ..proposals import Proposals
 from .heartbeat import (
     LONGEST_INTERVAL,
     HeartbeatFields,
-    Interest,
+    SubscribedTopics,
     assigned_partitions,
     error_of,
     explained,
@@ -47,7 +47,7 @@ from .heartbeat import (
 )
 from .reconciliation import Conversation, Incarnation, Metadata, Reconciliation, Sent
 from .settings import GroupSettings
-from .states import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, MemberInput, MemberState, Standing
+from .states import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, ConsumerStanding, MemberInput, MemberState
 
 _HEARTBEATS: Final = "heartbeats"
 """The outage from a heartbeat that failed until one is answered."""
@@ -67,20 +67,20 @@ class ConsumerMembership:
     fall_back: Callable[[KafkaError], bool] = field(repr=False)
     """Asked if the group cannot be joined in this protocol. True: another membership takes the subscription over."""
     _lookup: CoordinatorLookup
-    _standing: Standing
+    _standing: ConsumerStanding
     _conversation: Conversation
-    _interest: Interest
+    _interest: SubscribedTopics
     _reading: PollInterval
     _proposals: Proposals
     _life: Incarnation = field(init=False)
-    _parting: Parting = field(factory=Parting, init=False)
+    _parting: MembershipParting = field(factory=MembershipParting, init=False)
 
     @classmethod
     def of(
         cls,
         *,
         config: ConsumerConfig,
-        coordinator: Coordinator,
+        coordinator: CoordinatorAccess,
         metadata: Metadata,
         host: MembershipHost,
         settings: GroupSettings,
@@ -99,9 +99,9 @@ class ConsumerMembership:
             fall_back=fall_back,
             trace=trace,
             lookup=CoordinatorLookup(coordinator, host),
-            standing=Standing(trace),
+            standing=ConsumerStanding(trace),
             conversation=Conversation(member_id, backoff_of(config, random)),
-            interest=Interest(config.exclude_internal_topics),
+            interest=SubscribedTopics(config.exclude_internal_topics),
             reading=PollInterval(config.max_poll_interval_ms / 1000),
             proposals=Proposals(host),
         )

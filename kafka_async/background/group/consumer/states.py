@@ -133,7 +133,7 @@ SHOWN: Mapping[MemberState, ConsumerState] = {
 
 
 @define(eq=False)
-class Standing:
+class ConsumerStanding:
     """The state of one member, moved by the table alone."""
 
     trace: Listener = field(repr=False)

@@ -16,7 +16,7 @@ fastavro = pytest.importorskip("fastavro")
 
 from kafka_async.adapters.spark.values import registry as module  # noqa: E402  # needs no more than the others
 from kafka_async.adapters.spark.values.avro import FEW, FRAME, MAX_UNKNOWN  # noqa: E402  # needs fastavro
-from kafka_async.adapters.spark.values.decoding import REASON, Decoder  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.spark.values.decoding import REASON, ValueDecoder  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.formats import decoder_for  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.spark.values.registry import RegistryError  # noqa: E402  # beside the others
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
@@ -56,7 +56,7 @@ def framed(number: int, data: bytes) -> bytes:
     return FRAME.pack(0, number) + data
 
 
-def decoder(schema: Any = None, **options: str) -> Decoder:
+def decoder(schema: Any = None, **options: str) -> ValueDecoder:
     given = {"value.format": "avro", **{f"value.{name.replace('_', '.')}": text for name, text in options.items()}}
     if schema is not None:
         given["value.schema"] = json.dumps(schema)
@@ -65,7 +65,9 @@ def decoder(schema: Any = None, **options: str) -> Decoder:
     return found
 
 
-def rows(decoder: Decoder, values: Sequence[bytes | None], headers: Sequence[bytes | None] | None = None) -> list[tuple[Any, ...]]:
+def rows(
+    decoder: ValueDecoder, values: Sequence[bytes | None], headers: Sequence[bytes | None] | None = None
+) -> list[tuple[Any, ...]]:
     """Return rows without the reason why a value is bad."""
     where: dict[str, Any] = {"topic": "orders", "partition": 0, "offsets": pa.array(range(10, 10 + len(values)), pa.int64())}
     ids = None if headers is None else pa.array(headers, pa.binary())

@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow")
 
 from kafka_async.adapters.spark.values.avro_schema import Types, plain, with_sparks_times  # needs pyarrow
 from kafka_async.adapters.spark.values.ddl import shown  # needs pyarrow
-from kafka_async.adapters.spark.values.registry import Found  # beside the others
+from kafka_async.adapters.spark.values.registry import RegisteredSchema  # beside the others
 from kafka_async.errors import KafkaConfigurationError  # beside the others
 
 
@@ -22,7 +22,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
 
 
 def types(schema: Any, *references: Any) -> list[str]:
-    found, named = plain(Found(schema, references), "here")
+    found, named = plain(RegisteredSchema(schema, references), "here")
     return [shown(kind) for _, kind in with_sparks_times(Types(named, "here").record(found))]
 
 
@@ -75,7 +75,7 @@ def test_references_are_put_where_they_are_first_used() -> None:
     one = {"type": "enum", "name": "One", "namespace": "a", "symbols": ["A"]}
     two = {**record("One", "int", name="Two"), "namespace": "a"}
 
-    schema, _ = plain(Found(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), (two, one)), "here")
+    schema, _ = plain(RegisteredSchema(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), (two, one)), "here")
 
     assert types(record("a.One", "a.Two", {"type": "array", "items": "a.One"}), two, one) == [
         "STRING", "struct<f0:string,f1:int>", "array<string>"

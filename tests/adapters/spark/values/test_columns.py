@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from kafka_async.adapters.spark.values.columns import BatchBuilder
 from kafka_async.adapters.spark.values.ddl import Fields
-from kafka_async.adapters.spark.values.decoding import Decoder, Piece
+from kafka_async.adapters.spark.values.decoding import Piece, ValueDecoder
 from kafka_async.adapters.spark.values.formats import decoder_for
 from kafka_async.errors import DeserializationError
 from kafka_async.records import ColumnBuilder
@@ -106,7 +106,7 @@ def test_a_long_run_after_a_short_one_repeats_its_topic() -> None:
 
 
 @frozen(kw_only=True)
-class Lengths(Decoder):
+class Lengths(ValueDecoder):
     """A decoder whose columns are the length of a value and where it stood."""
 
     columns: Fields = (("length", pa.int64()), ("place", pa.string()))
@@ -170,7 +170,7 @@ def test_keys_and_values_are_decoded_side_by_side() -> None:
 
 
 @frozen(kw_only=True)
-class Ids(Decoder):
+class Ids(ValueDecoder):
     """A decoder whose column is the header that it asks for."""
 
     columns: Fields = (("id", pa.binary()),)

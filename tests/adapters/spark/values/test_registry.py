@@ -12,7 +12,7 @@ import pytest
 
 from kafka_async.adapters.spark.options.secrets import VARIABLE
 from kafka_async.adapters.spark.values import registry as module
-from kafka_async.adapters.spark.values.registry import Found, Registry, RegistryError, UnknownSchemaError
+from kafka_async.adapters.spark.values.registry import RegisteredSchema, Registry, RegistryError, UnknownSchemaError
 from kafka_async.errors import KafkaConfigurationError, KafkaError
 from kafka_async.network.backoff import ExponentialBackoff
 
@@ -40,7 +40,10 @@ def test_a_schema_is_found_by_its_id_or_its_guid(server: RegistryServer) -> None
     server.put("/schemas/ids/7", "int")
     server.put("/schemas/guids/a-b", "long")
 
-    assert (Registry(url=server.url).schema(7), Registry(url=server.url).schema("a-b")) == (Found("int"), Found("long"))
+    assert (Registry(url=server.url).schema(7), Registry(url=server.url).schema("a-b")) == (
+        RegisteredSchema("int"),
+        RegisteredSchema("long"),
+    )
 
 
 def test_the_newest_schema_of_a_subject_or_a_version(server: RegistryServer) -> None:
@@ -49,7 +52,7 @@ def test_the_newest_schema_of_a_subject_or_a_version(server: RegistryServer) -> 
 
     found = Registry(url=server.url)
 
-    assert (found.newest("a/b-value"), found.newest("a/b-value", "3")) == (Found("int"), Found("long"))
+    assert (found.newest("a/b-value"), found.newest("a/b-value", "3")) == (RegisteredSchema("int"), RegisteredSchema("long"))
 
 
 def test_references_come_with_the_schema(server: RegistryServer) -> None:
@@ -57,7 +60,7 @@ def test_references_come_with_the_schema(server: RegistryServer) -> None:
     server.put("/subjects/a/versions/2", "B", references=[{"name": "B", "subject": "b", "version": 1}])
     server.put("/subjects/b/versions/1", "C")
 
-    assert Registry(url=server.url).schema(1) == Found("A", ("C", "B"))
+    assert Registry(url=server.url).schema(1) == RegisteredSchema("A", ("C", "B"))
 
 
 def test_schemas_that_name_each_other_are_asked_for_once(server: RegistryServer) -> None:
@@ -65,7 +68,7 @@ def test_schemas_that_name_each_other_are_asked_for_once(server: RegistryServer)
     server.put("/subjects/b/versions/1", "B", references=[{"name": "C", "subject": "c", "version": 1}])
     server.put("/subjects/c/versions/1", "C", references=[{"name": "B", "subject": "b", "version": 1}])
 
-    assert Registry(url=server.url).schema(1) == Found("A", ("C", "B"))
+    assert Registry(url=server.url).schema(1) == RegisteredSchema("A", ("C", "B"))
     assert len(server.asked) == 3
 
 
@@ -88,14 +91,14 @@ def test_an_unknown_id_is_no_failure_and_is_asked_for_again(server: RegistryServ
 def test_what_may_pass_is_tried_again(server: RegistryServer) -> None:
     server.answers["/schemas/ids/1"] = [(503, b""), (429, b""), (200, json.dumps({"schema": '"int"'}).encode())]
 
-    assert Registry(url=server.url).schema(1) == Found("int")
+    assert Registry(url=server.url).schema(1) == RegisteredSchema("int")
 
 
 def test_a_registry_that_restarts_is_waited_for(server: RegistryServer) -> None:
     away = [(503, b"")] * 8  # 30 seconds and more of pauses, if they began with a quarter and doubled without a limit
     server.answers["/schemas/ids/1"] = [*away, (200, json.dumps({"schema": '"int"'}).encode())]
 
-    assert Registry(url=server.url).schema(1) == Found("int")
+    assert Registry(url=server.url).schema(1) == RegisteredSchema("int")
     assert module.PATIENCE >= 30
 
 
@@ -145,7 +148,7 @@ def test_no_proxy_is_used(server: RegistryServer, monkeypatch: pytest.MonkeyPatc
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
-    assert Registry(url=server.url).schema(1) == Found("int")
+    assert Registry(url=server.url).schema(1) == RegisteredSchema("int")
 
 
 def test_credentials_are_resolved_where_they_are_used(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +274,7 @@ def test_a_proxy_is_asked_in_place_of_the_registry(server: RegistryServer) -> No
     server.put("http://registry.example:8081/schemas/ids/1", "int")
     found = Registry.of({URL: "http://registry.example:8081", PROXY: server.url.replace("//", "//ann:secret@")})
 
-    assert found.schema(1) == Found("int")
+    assert found.schema(1) == RegisteredSchema("int")
     assert server.headers[0]["Proxy-Authorization"] == "Basic " + base64.b64encode(b"ann:secret").decode()
 
 
@@ -298,7 +301,7 @@ def test_a_client_shows_its_certificate(tmp_path: Path) -> None:
     with registry_server(context) as server:
         server.put("/schemas/ids/1", "int")
         found = Registry.of({URL: server.url, **given, f"{SSL}key.location": str(tmp_path / "client.key")})
-        assert found.schema(1) == Found("int")
+        assert found.schema(1) == RegisteredSchema("int")
 
         with pytest.raises(KafkaConfigurationError, match=r"ssl.certificate.location=.*expected PEM with .* its private key"):
             Registry.of({URL: server.url, **given}).schema(1)  # the key is in another file

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_async.background.group.classic.assignment import GroupMember, GroupTopics
 from kafka_async.background.group.classic.assignors import RangeAssignor
-from kafka_async.background.group.membership import Membership, Progress
+from kafka_async.background.group.membership import Membership, PollProgress
 from kafka_async.background.subscription import Subscription
 from kafka_async.errors import (
     FencedInstanceIdError,
@@ -798,7 +798,7 @@ def test_an_unknown_member_in_a_heartbeat_during_a_join_is_left_to_the_join() ->
 
 
 def silent(w: World) -> World:
-    w.host.seen = Progress(polled_at=0.0, polling=False)
+    w.host.seen = PollProgress(polled_at=0.0, polling=False)
     return w
 
 

@@ -9,7 +9,7 @@ from kafka_async.background.group.classic.assignment import Assignor
 from kafka_async.background.group.classic.assignors import assignors_from
 from kafka_async.background.group.classic.membership import ClassicMembership
 from kafka_async.background.group.classic.requests import PROTOCOL_TYPE
-from kafka_async.background.group.membership import Identity, Progress
+from kafka_async.background.group.membership import Identity, PollProgress
 from kafka_async.background.request_manager import Poll
 from kafka_async.background.subscription import Subscription
 from kafka_async.config import ConsumerConfig
@@ -112,7 +112,7 @@ class Host:
     successive: list[bool] = field(factory=list)
     """Of the assignments."""
     stopped: set[TopicPartition] = field(factory=set)
-    seen: Progress = field(factory=lambda: Progress(polled_at=0.0, polling=True))
+    seen: PollProgress = field(factory=lambda: PollProgress(polled_at=0.0, polling=True))
 
     def publish_revocation(
         self, number: int, partitions: frozenset[TopicPartition], *, lost: bool, returning: bool = False
@@ -134,7 +134,7 @@ class Host:
     def owned(self) -> frozenset[TopicPartition]:
         return self.have
 
-    def progress(self) -> Progress:
+    def progress(self) -> PollProgress:
         return self.seen
 
     def partition_counts(self) -> Mapping[str, int]:

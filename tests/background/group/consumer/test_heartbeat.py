@@ -5,7 +5,7 @@ from attrs import evolve
 
 from kafka_async.background.group.consumer.heartbeat import (
     HeartbeatFields,
-    Interest,
+    SubscribedTopics,
     assigned_partitions,
     error_of,
     heartbeat,
@@ -72,7 +72,7 @@ def test_a_pattern_is_evaluated_when_the_picture_changes_and_leaves_internal_top
         asked.append(name)
         return name != "b"
 
-    interest = Interest(exclude_internal=True)
+    interest = SubscribedTopics(exclude_internal=True)
     interest.subscribe(Subscription(matches=matches))
     topics = {"a": topic("a"), "b": topic("b"), "__c": topic("__c", internal=True)}
     interest.follow(0, {})
@@ -85,14 +85,14 @@ def test_a_pattern_is_evaluated_when_the_picture_changes_and_leaves_internal_top
 
 
 def test_internal_topics_can_be_let_in() -> None:
-    interest = Interest(exclude_internal=False)
+    interest = SubscribedTopics(exclude_internal=False)
     interest.subscribe(Subscription(matches=lambda name: True))
     interest.follow(1, {"__c": topic("__c", internal=True)})
     assert interest.topics == ("__c",)
 
 
 def test_an_expression_of_the_coordinators_needs_the_names_of_all_topics() -> None:
-    interest = Interest(exclude_internal=True)
+    interest = SubscribedTopics(exclude_internal=True)
     interest.subscribe(Subscription(regex="x.*"))
     assert (interest.topics, interest.regex, interest.wanted_topics, interest.known) == ((), "x.*", None, True)
     interest.subscribe(None)

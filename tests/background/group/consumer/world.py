@@ -8,7 +8,7 @@ from attrs import define, field
 from kafka_async.background.group.consumer.membership import ConsumerMembership
 from kafka_async.background.group.consumer.settings import GroupSettings
 from kafka_async.background.group.consumer.states import MemberState
-from kafka_async.background.group.membership import Progress
+from kafka_async.background.group.membership import PollProgress
 from kafka_async.background.request_manager import Poll
 from kafka_async.background.subscription import Subscription
 from kafka_async.config import ConsumerConfig
@@ -118,8 +118,8 @@ class FakeHost:
     def owned(self) -> frozenset[TopicPartition]:
         return self.taken
 
-    def progress(self) -> Progress:
-        return Progress(polled_at=self.polled_at, polling=self.polling)
+    def progress(self) -> PollProgress:
+        return PollProgress(polled_at=self.polled_at, polling=self.polling)
 
     def partition_counts(self) -> Mapping[str, int]:
         return {}
