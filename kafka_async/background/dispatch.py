@@ -224,11 +224,12 @@ class Background:
         self.metadata.request_new_topics(now)
 
     def _assign(self, stamps: Mapping[TopicPartition, int], now: float, set_aside: frozenset[TopicPartition] = frozenset()) -> None:
+        afresh = frozenset(p for p, stamp in stamps.items() if (known := self.subscription.get(p)) and known.stamp != stamp)
         removed = self.subscription.assign(stamps, set_aside)
         for partition in removed:
             self.buffer.forget(partition)
-        if removed:
-            self.trace(Unassigned(now=now, partitions=frozenset(removed)))
+        if left := afresh.union(removed):
+            self.trace(Unassigned(now=now, partitions=left))
         if not self.subscription.topics <= self.metadata.cluster.topics.keys():
             self.metadata.request_new_topics(now)
 

@@ -126,10 +126,9 @@ class MetadataManager:
         """See ``ClusterView``."""
         return self.cluster.topic_id(topic)
 
-    @property
-    def awaits_answer(self) -> bool:
-        """Whether the cluster has not answered yet, or is being asked at the moment: the picture may change any time."""
-        return self.schedule.updated_at is None or self._request.in_flight
+    def answered_since(self, moment: float) -> bool:
+        """Whether the picture is from an answer that came after ``moment``."""
+        return self.schedule.updated_at is not None and self.schedule.updated_at > moment
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 

@@ -164,6 +164,16 @@ def test_that_partitions_left_is_traced_once_and_not_while_they_are_set_aside() 
     ]
 
 
+def test_a_partition_that_left_and_came_back_in_one_step_did_leave() -> None:
+    """An eager rebalance: it starts afresh, and nothing would end an outage of before."""
+    world = World()
+    world.fetching({A: 5, B: 7})
+    stamps = dict(world.stamps)
+    world.send(AssignmentApplied(stamps={A: stamps[A] + 100, B: stamps[B]}))
+    world.poll(1.0)
+    assert [event for event in world.seen if isinstance(event, Unassigned)] == [Unassigned(now=1.0, partitions=frozenset((A,)))]
+
+
 def test_unsubscribe_drops_everything() -> None:
     world = World()
     world.fetching({A: 5})

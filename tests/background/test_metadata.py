@@ -1,5 +1,6 @@
 """The Metadata request manager: when it asks, whom it believes, when it gives up."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -54,18 +55,12 @@ def test_it_asks_at_once_and_then_at_the_age() -> None:
     assert [topic.name for topic in request.topics or ()] == ["t"]
 
 
-def test_it_awaits_the_first_answer_and_each_that_was_asked_for() -> None:
+def test_it_knows_how_old_the_picture_is() -> None:
     world = World()
-    world.send(SubscribeTopics(topics=frozenset("t")))
-    metadata = world.background.metadata
-    assert metadata.awaits_answer
-    world.learn(described("t", (1, 2)))
-    assert not metadata.awaits_answer
-    metadata.request_update(60.0)
-    world.poll(60.0)
-    assert metadata.awaits_answer
-    world.answer(MetadataRequest, cluster(described("t", (1, 2))), 60.5)
-    assert not metadata.awaits_answer
+    assert not world.background.metadata.answered_since(-inf)
+    again(world, 60.0, described("t", (1, 2)))
+    assert world.background.metadata.answered_since(60.4)
+    assert not world.background.metadata.answered_since(60.5)
 
 
 def test_without_a_subscription_only_the_brokers_are_asked_for() -> None:

@@ -66,9 +66,8 @@ class Brokers(Protocol):
     @property
     def nodes(self) -> Container[int]: ...
 
-    @property
-    def awaits_answer(self) -> bool:
-        """Whether the cluster has not answered yet, or is being asked at the moment."""
+    def answered_since(self, moment: float) -> bool:
+        """Whether the metadata are from an answer that came after ``moment``."""
         ...
 
     def request_update(self, now: float) -> None:
@@ -160,7 +159,7 @@ class FindCoordinatorManager:
         self.state = TRANSITIONS[self.state, event]
 
     def _wake_at(self) -> float:
-        unlisted = self.state is SearchState.KNOWN and not self._is_listed() and not self.brokers.awaits_answer
+        unlisted = self.state is SearchState.KNOWN and not self._is_listed() and self.brokers.answered_since(self._found_at)
         return self._backoff.retry_at if unlisted or self.state is SearchState.WANTED else NEVER
 
     def _is_needed(self, now: float) -> bool:
@@ -172,10 +171,10 @@ class FindCoordinatorManager:
     def _check_listing(self, now: float) -> None:
         """Give metadata that do not list the coordinator (yet) until the end of the backoff; then it is not there.
 
-        An answer that is under way may list it: when the consumer starts, a busy broker may name the coordinator long before it
-        answers with the metadata.
+        Older metadata prove nothing: when a consumer starts, or brokers come and go, a busy cluster may name the coordinator long
+        before it answers with the metadata.
         """
-        if self.brokers.awaits_answer:
+        if not self.brokers.answered_since(self._found_at):
             return
         self.brokers.request_update(now)
         if self.latest is not None and self._backoff.ready(now):

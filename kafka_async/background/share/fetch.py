@@ -201,14 +201,13 @@ class ShareFetchManager:
 
     def assign(self, partitions: Mapping[TopicPartition, UUID], now: float) -> None:
         """Read these partitions from now on. Records of others stay locked until they are acknowledged."""
-        for partition, topic_id in partitions.items():
-            place = self._places.get(partition)
-            if place is None or place.topic_id != topic_id:
-                self._places[partition] = _Place(topic_id)
-        if removed := self._places.keys() - partitions.keys():
-            for partition in removed:
-                del self._places[partition]
-            self.trace(Unassigned(now=now, partitions=frozenset(removed)))
+        left = frozenset(tp for tp, place in self._places.items() if partitions.get(tp) != place.topic_id)
+        for partition in left:
+            del self._places[partition]
+        for partition in partitions.keys() - self._places.keys():
+            self._places[partition] = _Place(partitions[partition])
+        if left:
+            self.trace(Unassigned(now=now, partitions=left))
         self._placed_for = -1
 
     # --- orders of the application ---------------------------------------------------------------------------------------------

@@ -331,6 +331,7 @@ class ShareMembership:
         if talk.backoff.failures:
             self.trace(Recovered(now=now, outage=_HEARTBEATS, subject="group"))
         talk.backoff.succeeded()
+        self.coordinator.served(now)
         talk.gone = False
         talk.subscribed = topics
         if 0 < answer.heartbeat_interval_ms <= LONGEST_INTERVAL * 1000:

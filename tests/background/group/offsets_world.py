@@ -85,11 +85,14 @@ class Brokers:
 
     cluster: ClusterView
     wanted: list[float]
-    awaits_answer: bool = False
+    are_old: bool = False
 
     @property
     def nodes(self) -> Mapping[int, Node]:
         return self.cluster.nodes
+
+    def answered_since(self, moment: float) -> bool:
+        return not self.are_old
 
     def request_update(self, now: float) -> None:
         self.wanted.append(now)

@@ -46,6 +46,7 @@ from kafka_async.wire.messages import (
     ShareNodeEndpoint,
     SharePartitionData,
 )
+from tests.background.support import topic_id
 
 from .world import ID, LOCK, TP, World, acquired, fetched, taken_in
 
@@ -211,6 +212,15 @@ def test_acknowledgements_go_by_themselves_if_nothing_is_to_be_fetched() -> None
     assert world.wake_at == pytest.approx(11.0 + LINGER)
     world.poll(11.1)
     assert acknowledgement(world).share_session_epoch == 1
+
+
+def test_a_partition_of_a_topic_that_was_made_anew_is_another_one() -> None:
+    world = World()
+    world.joined(0)
+    world.background.fetch.assign({TP: topic_id("another")}, 1.0)
+    assert world.seen[-1] == Unassigned(now=1.0, partitions=frozenset((TP,)))
+    world.background.fetch.assign({TP: topic_id("another")}, 2.0)
+    assert world.seen[-1] == Unassigned(now=1.0, partitions=frozenset((TP,)))
 
 
 def test_acknowledgements_of_a_partition_that_left_do_not_wait_for_a_pause_between_fetches() -> None:

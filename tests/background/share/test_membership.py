@@ -15,9 +15,10 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, Unsubscribe
+from kafka_async.trace import Recovered
 from kafka_async.wire.messages import FindCoordinatorRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-from .world import TP, World, taken_in
+from .world import COORDINATOR, TP, World, taken_in
 
 
 def beat(world: World) -> ShareGroupHeartbeatRequest:
@@ -97,6 +98,20 @@ def test_a_new_coordinator_gets_everything_again_and_nothing_else_changes(outcom
     assert world.waiting(FindCoordinatorRequest)
     assert world.background.fetch.partitions == {TP}
     assert world.background.membership.epoch == 1
+
+
+def test_the_outage_of_a_coordinator_ends_once_it_answers_again() -> None:
+    """The cluster names the same broker again."""
+    world = World()
+    world.joined(0)
+    world.poll(5.0)
+    world.answer(ShareGroupHeartbeatRequest, KafkaConnectionError("cut"), 5.0)
+    world.poll(5.2)
+    world.answer(FindCoordinatorRequest, COORDINATOR, 5.2)
+    world.poll(5.3)
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0), 5.3)
+    outages = [event.outage for event in world.seen if isinstance(event, Recovered)]
+    assert sorted(outages) == ["heartbeats", "the coordinator"]
 
 
 def test_a_coordinator_that_is_loading_is_asked_again_after_a_backoff() -> None:
