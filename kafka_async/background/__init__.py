@@ -14,6 +14,7 @@ follow.py             topics that are followed without a group
 positions.py          how a partition gets a position; list_offsets.py: offsets by time, beginning and end
 fetch.py              reading ahead; fetch_session.py: sessions with brokers; fetch_size.py: how many bytes
 grouping.py           partitions by topic, as requests name them
+partition_outage.py   what fails partition by partition, and when that is over
 telemetry.py          metrics for the operators of the cluster
 group/                only for consumers with a group
 share/                only for share consumers

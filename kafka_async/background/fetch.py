@@ -10,7 +10,7 @@ slow partition cannot fill it, and a broker's session is not churned (KAFKA-1718
 on partitions times turns: 1,000 idle partitions cost nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -42,6 +42,7 @@ from .cluster import ClusterChanges, Leader
 from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionRequest, Wanted
 from .fetch_size import FULL, FetchSize
 from .metadata import MetadataManager
+from .partition_outage import PartitionOutage
 from .positions import PositionsManager
 from .request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
@@ -97,6 +98,22 @@ class _Timers:
 
 
 @define(eq=False)
+class _Leaderless:
+    """Partitions that wait for the metadata to name a leader whose address is known."""
+
+    partitions: set[TopicPartition] = field(factory=set)
+    _seen: int = -1
+
+    def after(self, version: int) -> set[TopicPartition]:
+        """Return the partitions to look at again, if the cluster is known in another version than before."""
+        found: set[TopicPartition] = set()
+        if version != self._seen:
+            found, self.partitions = self.partitions, found
+        self._seen = version
+        return found
+
+
+@define(eq=False)
 class FetchManager:
     """Fetches the partitions that are assigned, have a position and are not paused."""
 
@@ -114,10 +131,12 @@ class FetchManager:
     _changed: set[TopicPartition] = field(factory=set, init=False)
     _full: set[TopicPartition] = field(factory=set, init=False)
     """Partitions left out because their share of the buffer is unread."""
-    _leaderless: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions that wait for the metadata to name a leader whose address is known."""
-    _metadata_seen: int = field(default=-1, init=False)
+    _leaderless: _Leaderless = field(factory=_Leaderless, init=False)
     _timers: _Timers = field(factory=_Timers, init=False)
+    _outage: PartitionOutage = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._outage = PartitionOutage(self.trace, _READING, "cannot be fetched at the moment; trying again")
 
     def changed(self, partition: TopicPartition) -> None:
         """Something about the partition changed; it is looked at again at the next poll."""
@@ -168,10 +187,7 @@ class FetchManager:
         """Look again at every partition that changed."""
         if self._timers.next <= now:
             self._changed.update(self._timers.due(now))
-        if self._leaderless and self._metadata_seen != self.metadata.cluster.version:
-            self._changed |= self._leaderless
-            self._leaderless.clear()
-        self._metadata_seen = self.metadata.cluster.version
+        self._changed |= self._leaderless.after(self.metadata.cluster.version)
         if self._full:
             self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
             self._full -= self._changed
@@ -276,7 +292,7 @@ class FetchManager:
         leader = self.metadata.cluster.leader(entry.partition)
         if leader is None:
             self.metadata.need_leader(now)
-            self._leaderless.add(entry.partition)
+            self._leaderless.partitions.add(entry.partition)
             return None, None
         node_id = leader.node_id
         if entry.replica is not None:
@@ -406,13 +422,12 @@ class FetchManager:
         if entry is None or sent is None or not _expected(entry, sent):
             return  # assigned away, sought elsewhere or reset while the answer was on its way
         waited = self._waited(now)
-        recovered = entry.failures
         self._accept(broker, entry, sent, step, now)
         fill = len(step.records) / sent.max_bytes
         if fill >= FULL or broker.size.has_grown:
             broker.size.answered(fill, waited, len(broker.session.wanted))
-        if recovered:
-            self._report((), {partition}, now)
+        if self._outage.failing:
+            self._outage.report((), (partition,), now)
 
     def _waited(self, now: float) -> float:
         """Return how long the application has been waiting for records, in seconds."""
@@ -439,21 +454,13 @@ class FetchManager:
                     if error is not None:
                         failed.setdefault(type(error), (error, set()))[1].add(partition)
                 else:
-                    well |= {partition} if entry.failures else set()
+                    well.add(partition)
                     fill = max(fill, len(data.records or b"") / sent.max_bytes)
                     self._accept(broker, entry, sent, data, now)
         if fill >= FULL or broker.size.has_grown:
             broker.size.answered(fill, waited, len(broker.session.wanted))
-        if failed or well:
-            self._report(failed.values(), well, now)
-
-    def _report(self, failed: Iterable[tuple[KafkaError, set[TopicPartition]]], well: set[TopicPartition], now: float) -> None:
-        """Trace which partitions of an answer cannot be fetched, and which can again: an event for each reason, however many."""
-        for error, partitions in failed:
-            text = "cannot be fetched at the moment; trying again"
-            self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_READING, partitions=frozenset(partitions)))
-        if well:
-            self.trace(Recovered(now=now, outage=_READING, subject="fetch", partitions=frozenset(well)))
+        if failed or self._outage.failing:
+            self._outage.report(failed.values(), well, now)
 
     def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData | FetchedStep, now: float) -> None:
         partition = entry.partition

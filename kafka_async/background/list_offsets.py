@@ -23,7 +23,7 @@ from ..errors import (
 from ..events import Call
 from ..model import OffsetAndTimestamp, TopicPartition
 from ..network import UnsentRequest
-from ..trace import Fault, Listener, Recovered
+from ..trace import Listener
 from ..values import define, field, frozen
 from ..wire.messages import (
     ListOffsetsPartition,
@@ -34,6 +34,7 @@ from ..wire.messages import (
 )
 from .cluster import ClusterChanges, Leader
 from .metadata import MetadataManager
+from .partition_outage import PartitionOutage
 from .request_manager import IDLE, NEVER, Backoff, Poll, backoff_of
 
 LATEST: Final = -1
@@ -83,8 +84,11 @@ class ListOffsetsManager:
     _lookups: dict[int, _OffsetLookup] = field(factory=dict, init=False)
     """By number, so that an answer to one of ten thousand finds it at once."""
     _lookup_count: int = field(default=0, init=False)
-    _failing: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions whose last look-up failed and was tried again."""
+    _outage: PartitionOutage = field(init=False)
+    """Of partitions whose last look-up failed and was tried again."""
+
+    def __attrs_post_init__(self) -> None:
+        self._outage = PartitionOutage(self.trace, _LOOKUPS, "offsets cannot be looked up yet; trying again")
 
     @property
     def topics(self) -> frozenset[str]:
@@ -233,17 +237,8 @@ class ListOffsetsManager:
                 well.add(lookup.partition)
             elif self._is_repeated(lookup, failure, now):
                 again[lookup.partition] = failure
-        self._report(again, well & self._failing, now)
-
-    def _report(self, again: Mapping[TopicPartition, KafkaError], well: set[TopicPartition], now: float) -> None:
-        """Trace in which partitions offsets cannot be looked up, and in which they can again."""
-        self._failing = (self._failing - well) | again.keys()
-        if again:
-            text = "offsets cannot be looked up yet; trying again"
-            first = next(iter(again.values()))
-            self.trace(Fault(now=now, text=text, error=first, subject="fetch", outage=_LOOKUPS, partitions=frozenset(again)))
-        if well:
-            self.trace(Recovered(now=now, outage=_LOOKUPS, subject="fetch", partitions=frozenset(well)))
+        failed = [(next(iter(again.values())), again.keys())] if again else ()
+        self._outage.report(failed, well - again.keys(), now)
 
     def _settle(self, lookup: _OffsetLookup, answer: ListOffsetsPartitionResponse | None, now: float) -> KafkaError | None:
         """Answer a lookup, or return why that cannot be done."""

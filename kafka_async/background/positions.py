@@ -22,7 +22,7 @@ from ..errors import (
 from ..events import Call, PositionFound
 from ..model import OffsetAndMetadata, TopicPartition
 from ..network import UnsentRequest
-from ..trace import Fault, Listener, Notice, Recovered
+from ..trace import Fault, Listener, Notice
 from ..values import define, field
 from ..wire.messages import (
     EpochEndOffset,
@@ -35,6 +35,7 @@ from .boundary import EventHandler, FetchBuffer, PartitionFailed, Repositioned
 from .cluster import ClusterChanges, Leader
 from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
 from .metadata import MetadataManager
+from .partition_outage import PartitionOutage
 from .request_manager import NEVER, Poll, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 
@@ -71,8 +72,11 @@ class PositionsManager:
     _busy: dict[TopicPartition, tuple[PartitionState, FetchState]] = field(factory=dict, init=False)
     """The requests under way, and the state they belong to: a reset does not wait for a validation that hangs."""
     _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
-    _unchecked: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions whose last check failed."""
+    _outage: PartitionOutage = field(init=False)
+    """Of partitions whose last check failed."""
+
+    def __attrs_post_init__(self) -> None:
+        self._outage = PartitionOutage(self.trace, _CHECKS, "positions cannot be validated yet; trying again")
 
     # --- questions and hints ---------------------------------------------------------------------------------------------------
 
@@ -148,6 +152,8 @@ class PositionsManager:
         """Start what can be started; return the validation requests."""
         wake_at = NEVER
         checks: dict[int, list[tuple[PartitionState, Leader]]] = defaultdict(list)
+        if self._outage.failing:
+            self._outage.report((), filter(self._needs_no_check, self._todo), now)
         for partition in tuple(self._todo):
             entry = self.subscription.get(partition)
             if entry is None or entry.state not in _WORK or self._busy.get(partition) == (entry, entry.state):
@@ -160,6 +166,11 @@ class PositionsManager:
                 wake_at = min(wake_at, entry.retry_at)
         self._answer_waiting()
         return Poll(tuple(self._check(node_id, entries, now) for node_id, entries in checks.items()), wake_at)
+
+    def _needs_no_check(self, partition: TopicPartition) -> bool:
+        """Whether a partition that is assigned does not wait for a check: it may have got another position meanwhile."""
+        entry = self.subscription.get(partition)
+        return entry is not None and entry.state is not FetchState.AWAIT_VALIDATION
 
     def poll_on_close(self, now: float) -> Poll:
         """Positions send nothing when the consumer stops."""
@@ -310,21 +321,9 @@ class PositionsManager:
                 if self._is_checked_again(entry, cause, now):
                     failed.setdefault(type(cause), (cause, set()))[1].add(entry.partition)
             else:
-                well |= {entry.partition} & self._unchecked
+                well.add(entry.partition)
                 self._judge(entry, leader, answer, now)
-        self._report(failed.values(), well, now)
-
-    def _report(
-        self, failed: Iterable[tuple[KafkaError | None, set[TopicPartition]]], well: set[TopicPartition], now: float
-    ) -> None:
-        """Trace which positions cannot be validated, and which can again: an event for each reason, however many."""
-        self._unchecked -= well
-        for error, partitions in failed:
-            self._unchecked |= partitions
-            text = "positions cannot be validated yet; trying again"
-            self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_CHECKS, partitions=frozenset(partitions)))
-        if well:
-            self.trace(Recovered(now=now, outage=_CHECKS, subject="fetch", partitions=frozenset(well)))
+        self._outage.report(failed.values(), well, now)
 
     def _is_checked_again(self, entry: PartitionState, error: KafkaError | None, now: float) -> bool:
         """Return whether a check is simply repeated; if not, the application gets the error, and it is repeated more slowly."""

@@ -13,6 +13,7 @@ from kafka_async.errors import (
 )
 from kafka_async.events import PausePartitions, ResumePartitions
 from kafka_async.network import LATE, Lane
+from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import (
     AbortedTransaction,
     FetchRequest,
@@ -176,6 +177,22 @@ def test_a_backoff_grows_with_the_failures_and_ends_with_data() -> None:
     world.answer(FetchRequest, fetched(data(A, error_code=7)), now + 1)
     world.poll(now + 1)
     assert world.wake_at == pytest.approx(now + 1.1)
+
+
+@pytest.mark.parametrize("held", [b"", records(7, 1)], ids=["nothing", "a record"])
+def test_reading_is_an_outage_until_a_broker_answers_also_for_another_position(held: bytes) -> None:
+    """A seek is one way to another position; a topic that is made anew is another."""
+    world = World()
+    world.fetching({A: 0})
+    world.answer(FetchRequest, fetched(data(A, error_code=7)), 1.0)
+    world.seek(A, 7)
+    world.poll(1.0)
+    world.answer(FetchRequest, fetched(data(A, held)), 1.5)
+    events = [event for event in world.seen if isinstance(event, Fault | Recovered)]
+    assert [(type(event), event.now, event.outage, set(event.partitions)) for event in events] == [
+        (Fault, 1.0, "reading", {A}),
+        (Recovered, 1.5, "reading", {A}),
+    ]
 
 
 def test_out_of_range_is_reset_by_policy() -> None:

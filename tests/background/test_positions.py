@@ -274,6 +274,15 @@ def test_checks_that_fail_are_an_outage_until_there_is_an_answer() -> None:
     assert outage == [(Fault, "validating positions", {A}), (Recovered, "validating positions", {A})]
 
 
+def test_the_outage_of_a_check_is_over_when_the_position_needs_none_any_more() -> None:
+    world = validating()
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, -1, -1, 75), 1.0)
+    world.seek(A, 7)
+    world.poll(1.0)
+    outage = [(type(event), event.outage, set(event.partitions)) for event in world.seen if isinstance(event, Fault | Recovered)]
+    assert outage == [(Fault, "validating positions", {A}), (Recovered, "validating positions", {A})]
+
+
 @pytest.mark.parametrize("code", [29, 31])
 def test_a_check_that_is_refused_is_reported_and_tried_again_later(code: int) -> None:
     world = validating()
