@@ -196,6 +196,9 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
         ),
         (rf"sasl.plain.password={SECRET}\u1", ValueError, "line 1: expected four hexadecimal digits"),
         (f"sasl.oauthbearer.extensions={SECRET}", ValueError, r"sasl\.oauthbearer\.extensions: expected JSON"),
+        (SECRET, TypeError, r"unknown option \(not shown, because it may be a secret\); expected option=value on each line"),
+        (f"2{SECRET} horse", TypeError, r"unknown option \(not shown, because it may be a secret\)"),
+        ("spring.kafka.client-id=a", TypeError, "unknown option 'spring.kafka.client-id'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_and_no_secret_shows(text: str, kind: type[Exception], error: str, written: Any) -> None:

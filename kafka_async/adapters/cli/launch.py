@@ -9,7 +9,7 @@ import importlib.util
 import io
 import os
 import sys
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 FAILED: Final = 1
 """Exit code for an error."""
@@ -82,12 +82,13 @@ def require(extra: str, *modules: str) -> None:
         refuse(f"needs {' and '.join(missing)}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone")
 
 
-def drop_unwritten() -> None:
-    """Discard output that cannot be written: Python would try again at exit, and complain."""
+def drop_unwritten(stream: TextIO | None = None) -> None:
+    """Discard output that cannot be written: Python would try again at exit, and complain. Default: of standard output."""
+    stream = stream or sys.stdout
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def refuse(text: str, code: int = USAGE_ERROR) -> NoReturn:

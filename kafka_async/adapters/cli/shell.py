@@ -70,25 +70,33 @@ class Output:
             self.writing = False
 
     def notify(self, text: str) -> None:
-        """Write a line for the person at the terminal, to standard error."""
+        """Write a line for the person at the terminal, to standard error. If nobody reads it, the records go on."""
         if not self.quiet:
-            sys.stderr.write(f"{printable(text)}\n")
+            _tell(f"{printable(text)}\n")
 
     def fail(self, error: BaseException) -> "typer.Exit":
         """Write what went wrong as one line, and return what ends the program."""
         if self.debug:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
         text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
-        sys.stderr.write(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
+        _tell(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
         return self.end(FAILED)
 
     def end(self, code: int) -> "typer.Exit":
         """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""
         if self.writing:
-            sys.stderr.flush()
             os._exit(code)
         self._thread.shutdown()
         return typer.Exit(code)
+
+
+def _tell(line: str) -> None:
+    """Write a line to standard error. Its end must not be taken for that of standard output, which ends the command with 0."""
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except OSError:
+        drop_unwritten(sys.stderr)
 
 
 def show_log(debug: bool) -> None:
