@@ -54,7 +54,7 @@ def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
     """
     data = Path(path).read_bytes()
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     try:

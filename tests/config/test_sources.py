@@ -165,6 +165,7 @@ def test_what_the_program_gives_wins_over_a_file(written: Any) -> None:
 def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
     assert ConsumerConfig.from_properties(written("group.id=jürgen")).group_id == "jürgen"
     assert ConsumerConfig.from_properties(written("group.id=jürgen", "latin-1")).group_id == "jürgen"
+    assert ConsumerConfig.from_properties(written("group.id=jürgen", "utf-8-sig")).group_id == "jürgen"
     assert ConsumerConfig.from_properties(written(r"group.id=j\u00fcrgen")).group_id == "jürgen"
 
 

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import sys
+import warnings
 from typing import Final, NoReturn, TextIO
 
 FAILED: Final = 1
@@ -21,6 +22,7 @@ def launch() -> None:
     """Run the command of the arguments. Raises ``SystemExit``."""
     try:
         prepare_streams()
+        show_warnings()
         require("cli", "typer", "rich")
         from .commands import app
 
@@ -80,6 +82,27 @@ def require(extra: str, *modules: str) -> None:
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
         refuse(f"needs {' and '.join(missing)}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone")
+
+
+def show_warnings() -> None:
+    """Have each of Python's warnings appear once, as one line: the line of code that it came from means nothing to people."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if (text := f"kafka-async: {message}\n") not in shown:
+            shown.add(text)
+            tell(text)
+
+    warnings.showwarning = show
+
+
+def tell(line: str) -> None:
+    """Write a line to standard error. Its end must not be taken for that of standard output, which ends a command with 0."""
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except OSError:
+        drop_unwritten(sys.stderr)
 
 
 def drop_unwritten(stream: TextIO | None = None) -> None:

@@ -465,6 +465,13 @@ def test_a_closed_standard_error_costs_only_the_messages(brokers: str) -> None:
     assert (done.returncode, done.stdout.split()) == (0, ["0", "2", "4", "6", "8"])
 
 
+def test_a_warning_is_one_line_that_names_no_code(brokers: str) -> None:
+    done = sh(f"kafka-async topics describe orders -b {brokers} -X sasl.plain.password=secret --json")
+
+    assert (done.returncode, done.stdout.count("\n")) == (0, 4)
+    assert done.stderr == "kafka-async: no effect with security_protocol='PLAINTEXT': sasl_plain_password\n"
+
+
 @pytest.mark.parametrize("group", [[], ["-G", "unread"]], ids=["alone", "group"])
 def test_messages_that_nobody_reads_cost_no_records(brokers: str, group: list[str]) -> None:
     reading, writing = os.pipe()
