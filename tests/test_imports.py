@@ -102,3 +102,37 @@ asyncio.run(main())
 @pytest.mark.parametrize(("protocol", "other"), [("auto", "classic"), ("classic", "consumer")])
 def test_a_member_imports_the_protocol_that_its_group_speaks_and_not_the_other(protocol: str, other: str) -> None:
     assert not _among((f"kafka_async.background.group.{other}",), f"exec({PROGRAM.format(protocol=protocol)!r})")
+
+
+ARROW = """
+import asyncio
+from kafka_async import KafkaConsumer
+from kafka_async.testing import Cluster
+
+async def main():
+    cluster = Cluster()
+    cluster.topic("t")
+    async with KafkaConsumer("t", **cluster.options()) as consumer:
+        await consumer.getarrow()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(
+    ("extra", "module", "package", "program"),
+    [
+        ("arrow", "pyarrow", "pyarrow", ARROW),
+        ("otel", "opentelemetry", "opentelemetry-api", "import kafka_async.adapters.otel"),
+        ("spark", "pyspark", "pyspark", "from kafka_async.spark import register; register(None)"),
+    ],
+    ids=["arrow", "otel", "spark"],
+)
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(extra: str, module: str, package: str, program: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None; exec({program!r})"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # noqa: S603  # ours
+
+    assert done.stderr.splitlines()[-1].startswith("ImportError: ")
+    assert done.stderr.endswith(f" {package}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone\n")

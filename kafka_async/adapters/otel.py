@@ -13,7 +13,6 @@ from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 from attrs import define, field
-from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
 from ..application.metrics import Metrics, Point, points
 from ..application.processing.statistics import NOTHING, PROCESSING
@@ -21,6 +20,13 @@ from ..application.share.custody import Counts
 from ..application.share.metrics import ShareMetrics
 from ..model import TopicPartition
 from ..trace import RequestSent
+
+try:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
+except ImportError as missing:
+    raise ImportError(
+        "metrics in OpenTelemetry need opentelemetry-api, which the extra 'otel' brings: pip install '.[otel]' from a clone"
+    ) from missing
 
 SCOPE: Final = "kafka_async"
 FRESH: Final = 0.5

@@ -107,9 +107,10 @@ _imported: Final[dict[str, Any]] = {}
 
 
 def _arrow() -> Any:
-    import pyarrow.compute  # noqa: F401  # what a column of timestamps needs, here and not on the event loop
+    from . import arrow  # before anything of pyarrow: it says what to install
 
-    from . import arrow
+    # isort: split
+    import pyarrow.compute  # noqa: F401  # what a column of timestamps needs, here and not on the event loop
 
     return arrow
 

@@ -300,8 +300,12 @@ _LIBRDKAFKAS: Final = {"sasl_username": "sasl_plain_username", "sasl_password": 
 
 
 def nearest_option(name: str) -> str:
-    """Return ``"; did you mean ...?"`` for a name that is nearly an option's, else nothing."""
+    """Return ``"; did you mean ...?"`` for a name that is nearly an option's, where Java's own are known, or nothing."""
+    from .java import NAMES as JAVA_NAMES  # needed only for an unknown name
+
     name = name.replace(".", "_")
+    if name in JAVA_NAMES:
+        return "; it is an option of Java's client, which properties files may have (-F, ConsumerConfig.from_properties)"
     return did_you_mean(_LIBRDKAFKAS.get(name, name), NAMES)
 
 

@@ -5,6 +5,7 @@ may be a secret, read a file or a variable that the caller did not ask for, or l
 """
 
 import os
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -27,6 +28,7 @@ _CASES: Final = {"security_protocol": str.upper, "group_protocol": str.lower}
 _CLASSES: Final = ("key_deserializer", "value_deserializer")
 _LEFT_OUT: Final = MEANINGLESS | {"key_serializer", "value_serializer"}
 """Keys that mean something to Java only."""
+_KEY: Final = re.compile(r"[A-Za-z]+([._-][A-Za-z]+)*")
 
 
 def environment_options(prefix: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
     """
     data = Path(path).read_bytes()
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     try:
@@ -81,9 +83,16 @@ def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
         elif name in NAMES or name in JAVA_NAMES:
             known[name] = _CASES.get(name, str)(text)
         elif name not in _LEFT_OUT:
-            raise TypeError(f"unknown option {key!r}{nearest_option(name)}")
+            raise TypeError(_unknown(key, text))
     texts = _FILE.with_stores(_FILE.in_our_words(known))
     return options | {name: option_value(name, text, _FILE.dotted(name)) for name, text in texts.items()}
+
+
+def _unknown(key: str, text: str) -> str:
+    """Say what is wrong with a key. It is shown if it looks like one: the file may hold only a password, or a key in PEM."""
+    if text and _KEY.fullmatch(key):
+        return f"unknown option {key!r}{nearest_option(option_name(key))}"
+    return "unknown option (not shown, because it may be a secret); expected option=value on each line"
 
 
 def _deserializer(name: str, key: str, text: str) -> dict[str, Any]:

@@ -123,5 +123,7 @@ def test_help_on_the_configuration_has_the_meaning_of_every_option() -> None:
 
 
 def test_an_option_that_does_not_exist_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(KeyError, match=r"unknown option 'ssl\.truststore\.location'; it is an option of Java's client"):
+        reference.find("ssl.truststore.location")
     with pytest.raises(KeyError, match=r"unknown option 'bootstrap\.server'; did you mean 'bootstrap_servers'"):
         reference.find("bootstrap.server")

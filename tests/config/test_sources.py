@@ -165,6 +165,7 @@ def test_what_the_program_gives_wins_over_a_file(written: Any) -> None:
 def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
     assert ConsumerConfig.from_properties(written("group.id=jürgen")).group_id == "jürgen"
     assert ConsumerConfig.from_properties(written("group.id=jürgen", "latin-1")).group_id == "jürgen"
+    assert ConsumerConfig.from_properties(written("group.id=jürgen", "utf-8-sig")).group_id == "jürgen"
     assert ConsumerConfig.from_properties(written(r"group.id=j\u00fcrgen")).group_id == "jürgen"
 
 
@@ -196,6 +197,9 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
         ),
         (rf"sasl.plain.password={SECRET}\u1", ValueError, "line 1: expected four hexadecimal digits"),
         (f"sasl.oauthbearer.extensions={SECRET}", ValueError, r"sasl\.oauthbearer\.extensions: expected JSON"),
+        (SECRET, TypeError, r"unknown option \(not shown, because it may be a secret\); expected option=value on each line"),
+        (f"2{SECRET} horse", TypeError, r"unknown option \(not shown, because it may be a secret\)"),
+        ("spring.kafka.client-id=a", TypeError, "unknown option 'spring.kafka.client-id'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_and_no_secret_shows(text: str, kind: type[Exception], error: str, written: Any) -> None:

@@ -9,7 +9,8 @@ import importlib.util
 import io
 import os
 import sys
-from typing import Final, NoReturn
+import warnings
+from typing import Final, NoReturn, TextIO
 
 FAILED: Final = 1
 """Exit code for an error."""
@@ -21,6 +22,7 @@ def launch() -> None:
     """Run the command of the arguments. Raises ``SystemExit``."""
     try:
         prepare_streams()
+        show_warnings()
         require("cli", "typer", "rich")
         from .commands import app
 
@@ -82,12 +84,34 @@ def require(extra: str, *modules: str) -> None:
         refuse(f"needs {' and '.join(missing)}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone")
 
 
-def drop_unwritten() -> None:
-    """Discard output that cannot be written: Python would try again at exit, and complain."""
+def show_warnings() -> None:
+    """Have each of Python's warnings appear once, as one line: the line of code that it came from means nothing to people."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if (text := f"kafka-async: {message}\n") not in shown:
+            shown.add(text)
+            tell(text)
+
+    warnings.showwarning = show
+
+
+def tell(line: str) -> None:
+    """Write a line to standard error. Its end must not be taken for that of standard output, which ends a command with 0."""
     try:
-        sys.stdout.flush()
+        sys.stderr.write(line)
+        sys.stderr.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_unwritten(sys.stderr)
+
+
+def drop_unwritten(stream: TextIO | None = None) -> None:
+    """Discard output that cannot be written: Python would try again at exit, and complain. Default: of standard output."""
+    stream = stream or sys.stdout
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def refuse(text: str, code: int = USAGE_ERROR) -> NoReturn:

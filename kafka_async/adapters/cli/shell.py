@@ -20,7 +20,7 @@ from attrs import define, field
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .formats import Writer, formatter, json_line, unescape
-from .launch import FAILED, drop_unwritten
+from .launch import FAILED, drop_unwritten, tell
 from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
 
@@ -70,22 +70,21 @@ class Output:
             self.writing = False
 
     def notify(self, text: str) -> None:
-        """Write a line for the person at the terminal, to standard error."""
+        """Write a line for the person at the terminal, to standard error. If nobody reads it, the records go on."""
         if not self.quiet:
-            sys.stderr.write(f"{printable(text)}\n")
+            tell(f"{printable(text)}\n")
 
     def fail(self, error: BaseException) -> "typer.Exit":
         """Write what went wrong as one line, and return what ends the program."""
         if self.debug:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
         text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
-        sys.stderr.write(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
+        tell(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
         return self.end(FAILED)
 
     def end(self, code: int) -> "typer.Exit":
         """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""
         if self.writing:
-            sys.stderr.flush()
             os._exit(code)
         self._thread.shutdown()
         return typer.Exit(code)

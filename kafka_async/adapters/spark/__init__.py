@@ -27,10 +27,15 @@ __all__ = ["register"]
 def register(spark: "SparkSession") -> None:
     """Register the format ``kafka_async`` with ``spark``. Not needed if Spark finds the installed package by itself.
 
-    Raises ``KafkaConfigurationError`` for a PySpark without the API that a streaming source needs.
+    Raises ``KafkaConfigurationError`` for a PySpark without the API that a streaming source needs, and ``ImportError`` without any.
     """
-    from pyspark import __version__
-    from pyspark.errors import AnalysisException
+    try:
+        from pyspark import __version__
+        from pyspark.errors import AnalysisException
+    except ImportError as missing:
+        raise ImportError(
+            "the format kafka_async needs pyspark, which the extra 'spark' brings: pip install '.[spark]' from a clone"
+        ) from missing
 
     if tuple(map(int, __version__.split(".")[:2])) < (4, 2):
         raise KafkaConfigurationError(f"PySpark {__version__} is too old for a streaming source in Python; expected 4.2 or later")

@@ -27,6 +27,8 @@ from kafka_async.testing.threaded import ThreadedCluster
 pytestmark = pytest.mark.brokers
 
 TOPIC = "orders"
+FIRST = {f"{partition}/{offset}" for partition in range(2) for offset in range(5)}
+"""Partition and offset of each record that the fixture has written; a test may have written to partition 3 since."""
 
 
 @pytest.fixture(scope="module")
@@ -461,6 +463,35 @@ def test_a_closed_standard_error_costs_only_the_messages(brokers: str) -> None:
     done = sh(f"kafka-async consume orders -b {brokers} -p 0 -e 2>&-")
 
     assert (done.returncode, done.stdout.split()) == (0, ["0", "2", "4", "6", "8"])
+
+
+def test_a_warning_is_one_line_that_names_no_code(brokers: str) -> None:
+    done = sh(f"kafka-async topics describe orders -b {brokers} -X sasl.plain.password=secret --json")
+
+    assert (done.returncode, done.stdout.count("\n")) == (0, 4)
+    assert done.stderr == "kafka-async: no effect with security_protocol='PLAINTEXT': sasl_plain_password\n"
+
+
+@pytest.mark.parametrize("group", [[], ["-G", "unread"]], ids=["alone", "group"])
+def test_messages_that_nobody_reads_cost_no_records(brokers: str, group: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        line = command("consume", TOPIC, "-b", brokers, "-e", "-f", r"%p/%o\n", *group)
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=writing, text=True, timeout=100)  # noqa: S603  # our own program
+    finally:
+        os.close(writing)
+
+    assert done.returncode == 0
+    assert set(done.stdout.split()) >= FIRST
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a file on a disk without space")
+def test_messages_to_a_full_disk_cost_no_records(brokers: str) -> None:
+    done = sh(f"kafka-async consume orders -b {brokers} -e -f '%p/%o\\n' 2>/dev/full")
+
+    assert done.returncode == 0
+    assert set(done.stdout.split()) >= FIRST
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a file on a disk without space")

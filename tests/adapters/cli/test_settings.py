@@ -141,6 +141,11 @@ def test_a_secret_that_was_mistyped_is_not_shown(setting: str) -> None:
     assert "hunter" not in raised.value.message
 
 
+def test_an_option_of_javas_client_says_where_it_can_be_given() -> None:
+    with pytest.raises(typer.BadParameter, match=r"'sasl\.jaas\.config'; .* properties files may have \(-F, "):
+        consumer_options(["sasl.jaas.config=x"])
+
+
 def test_an_unknown_option_is_named_and_says_where_the_known_ones_are_listed() -> None:
     with pytest.raises(typer.BadParameter, match=re.escape("'fetch.max.wait'; did you mean 'fetch_max_wait_ms'?")) as raised:
         consumer_options(["fetch.max.wait=5"])
