@@ -328,6 +328,7 @@ class ShareMembership:
 
     def _went_well(self, answer: ShareGroupHeartbeatResponse, topics: frozenset[str], sent_at: float, now: float) -> None:
         talk = self._talk
+        self.coordinator.served(now)
         if talk.backoff.failures:
             self.trace(Recovered(now=now, outage=_HEARTBEATS, subject="group"))
         talk.backoff.succeeded()

@@ -15,6 +15,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, Unsubscribe
+from kafka_async.trace import Recovered
 from kafka_async.wire.messages import FindCoordinatorRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 from .world import TP, World, taken_in
@@ -27,6 +28,11 @@ def beat(world: World) -> ShareGroupHeartbeatRequest:
 
 def failed(code: int) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=code)
+
+
+def recovered(world: World) -> list[tuple[str, float]]:
+    """Return the outages of the group that have ended, and when."""
+    return [(event.outage, event.now) for event in world.seen if isinstance(event, Recovered) and event.subject == "group"]
 
 
 def state(world: World) -> MemberState:
@@ -97,6 +103,19 @@ def test_a_new_coordinator_gets_everything_again_and_nothing_else_changes(outcom
     assert world.waiting(FindCoordinatorRequest)
     assert world.background.fetch.partitions == {TP}
     assert world.background.membership.epoch == 1
+
+
+def test_the_outage_of_a_coordinator_that_is_named_again_ends_with_its_first_answer() -> None:
+    world = World()
+    world.joined(0)
+    world.poll(5.0)
+    world.answer(ShareGroupHeartbeatRequest, KafkaConnectionError("cut"), 5.0)
+    world.poll(5.2)
+    world.find_coordinator(5.2)
+    world.poll(5.3)
+    assert recovered(world) == []
+    world.answer(ShareGroupHeartbeatRequest, taken_in(changed=False), 5.4)
+    assert recovered(world) == [("the coordinator", 5.4), ("heartbeats", 5.4)]
 
 
 def test_a_coordinator_that_is_loading_is_asked_again_after_a_backoff() -> None:

@@ -118,9 +118,13 @@ class World:
         self.answer(MetadataRequest, cluster(described("t", (1, 1))), now)
         self.poll(now)
         if self.waiting(FindCoordinatorRequest):
-            found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
-            self.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), now)
+            self.find_coordinator(now)
         self.poll(now)
+
+    def find_coordinator(self, now: float) -> None:
+        """Answer the search for the coordinator: it is broker 1."""
+        found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
+        self.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), now)
 
     def joined(self, *partitions: int, now: float = 0.0) -> None:
         """Be a member with these partitions, whose application reads."""
