@@ -15,7 +15,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, Unsubscribe
-from kafka_async.trace import Recovered
+from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import FindCoordinatorRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 from .world import TP, World, taken_in
@@ -81,6 +81,28 @@ def test_a_member_that_is_out_gives_its_partitions_up_and_joins_again_with_the_s
     world.poll(5.0)
     again = beat(world)
     assert (again.member_id, again.member_epoch, again.subscribed_topic_names) == ("me", 0, ("t",))
+
+
+def test_a_member_that_is_out_is_a_fault_but_no_outage() -> None:
+    world = World()
+    world.joined(0)
+    world.poll(5.0)
+    world.answer(ShareGroupHeartbeatRequest, failed(UnknownMemberIdError.errno), 5.0)
+    (fault,) = [event for event in world.seen if isinstance(event, Fault)]
+    assert (fault.text, fault.outage) == ("not a member of the share group any more; joining again", "")
+
+
+def test_a_coordinator_that_puts_every_new_member_out_is_asked_less_and_less_often() -> None:
+    world = World()
+    world.coordinated()
+    for now in (0.0, 0.2, 0.5):
+        world.answer(ShareGroupHeartbeatRequest, failed(FencedMemberEpochError.errno), now)
+        world.poll(now + 0.05)
+        assert world.waiting(ShareGroupHeartbeatRequest) == []
+        until = world.wake_at
+        world.poll(until)
+    assert until > 0.8
+    assert len(world.waiting(ShareGroupHeartbeatRequest)) == 1
 
 
 def test_a_group_that_is_not_found_twice_is_one_of_another_kind() -> None:
