@@ -343,12 +343,14 @@ class MetadataManager:
 
     def _report_unknown(self, unknown: set[str], now: float) -> None:
         """A topic that does not exist may be about to appear; the caller gets an error after each request timeout."""
-        since = self._problems.unknown_since = {name: self._problems.unknown_since.get(name, now) for name in unknown}
-        if unknown:
-            self.trace(
-                Fault(now=now, text=f"topics {', '.join(map(repr, sorted(unknown)))} do not exist; asking again", subject="network")
-            )
+        before = self._problems.unknown_since
+        since = self._problems.unknown_since = {name: before.get(name, now) for name in unknown}
+        for name in sorted(before.keys() - unknown):
+            if name in self.topics:
+                self.trace(Recovered(now=now, outage=f"topic {name!r}", subject="network"))
         for name in sorted(unknown):
+            text = f"topic {name!r} does not exist; asking again"
+            self.trace(Fault(now=now, text=text, subject="network", outage=f"topic {name!r}"))
             if now - since[name] >= self.config.request_timeout_ms / 1000:
                 since[name] = now
                 self.handler.publish_error(UnknownTopicOrPartitionError(f"topic {name!r} does not exist"))

@@ -4,15 +4,21 @@ Decides: what is worth an event: what changed, and partitions that have been mis
 Must never send a request.
 """
 
+from typing import Final
+
 from ..config import ConsumerConfig
+from ..errors import KafkaError
 from ..events import BackgroundSnapshot, ClusterDescription, ClusterReachability, MetadataUpdated, PartitionSnapshot
 from ..model import TopicPartition
-from ..trace import Fault, Listener
+from ..trace import Fault, Listener, Recovered
 from ..values import define, field
 from .boundary import EventHandler
 from .cluster import ClusterView
 from .environment import Network
 from .subscription import SubscriptionState
+
+_MISSING: Final = "assigned partitions"
+"""Outage of partitions that their topics do not have."""
 
 
 @define(eq=False)
@@ -52,15 +58,30 @@ class ClusterNews:
 
     def _report_missing(self, now: float) -> None:
         """A partition that its topic lacks may be about to appear; the caller gets an error after each request timeout."""
-        missing = {partition: self.cluster.missing(partition) for partition in self.subscription.partitions}
-        self._missing_since = {tp: self._missing_since.get(tp, now) for tp, error in missing.items() if error is not None}
-        for partition, since in self._missing_since.items():
-            error = missing[partition]
-            if error is not None and now - since >= self.config.request_timeout_ms / 1000:
+        before = self._missing_since
+        found = {partition: self.cluster.missing(partition) for partition in self.subscription.partitions}
+        missing = {partition: error for partition, error in found.items() if error is not None}
+        # A topic that is gone altogether says nothing about its partitions: they are still missing.
+        lasting = {partition for partition in before.keys() & found.keys() if not self._has_partitions(partition.topic)}
+        self._missing_since = {partition: before.get(partition, now) for partition in missing.keys() | lasting}
+        if back := frozenset(before.keys() & found.keys() - self._missing_since.keys()):
+            self.trace(Recovered(now=now, outage=_MISSING, subject="fetch", partitions=back))
+        confirmed: dict[TopicPartition, KafkaError] = {}
+        for partition, error in missing.items():
+            since = self._missing_since[partition]
+            if now - since >= self.config.request_timeout_ms / 1000:
                 self._missing_since[partition] = now
                 self.handler.publish_error(error)
             elif now > since:  # a second answer confirms it: an assignment may be newer than the metadata
-                self.trace(Fault(now=now, text="assigned partitions do not exist; asking again", error=error, subject="fetch"))
+                confirmed[partition] = error
+        if confirmed:
+            text, first = "assigned partitions do not exist; asking again", confirmed[min(confirmed)]
+            which = frozenset(confirmed)
+            self.trace(Fault(now=now, text=text, error=first, subject="fetch", outage=_MISSING, partitions=which))
+
+    def _has_partitions(self, topic: str) -> bool:
+        known = self.cluster.topics.get(topic)
+        return known is not None and bool(known.partitions)
 
     def snapshot(self, wake_ups: int) -> BackgroundSnapshot:
         """Return the background's half of the statistics."""

@@ -15,8 +15,8 @@ from kafka_async.errors import (
     NoBrokersAvailable,
     TopicAuthorizationFailedError,
 )
-from kafka_async.events import Call, ClusterDescription, SubscribeTopics, TopicMetadata
-from kafka_async.trace import Fault, Notice
+from kafka_async.events import AssignFromUser, Call, ClusterDescription, SubscribeTopics, TopicMetadata
+from kafka_async.trace import Fault, Notice, Recovered
 from kafka_async.wire.messages import ListOffsetsRequest, MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 from .support import A, B, World, cluster, described, topic_id, until
@@ -286,6 +286,40 @@ def test_topics_are_created_only_if_everybody_agrees(create: bool, allowed: bool
     (request,) = world.poll(0.0)
     assert isinstance(request, MetadataRequest)
     assert request.allow_auto_topic_creation is (create and allowed)
+
+
+def test_a_topic_that_does_not_exist_is_an_outage_that_ends_when_it_does() -> None:
+    world = World()
+    world.send(SubscribeTopics(topics=frozenset(("t", "u"))))
+    missing = [MetadataResponseTopic(name=name, error_code=3) for name in ("t", "u")]
+    world.learn(*missing)
+    again(world, 10.0, *missing)
+    faults = [event for event in world.seen if isinstance(event, Fault)]
+    assert [fault.text for fault in faults] == [f"topic {name!r} does not exist; asking again" for name in "tutu"]
+    again(world, 20.0, described("t", (1, 2)), missing[1])
+    again(world, 30.0, described("t", (1, 2)), described("u", (1, 2)))
+    ends = [(event.outage, event.now) for event in world.seen if isinstance(event, Recovered)]
+    assert ends == [(faults[0].outage, 20.5), (faults[1].outage, 30.5)]
+
+
+def test_a_partition_that_its_topic_lacks_is_an_outage_that_ends_when_it_is_there() -> None:
+    world = World()
+    world.send(AssignFromUser(stamps={A: 1, B: 2}))
+    world.learn(described("t", (1,)))
+    world.poll(0.1)
+    for now in (10.0, 20.0):
+        again(world, now, described("t", (1,)))
+        world.poll(now + 0.6)
+    fault = next(event for event in world.seen if isinstance(event, Fault))
+    assert fault.text == "assigned partitions do not exist; asking again"
+    assert fault.partitions == frozenset((B,))
+    again(world, 30.0, MetadataResponseTopic(name="t", error_code=3))
+    world.poll(30.6)
+    assert not any(isinstance(event, Recovered) and event.partitions for event in world.seen)
+    again(world, 40.0, described("t", (1, 2)))
+    world.poll(40.6)
+    end = next(event for event in world.seen if isinstance(event, Recovered) and event.partitions)
+    assert (end.outage, end.partitions) == (fault.outage, fault.partitions)
 
 
 def test_a_look_up_of_a_topic_that_does_not_exist_is_answered_without_it() -> None:

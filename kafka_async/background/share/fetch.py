@@ -728,7 +728,9 @@ class ShareFetchManager:
     def _partition_failed(
         self, partition: TopicPartition, place: _Place, part: SharePartitionData, endpoints: Mapping[int, Node], now: float
     ) -> None:
-        error = for_code(part.error_code, f"{partition}: {part.error_message or for_code(part.error_code).description}")
+        text = f"{partition}: {part.error_message or for_code(part.error_code).description}"
+        # With the topic: no access is then one error, and not one for each partition, some read long after access was given back.
+        error = for_code(part.error_code, text, topic=partition.topic)
         hint = part.current_leader
         epoch = hint.leader_epoch if hint.leader_epoch >= 0 else None
         if hint.leader_id >= 0 and self.metadata.update_leader(partition, Leader(hint.leader_id, epoch), endpoints, now):

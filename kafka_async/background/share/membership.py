@@ -328,10 +328,10 @@ class ShareMembership:
 
     def _went_well(self, answer: ShareGroupHeartbeatResponse, topics: frozenset[str], sent_at: float, now: float) -> None:
         talk = self._talk
+        self.coordinator.served(now)
         if talk.backoff.failures:
             self.trace(Recovered(now=now, outage=_HEARTBEATS, subject="group"))
         talk.backoff.succeeded()
-        self.coordinator.served(now)
         talk.gone = False
         talk.subscribed = topics
         if 0 < answer.heartbeat_interval_ms <= LONGEST_INTERVAL * 1000:
@@ -351,9 +351,14 @@ class ShareMembership:
         talk.subscribed = None
         if verdict in OUT and not (isinstance(error, GroupIdNotFound) and talk.gone):
             talk.gone = isinstance(error, GroupIdNotFound)
+            if self.state is _S.JOINING and not talk.gone:
+                talk.backoff.failed(now)  # a coordinator that puts every new member out would be asked without end
             self._assign(frozenset(), now)
             self._restart(JOIN_EPOCH)
             self._move(_I.FENCE, now, str(error))
+            text = "not a member of the share group any more; joining again"
+            self.trace(Fault(now=now, text=text, error=error, subject="group"))
+            return
         elif verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
             self.coordinator.lost(node_id, error, now)
             talk.backoff.failed(now)

@@ -432,6 +432,15 @@ def test_a_partition_that_fails_is_asked_for_again_after_a_backoff_and_holds_up_
     assert [part.partition_index for part in fetch(world).topics[0].partitions] == [0]
 
 
+def test_a_topic_that_is_denied_is_reported_once_and_not_for_each_partition() -> None:
+    world = World()
+    world.joined(0, 1, 2)
+    denied = [SharePartitionData(partition_index=index, error_code=TopicAuthorizationFailedError.errno) for index in range(3)]
+    world.answer(ShareFetchRequest, fetched(*denied), 0.0)
+    (error,) = world.errors()
+    assert str(error).endswith("topics 't': Not authorized to access the topic.")
+
+
 def test_a_broker_that_does_not_answer_is_suspected_of_leading_no_more() -> None:
     world = World()
     world.joined(0)

@@ -15,10 +15,10 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, Unsubscribe
-from kafka_async.trace import Recovered
+from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import FindCoordinatorRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-from .world import COORDINATOR, TP, World, taken_in
+from .world import TP, World, taken_in
 
 
 def beat(world: World) -> ShareGroupHeartbeatRequest:
@@ -28,6 +28,11 @@ def beat(world: World) -> ShareGroupHeartbeatRequest:
 
 def failed(code: int) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=code)
+
+
+def recovered(world: World) -> list[tuple[str, float]]:
+    """Return the outages of the group that have ended, and when."""
+    return [(event.outage, event.now) for event in world.seen if isinstance(event, Recovered) and event.subject == "group"]
 
 
 def state(world: World) -> ShareMemberState:
@@ -78,6 +83,28 @@ def test_a_member_that_is_out_gives_its_partitions_up_and_joins_again_with_the_s
     assert (again.member_id, again.member_epoch, again.subscribed_topic_names) == ("me", 0, ("t",))
 
 
+def test_a_member_that_is_out_is_a_fault_but_no_outage() -> None:
+    world = World()
+    world.joined(0)
+    world.poll(5.0)
+    world.answer(ShareGroupHeartbeatRequest, failed(UnknownMemberIdError.errno), 5.0)
+    (fault,) = [event for event in world.seen if isinstance(event, Fault)]
+    assert (fault.text, fault.outage) == ("not a member of the share group any more; joining again", "")
+
+
+def test_a_coordinator_that_puts_every_new_member_out_is_asked_less_and_less_often() -> None:
+    world = World()
+    world.coordinated()
+    for now in (0.0, 0.2, 0.5):
+        world.answer(ShareGroupHeartbeatRequest, failed(FencedMemberEpochError.errno), now)
+        world.poll(now + 0.05)
+        assert world.waiting(ShareGroupHeartbeatRequest) == []
+        until = world.wake_at
+        world.poll(until)
+    assert until > 0.8
+    assert len(world.waiting(ShareGroupHeartbeatRequest)) == 1
+
+
 def test_a_group_that_is_not_found_twice_is_one_of_another_kind() -> None:
     world = World()
     world.coordinated()
@@ -100,18 +127,17 @@ def test_a_new_coordinator_gets_everything_again_and_nothing_else_changes(outcom
     assert world.background.membership.epoch == 1
 
 
-def test_the_outage_of_a_coordinator_ends_once_it_answers_again() -> None:
-    """The cluster names the same broker again."""
+def test_the_outage_of_a_coordinator_that_is_named_again_ends_with_its_first_answer() -> None:
     world = World()
     world.joined(0)
     world.poll(5.0)
     world.answer(ShareGroupHeartbeatRequest, KafkaConnectionError("cut"), 5.0)
     world.poll(5.2)
-    world.answer(FindCoordinatorRequest, COORDINATOR, 5.2)
+    world.find_coordinator(5.2)
     world.poll(5.3)
-    world.answer(ShareGroupHeartbeatRequest, taken_in(0), 5.3)
-    outages = [event.outage for event in world.seen if isinstance(event, Recovered)]
-    assert sorted(outages) == ["heartbeats", "the coordinator"]
+    assert recovered(world) == []
+    world.answer(ShareGroupHeartbeatRequest, taken_in(changed=False), 5.4)
+    assert recovered(world) == [("the coordinator", 5.4), ("heartbeats", 5.4)]
 
 
 def test_a_coordinator_that_is_loading_is_asked_again_after_a_backoff() -> None:

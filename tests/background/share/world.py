@@ -38,9 +38,6 @@ R = TypeVar("R", bound=Request[Any])
 TP = TopicPartition("t", 0)
 ID: UUID = topic_id("t")
 LOCK = 30.0
-COORDINATOR = FindCoordinatorResponse(
-    coordinators=(Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None),)
-)
 
 
 def taken_in(*partitions: int, epoch: int = 1, changed: bool = True) -> ShareGroupHeartbeatResponse:
@@ -121,8 +118,13 @@ class World:
         self.answer(MetadataRequest, cluster(described("t", (1, 1))), now)
         self.poll(now)
         if self.waiting(FindCoordinatorRequest):
-            self.answer(FindCoordinatorRequest, COORDINATOR, now)
+            self.find_coordinator(now)
         self.poll(now)
+
+    def find_coordinator(self, now: float) -> None:
+        """Answer the search for the coordinator: it is broker 1."""
+        found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
+        self.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), now)
 
     def joined(self, *partitions: int, now: float = 0.0) -> None:
         """Be a member with these partitions, whose application reads."""
