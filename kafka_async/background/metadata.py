@@ -6,17 +6,14 @@ known state, ``metadata_schedule.py`` says when to ask. Must never connect, reso
 """
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Final, Protocol
 from uuid import UUID
 
 from ..config import ConsumerConfig
 from ..errors import (
-    AuthenticationFailedError,
     InvalidTopicError,
     KafkaError,
     LeaderNotAvailableError,
-    NoBrokersAvailable,
     NodeNotReadyError,
     RebootstrapRequiredError,
     TopicAuthorizationFailedError,
@@ -25,7 +22,7 @@ from ..errors import (
 )
 from ..events import Call, ClusterDescription, TopicDescription
 from ..model import Node, TopicPartition
-from ..network import UnsentRequest
+from ..network import UnsentRequest, unable_to_bootstrap
 from ..trace import Fault, Listener, Notice, Recovered
 from ..values import define, field
 from ..wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
@@ -256,18 +253,7 @@ class MetadataManager:
             return
         for lookup in self._lookups:
             if lookup.fail_fast:
-                lookup.call.fail(self._unable_to_bootstrap())
-
-    def _unable_to_bootstrap(self) -> KafkaError:
-        cause = self.network.problem()
-        if isinstance(cause, AuthenticationFailedError):  # the error that a request waiting for a server would get
-            error: KafkaError = copy(cause)
-            error.__cause__ = cause.__cause__
-            return error
-        servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
-        error = NoBrokersAvailable(f"Unable to bootstrap from {servers}: {cause}")
-        error.__cause__ = cause
-        return error
+                lookup.call.fail(unable_to_bootstrap(self.config, self.network.problem()))
 
     def _rebootstrap(self, now: float, why: str) -> None:
         self.cluster.forget_brokers()

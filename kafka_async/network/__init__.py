@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .connection import ConnectionRunner
     from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
     from .link import ConnectionState
-    from .reachability import Reachability
+    from .reachability import Reachability, unable_to_bootstrap
     from .request import LATE, Lane, UnsentRequest
     from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators, exposure
     from .transport import Pushing, PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
@@ -42,7 +42,7 @@ else:
             ".connection": "ConnectionRunner",
             ".delegate": "Action ConnectionStatistics NetworkClientDelegate Open Plan Run Shut Write",
             ".link": "ConnectionState",
-            ".reachability": "Reachability",
+            ".reachability": "Reachability unable_to_bootstrap",
             ".request": "LATE Lane UnsentRequest",
             ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators exposure",
             ".transport": "Pushing PushTransport Receiver TcpConnector Transport TransportFactory bootstrap_nodes",
@@ -82,4 +82,5 @@ __all__ = [
     "authenticators",
     "bootstrap_nodes",
     "exposure",
+    "unable_to_bootstrap",
 ]

@@ -29,6 +29,7 @@ from ...network import (
     authenticators,
     bootstrap_nodes,
     exposure,
+    unable_to_bootstrap,
 )
 from ...network.waiting import LoopSignal, running_loop
 from ...trace import Fault, Listener, LoggingListener
@@ -58,11 +59,14 @@ class Client:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, config: ConsumerConfig, transport_factory: TransportFactory | None = None) -> AsyncGenerator[Self, None]:
+    async def connect(
+        cls, config: ConsumerConfig, transport_factory: TransportFactory | None = None, *, fail_fast: bool = False
+    ) -> AsyncGenerator[Self, None]:
         """Yield a client that knows the cluster's brokers.
 
         Raises ``KafkaTimeoutError`` if no broker answers within ``request_timeout_ms``, ``KafkaConnectionError`` for names that
-        cannot be resolved, ``AuthenticationFailedError``.
+        cannot be resolved, ``AuthenticationFailedError``. With ``fail_fast`` raises ``NoBrokersAvailable`` as soon as each server
+        was tried and none could be reached.
         """
         loop = running_loop()
         # Transports on asyncio tell the delegate what came from outside of any task, where anyio's clock does not answer.
@@ -76,7 +80,7 @@ class Client:
             runner = ConnectionRunner(client._delegate, tasks, factory, client.clock, client._signal.wake)
             tasks.start_soon(client._run, runner, name="kafka_async requests")
             try:
-                await client._find_brokers()
+                await client._find_brokers(fail_fast=fail_fast)
                 yield client
             except Exception as error:
                 failure = error  # raised below: the task group would wrap it
@@ -112,8 +116,13 @@ class Client:
             failures += 1
             await anyio.sleep(pause)
 
-    async def ask(self, message: Request[R], node_id: int | None = None, *, highest_version: int = _ANY) -> R:
-        """Send one request to a broker (``None``: any) and return its answer. Raises what the network reports."""
+    async def ask(
+        self, message: Request[R], node_id: int | None = None, *, highest_version: int = _ANY, fail_fast: bool = False
+    ) -> R:
+        """Send one request to a broker (``None``: any) and return its answer. Raises what the network reports.
+
+        With ``fail_fast`` raises ``NoBrokersAvailable`` once no broker can be reached.
+        """
         now = self.clock()
         call: Call[R] = Call(now + self.config.request_timeout_ms / 1000, self._signal.wake)
         request = UnsentRequest(
@@ -128,7 +137,10 @@ class Client:
         self._signal.wake()
         try:
             while not call.done:
-                await self._signal.wait(self._signal.ticket(), inf)
+                ticket = self._signal.ticket()
+                if fail_fast and not self._delegate.has_usable_node(self.clock()):
+                    raise unable_to_bootstrap(self.config, self._delegate.problem())
+                await self._signal.wait(ticket, inf)
             return call.result()
         finally:
             call.withdraw()
@@ -141,8 +153,8 @@ class Client:
             runner.perform(plan)
             await self._signal.wait(ticket, plan.wake_at - self.clock())
 
-    async def _find_brokers(self) -> None:
-        answer = await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False))
+    async def _find_brokers(self, *, fail_fast: bool) -> None:
+        answer = await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), fail_fast=fail_fast)
         if answer.error_code:
             raise for_code(answer.error_code)
         self._nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in answer.brokers}

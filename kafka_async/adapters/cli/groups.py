@@ -125,7 +125,7 @@ def list_groups(
     wanted = {state.lower() for state in states or ()}
 
     async def work() -> str | bytes:
-        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             found = await Admin(client).list_groups()
         shown = [group for group in found if not wanted or group.state.lower() in wanted]
         return b"".join(map(_listing_json, shown)) if as_json else _listing_table(shown)
@@ -155,7 +155,7 @@ async def existing(admin: Admin, name: str) -> Group:
 async def no_group_of_consumers(options: Mapping[str, Any], error: KafkaError) -> KafkaError:
     """Return an error that says what kind of group it is if it is not a group of consumers, or else ``error``."""
     try:
-        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             kinds = {listing.group_id: listing.kind for listing in await Admin(client).list_groups()}
     except KafkaError:
         return error
@@ -184,7 +184,10 @@ def describe(
 
     async def work() -> str | bytes:
         found: list[tuple[Group, list[GroupProgress]]] = []
-        async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
+        async with (
+            Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
+            KafkaConsumer(**options) as lookups,
+        ):
             for name in dict.fromkeys(names):
                 group = await existing(Admin(client), name)
                 if group.kind == "share":
@@ -307,7 +310,7 @@ def configure(
         wanted[key.strip()] = value.strip() or None
 
     async def work() -> str | bytes:
-        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             admin = Admin(client)
             if wanted:
                 await admin.configure_group(name, wanted)

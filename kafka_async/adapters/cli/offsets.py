@@ -47,7 +47,10 @@ def show(
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
-        async with Client.connect(ConsumerConfig.from_options(options)) as client, KafkaConsumer(**options) as lookups:
+        async with (
+            Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
+            KafkaConsumer(**options) as lookups,
+        ):
             found = await existing(Admin(client), group)  # a group that does not exist is an error, not a group without offsets
             if found.kind == "share":
                 shared = share_progress(await Admin(client).share_offsets(group))
@@ -185,7 +188,7 @@ class Reset:
 
         Raises ``GroupIdNotFound``, and ``IllegalStateError`` if the group has members or is not a group of consumers.
         """
-        async with Client.connect(ConsumerConfig.from_options(self.options)) as client:
+        async with Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client:
             admin = Admin(client)
             if await self._check_group(admin) == "share":
                 return await self._move_share_group(admin)
@@ -315,7 +318,7 @@ def forget(
     options = admin_options(brokers, config, settings)
 
     async def work() -> str:
-        async with Client.connect(ConsumerConfig.from_options(options)) as client:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             found = await existing(Admin(client), group)
             if found.kind != "share":
                 raise IllegalStateError(f"group {group!r} is not a share group; 'offsets reset' moves a group of consumers")

@@ -11,6 +11,7 @@ from kafka_async.errors import (
     GroupAuthorizationFailedError,
     KafkaConnectionError,
     KafkaTimeoutError,
+    NoBrokersAvailable,
     UnsupportedVersionError,
 )
 from kafka_async.model import Node
@@ -105,6 +106,28 @@ async def test_no_broker_at_all_is_an_error_after_the_request_timeout() -> None:
             pass
     assert anyio.current_time() == pytest.approx(2, abs=0.1)
     await settle(cluster)
+
+
+@virtual
+async def test_a_caller_who_does_not_wait_gets_the_reason_as_soon_as_each_server_was_tried() -> None:
+    cluster = FakeCluster(size=2)
+    cluster.stop(0)
+    cluster.stop(1)
+
+    with pytest.raises(NoBrokersAvailable, match="Unable to bootstrap from"):
+        async with Client.connect(config(cluster, request_timeout_ms=2000), cluster.network, fail_fast=True):
+            pass
+    assert anyio.current_time() < 1
+    await settle(cluster)
+
+
+@virtual
+async def test_a_caller_who_does_not_wait_is_served_by_the_one_server_that_can_be_reached() -> None:
+    cluster = FakeCluster(size=2)
+    cluster.stop(0)
+
+    async with Client.connect(config(cluster), cluster.network, fail_fast=True) as client:
+        assert (await client.persist(lambda: client.ask(FIND))).coordinators
 
 
 @virtual
