@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-from kafka_async import TopicPartition
+from kafka_async import OffsetAndTimestamp, TopicPartition
 from kafka_async.adapters.spark.batch import plan_batch
 from kafka_async.errors import DataLossError, KafkaConfigurationError
 
@@ -41,6 +41,16 @@ def test_a_topic_that_is_deleted_while_a_batch_is_planned_is_named_or_left_out()
     with pytest.raises(DataLossError, match="b-0: deleted while"):
         planned({"subscribe": "a,b"}, there=deleted())
     assert planned({"subscribe": "a,b", "failOnDataLoss": "false"}, there=deleted()) == {A0: (3, 10), A1: (0, 20)}
+
+
+@pytest.mark.parametrize(
+    ("option", "found"), [("startingTimestamp", {A1: (8, 20)}), ("endingTimestamp", {A0: (3, 10), A1: (0, 8)})]
+)
+def test_a_record_that_comes_while_a_batch_is_planned_is_not_part_of_it(option: str, found: Found) -> None:
+    """The ends are looked up before the times."""
+    there = cluster()
+    there.times = {A0: OffsetAndTimestamp(12, 100), A1: OffsetAndTimestamp(8, 100)}
+    assert planned({option: "5"}, there) == found
 
 
 def test_a_batch_of_nothing_has_no_task() -> None:

@@ -141,7 +141,8 @@ class Lookup:
         if none and strict:
             text = f"{option}: no record of {none[0]} is at or after {times[none[0]]}"
             raise NoOffsetForPartitionError(f"{text}; startingOffsetsByTimestampStrategy=latest begins at the end", tuple(none))
-        return {partition: ends[partition] if answer is None else answer.offset for partition, answer in found.items()}
+        # A record that came since the ends were looked up is not there yet.
+        return {tp: ends[tp] if answer is None else min(answer.offset, ends[tp]) for tp, answer in found.items()}
 
     def _committed(self, begins: Offsets) -> Offsets:
         found = self._persist(lambda consumer: consumer.committed_offsets(*begins)) if begins else {}

@@ -37,7 +37,7 @@ from ..options.secrets import REGISTRY
 from .avro_schema import Types, plain, with_sparks_times
 from .ddl import Fields
 from .decoding import BadValueError, Piece, ValueDecoder
-from .registry import RegisteredSchema, Registry, UnknownSchemaError
+from .registry import RegisteredSchema, Registry, UnknownSchemaError, UnusableSchemaError
 
 try:
     import fastavro
@@ -135,6 +135,8 @@ class _Reader:
         self.found = False
         """Whether a value had an id that the registry knows."""
         self.unknown: set[str | int] = set()
+        self.unusable = ""
+        """Why values cannot be read with a schema that the registry does have."""
 
     def __call__(self, value: bytes, header: bytes | None) -> Mapping[str, Any]:
         """Return the record in a value. Raises ``BadValueError``."""
@@ -154,13 +156,16 @@ class _Reader:
         return cast(Mapping[str, Any], record)  # the schema is a record's
 
     def _writer(self, registry: Registry, name: str | int) -> "_Schema":
-        """Return the schema with an id. Raises ``BadValueError`` if the registry has none."""
+        """Return the schema with an id. Raises ``BadValueError`` if the registry has none, or none that values are read with."""
         if (text := self._known.get(name)) is not None:
             self.found = True
             return _parsed(text)
         if _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
             try:
                 writer = _writer(registry, name)
+                if isinstance(writer, str):
+                    self.unusable = writer
+                    raise BadValueError(writer)
             except UnknownSchemaError:
                 _note_missing(registry, name)
             else:
@@ -213,6 +218,8 @@ def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> N
     count += before
     _without_ids[decoder, topic] = None if read.found else count
     if not read.found and count >= FEW:
+        if read.unusable:
+            raise KafkaConfigurationError(f"topic {topic!r}: no {decoder.part} can be read; {read.unusable}")
         unknown = f" (it has no schema {min(map(str, read.unknown))})" if read.unknown else ""
         raise KafkaConfigurationError(
             f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema that the registry knows{unknown}, in the "
@@ -221,10 +228,20 @@ def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> N
 
 
 @functools.lru_cache(maxsize=1000)
-def _writer(registry: Registry, name: str | int) -> "_Schema":
-    """An id means the same schema for ever, so what was found once is kept; that none was found is not."""
-    schema, _ = plain(registry.schema(name), f"schema {name}")
-    return _parse(schema, f"schema {name}")
+def _writer(registry: Registry, name: str | int) -> "_Schema | str":
+    """Return a schema, or why values cannot be read with it.
+
+    An id means the same schema for ever, so what was found once is kept; that none was found is not.
+    """
+    try:
+        found = registry.schema(name)
+    except UnusableSchemaError as error:
+        return str(error)
+    try:
+        schema, _ = plain(found, f"schema {name}")
+        return _parse(schema, f"schema {name}")
+    except KafkaConfigurationError as error:
+        return str(error)
 
 
 @functools.lru_cache(maxsize=100)

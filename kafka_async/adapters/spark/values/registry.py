@@ -74,6 +74,10 @@ class UnknownSchemaError(KafkaError):
     """The registry is there and has no such schema."""
 
 
+class UnusableSchemaError(KafkaConfigurationError):
+    """The registry has such a schema, and values cannot be read with it: it is not Avro, or not well formed."""
+
+
 class RegistryError(KafkaConnectionError):
     """The registry could not be asked; the same may succeed later."""
 
@@ -111,8 +115,8 @@ class Registry:
     def schema(self, name: int | str) -> RegisteredSchema:
         """Return the Avro schema with an id, or with a GUID if ``name`` is a text.
 
-        Raises ``UnknownSchemaError`` if there is none, and ``RegistryError`` or ``KafkaConfigurationError`` if it cannot be
-        asked within ``PATIENCE``.
+        Raises ``UnknownSchemaError`` if there is none, ``UnusableSchemaError`` if it is not Avro, and ``RegistryError`` or
+        ``KafkaConfigurationError`` if the registry cannot be asked within ``PATIENCE``.
         """
         kind = "ids" if isinstance(name, int) else "guids"
         with self._questions() as ask:
@@ -170,11 +174,11 @@ class _Questions:
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
             raise RegistryError(f"{self.url}: the answer for {what} holds no schema")
         if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
-            raise KafkaConfigurationError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected AVRO")
+            raise UnusableSchemaError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected AVRO")
         for subject, version in self._references(answer, what):
             if (subject, version) not in seen:
                 if len(seen) >= MAX_REFERENCES:
-                    raise KafkaConfigurationError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
+                    raise UnusableSchemaError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
                 seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
                 part = self._with_references(self.get(_version(subject, version)), f"subject {subject!r}", seen)
                 del seen[subject, version]  # what others build on comes before them
@@ -182,7 +186,7 @@ class _Questions:
         try:
             return json.loads(answer["schema"])
         except (ValueError, RecursionError):
-            raise KafkaConfigurationError(f"{self.url}: {what} is not JSON") from None
+            raise UnusableSchemaError(f"{self.url}: {what} is not JSON") from None
 
     def _references(self, answer: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
         try:

@@ -186,6 +186,36 @@ def test_a_registry_that_does_not_answer_is_no_bad_value(server: RegistryServer)
         rows(decoder(ID, schema_registry_url=server.url), [framed(1, b"\2")])
 
 
+UNUSABLE = {
+    "another type": (200, b'{"schema": "{}", "schemaType": "PROTOBUF"}'),
+    "no Avro": (200, b'{"schema": "{\\"type\\": \\"record\\", \\"name\\": \\"R\\"}"}'),
+    "no JSON": (200, b'{"schema": "{"}'),
+}
+
+
+@pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE)
+def test_a_value_of_another_kind_among_those_of_the_topic_is_kept(server: RegistryServer, answer: tuple[int, bytes]) -> None:
+    server.put("/schemas/ids/1", ID)
+    server.answers["/schemas/ids/2"] = answer
+    good, other = framed(1, b"\2"), framed(2, b"\2")
+
+    assert rows(decoder(ID, schema_registry_url=server.url), [good, other, other, good]) == [
+        (1, None),
+        (None, other),
+        (None, other),
+        (1, None),
+    ]
+    assert server.asked_for.count("/schemas/ids/2") == 1
+    with pytest.raises(DeserializationError, match=r"orders-0, offset 11: .*(PROTOBUF|expected a list of fields|is not JSON)"):
+        rows(decoder(ID, schema_registry_url=server.url, mode="failfast"), [good, other])
+
+
+def test_a_topic_of_another_kind_is_an_error_that_says_so(server: RegistryServer) -> None:
+    server.answers["/schemas/ids/2"] = UNUSABLE["another type"]
+    with pytest.raises(KafkaConfigurationError, match=r"topic 'orders': no value can be read; .* of type 'PROTOBUF'"):
+        rows(decoder(ID, schema_registry_url=server.url), [framed(2, b"\2")] * FEW)
+
+
 @pytest.mark.parametrize(
     ("holder", "begin", "end"),
     [
