@@ -304,7 +304,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return OffsetRange(partition, begin, stop)
         if stop < start:
             self._lookup.lost(
-                f"{partition} was read up to offset {start} and ends at {stop} now: truncated, or deleted and created again"
+                f"{partition} was read up to offset {start} and ends at {stop} now: truncated, or deleted and created again; or "
+                "the stream was to start above its end"
             )
         elif start < begin < stop or start < stop <= begin:
             self._lookup.lost(f"offsets {start} to {min(begin, stop) - 1} of {partition} are gone: its log begins at {begin}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import field, frozen
 from pyspark.sql.datasource import InputPartition
 
-from ...errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
+from ...errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
 from .connections import Lease, leased_for_a_task
 from .plan.offsets import names_of
@@ -80,10 +80,11 @@ class _TaskReading:
         deadline = time.monotonic() + self._settings.poll_timeout_ms / 1000
         while True:
             try:
-                return self._consumer.next_columns(wanted, timeout_ms=patience)
-            except (OffsetOutOfRangeError, LogTruncationError) as error:
-                self._go_on_behind_loss(error)
-            except KafkaTimeoutError:
+                try:
+                    return self._consumer.next_columns(wanted, timeout_ms=patience)
+                except (OffsetOutOfRangeError, LogTruncationError) as error:
+                    self._go_on_behind_loss(error)
+            except (KafkaTimeoutError, UnknownTopicOrPartitionError):  # the topic may have been deleted at any moment
                 self._check_topics()
                 if time.monotonic() >= deadline:
                     raise

@@ -36,6 +36,7 @@ class Cluster:
     sizes: dict[TopicPartition, Callable[[int], int]] = Factory(dict)
     """Bytes of the value at an offset."""
     _reading: list[tuple[TopicPartition, int, int]] = Factory(list)
+    _positions: dict[TopicPartition, int] = Factory(dict)
     waited_ms: list[float | None] = Factory(list)
     """How long it was waited for partitions that are not there."""
 
@@ -99,15 +100,19 @@ class Cluster:
                 raise OffsetOutOfRangeError("gone", {partition: start})
 
     def next_columns(self, wanted: Any, *, timeout_ms: float | None = None) -> Columns | None:
+        """Hand out one partition after the other."""
         if not self._reading:
             return None
         into = ColumnBuilder()
-        for partition, start, end in self._reading:
-            for offset in range(start, end):
-                into.append((offset, 0, 0, None, bytes(self.sizes[partition](offset)), (), None, 0))
-            into.end_run(partition.topic, partition.partition, end - start)
-        self._reading = []
+        partition, start, end = self._reading.pop(0)
+        for offset in range(start, end):
+            into.append((offset, 0, 0, None, bytes(self.sizes[partition](offset)), (), None, 0))
+        into.end_run(partition.topic, partition.partition, end - start)
+        self._positions[partition] = end
         return into.finish()
+
+    def position(self, partition: TopicPartition) -> int:
+        return self._positions[partition]
 
     def pause(self, *partitions: TopicPartition) -> None: ...
 

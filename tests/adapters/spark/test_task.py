@@ -130,6 +130,12 @@ def test_offsets_that_are_gone_end_the_task() -> None:
         read(script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log")))
 
 
+def test_a_topic_that_is_deleted_while_its_loss_is_looked_at_is_left_out() -> None:
+    consumer = script(OffsetOutOfRangeError("gone"))
+    consumer.logs = {A1: (0, 5)}
+    assert read(consumer, fail=False, poll_timeout_ms=10_000) == [(1, offset) for offset in range(5)]
+
+
 def test_offsets_that_are_gone_are_left_out_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     consumer = script(OffsetOutOfRangeError("gone"))
     consumer.logs = {A0: (8, 10), A1: (0, 3)}

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PATIENCE: Final = 120.0
 """Seconds for which a cluster that has answered before is asked again."""
+MOST_SAMPLED: Final = 16 << 20
+"""Bytes of keys and values that are read to learn how large records are."""
+_SAMPLING_MS: Final = 10_000.0
+"""How long to wait for these records."""
 _HASTE_MS: Final = 2000.0
 """How long to wait for offsets before checking whether the partitions are gone."""
 _log = logging.getLogger("kafka_async.spark")
@@ -163,15 +167,18 @@ class Lookup:
         raise KafkaConfigurationError(f"{spec.option}: {expected}: {'; '.join(problems)}")
 
     def sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, float]:
-        """Read ranges of offsets, and return the bytes of keys and values per offset of each; nothing if they cannot be read."""
+        """Read ranges of offsets, and return the bytes of keys and values per offset of each; nothing if they cannot be read.
+
+        Ends early after ``MOST_SAMPLED`` bytes; then partitions may be missing. Asks once: a size that is not known ends nothing.
+        """
         if not ranges:
             return {}
         try:
-            found = self._persist(lambda consumer: _bytes_of(consumer, ranges), self.options.sampling)
+            with self.lease(self.options.sampling) as consumer:
+                return _sizes_of(consumer, ranges)
         except (KafkaError, DataLossError) as error:
             _log.warning("the size of records is not known: %s", error)
             return {}
-        return {partition: found.get(partition, 0) / (end - start) for partition, (start, end) in ranges.items()}
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
@@ -228,11 +235,13 @@ def _partitions_of(topics: Mapping[str, TopicDescription]) -> set[TopicPartition
     return {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
 
 
-def _bytes_of(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-    """Return the bytes of the keys and values in ranges of offsets."""
+def _sizes_of(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, float]:
+    """Return the bytes of keys and values per offset in ranges of offsets, as far as they were read."""
     found: dict[TopicPartition, int] = {}
     consumer.assign_ranges(ranges)
-    while (columns := consumer.next_columns(("key", "value"))) is not None:
+    while sum(found.values()) < MOST_SAMPLED:
+        if (columns := consumer.next_columns(("key", "value"), timeout_ms=_SAMPLING_MS)) is None:
+            return {partition: found.get(partition, 0) / (end - start) for partition, (start, end) in ranges.items()}
         at = 0
         for topic, number, rows in columns.runs:
             partition = TopicPartition(topic, number)
@@ -240,4 +249,4 @@ def _bytes_of(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[i
                 ends = memoryview(column.offsets).cast("i")
                 found[partition] = found.get(partition, 0) + ends[at + rows] - ends[at]
             at += rows
-    return found
+    return {partition: size / (consumer.position(partition) - ranges[partition][0]) for partition, size in found.items()}

@@ -44,6 +44,8 @@ class Volume:
             return ends
         first = self.lookup.sizes({partition: (start, min(end, start + SAMPLE)) for partition, (start, end) in waiting.items()})
         self._sizes |= first
+        if not first:  # they cannot be read at the moment
+            return ends | share_bytes(waiting, self._known(waiting), self.most)
         cut = share_bytes(waiting, self._known(waiting), self.most)
         middles = {partition: (start + cut[partition]) // 2 for partition, (start, _) in waiting.items()}
         later = self.lookup.sizes(

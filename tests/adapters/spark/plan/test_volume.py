@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.adapters.spark.plan.volume import SAMPLE, UNKNOWN, Volume, share_bytes
+from kafka_async.errors import KafkaTimeoutError
 
 from ..support import A0, A1, Cluster, lookup, options
 
@@ -63,6 +64,20 @@ def test_a_few_records_of_each_partition_are_read() -> None:
     there = Cluster(logs={A0: (0, 10_000)}, sizes={A0: lambda offset: read.append(offset) or 100})  # type: ignore[func-returns-value]
     volume(there, 500_000).limited({A0: 0}, {A0: 10_000})
     assert read == [*range(SAMPLE), *range(2500, 2500 + SAMPLE)]
+
+
+def test_large_records_are_not_read_for_long_to_learn_that() -> None:
+    read: list[int] = []
+    there = Cluster(logs={A0: (0, 1000), A1: (0, 1000)}, sizes={A0: lambda _: 1 << 20, A1: lambda offset: read.append(offset) or 1})  # type: ignore[func-returns-value]
+    assert volume(there, 100 << 20).limited(START, {A0: 1000, A1: 1000}) == {A0: 50, A1: 50}
+    assert read == []
+
+
+def test_a_size_that_is_not_known_is_asked_for_once() -> None:
+    there = cluster()
+    there.failures = [KafkaTimeoutError("late"), KafkaTimeoutError("late")]
+    assert volume(there, 110 * int(UNKNOWN)).limited(START, {A0: 10_000, A1: 1000}) == {A0: 100, A1: 10}
+    assert len(there.failures) == 1
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 10**9), st.floats(0, 10**6))
