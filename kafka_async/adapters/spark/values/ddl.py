@@ -159,7 +159,8 @@ class _Parser:
             return pa.string()
         if name not in _SIMPLE:
             expected = ", ".join((*_SIMPLE, "DECIMAL(p,s)", "ARRAY<...>", "MAP<...>", "STRUCT<...>"))
-            raise KafkaConfigurationError(f"value.schema: {name or 'the end'!r} is not a supported type; expected {expected}")
+            hint = "" if not name or name[0].isalnum() else "; a name that holds this character has to be in backquotes"
+            raise KafkaConfigurationError(f"value.schema: {name or 'the end'!r} is not a supported type; expected {expected}{hint}")
         return _SIMPLE[name]
 
     def nested(self, name: str, depth: int) -> Any:

@@ -65,6 +65,7 @@ def test_the_elements_of_an_array_have_sparks_name() -> None:
         ("a INT b INT", "expected a comma or the end, found 'B'"),
         ("a INTERVAL DAY", "'INTERVAL' is not a supported type"),
         ("a VARIANT", "'VARIANT' is not a supported type"),
+        ("order-id INT", "a name that holds this character has to be in backquotes"),
         ("a ARRAY<INT", "expected >, found 'the end'"),
         ("a MAP<STRING>", "expected ,, found '>'"),
         ("a DECIMAL(39,2)", "expected 1 to 38 digits"),
