@@ -91,12 +91,12 @@ def show_warnings() -> None:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if (text := f"kafka-async: {message}\n") not in shown:
             shown.add(text)
-            tell(text)
+            to_stderr(text)
 
     warnings.showwarning = show
 
 
-def tell(line: str) -> None:
+def to_stderr(line: str) -> None:
     """Write a line to standard error. Its end must not be taken for that of standard output, which ends a command with 0."""
     try:
         sys.stderr.write(line)

@@ -20,7 +20,7 @@ from attrs import define, field
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .formats import Writer, formatter, json_line, unescape
-from .launch import FAILED, drop_unwritten, tell
+from .launch import FAILED, drop_unwritten, to_stderr
 from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
 
@@ -72,14 +72,14 @@ class Output:
     def notify(self, text: str) -> None:
         """Write a line for the person at the terminal, to standard error. If nobody reads it, the records go on."""
         if not self.quiet:
-            tell(f"{printable(text)}\n")
+            to_stderr(f"{printable(text)}\n")
 
     def fail(self, error: BaseException) -> "typer.Exit":
         """Write what went wrong as one line, and return what ends the program."""
         if self.debug:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
         text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
-        tell(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
+        to_stderr(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
         return self.end(FAILED)
 
     def end(self, code: int) -> "typer.Exit":
