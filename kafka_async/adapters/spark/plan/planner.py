@@ -71,7 +71,8 @@ def _spread(pieces: list[OffsetRange], wanted: int) -> list[OffsetRange]:
     parts = [1] * len(pieces)
     largest = [(-float(piece.size), number) for number, piece in enumerate(pieces)]
     heapify(largest)
-    for _ in range(wanted - len(pieces)):
+    offsets = sum(piece.size for piece in pieces)
+    for _ in range(min(wanted, offsets) - len(pieces)):
         number = largest[0][1]
         parts[number] += 1
         heapreplace(largest, (-pieces[number].size / parts[number], number))

@@ -61,6 +61,10 @@ def test_there_are_never_fewer_tasks_than_wanted() -> None:
     assert len(plan(ranges(2, 1), min_partitions=10)) == 3
 
 
+def test_more_tasks_than_there_are_offsets_cost_no_time() -> None:
+    assert sizes(plan(ranges(3, 1, 2), min_partitions=2**63 - 1)) == [1] * 6
+
+
 def test_large_ranges_are_divided_in_proportion() -> None:
     tasks = plan(ranges(30_000, 10_000, 10), min_partitions=5)
     assert [(task[0].partition.partition, task[0].size) for task in tasks] == [
