@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 
 from ...application.callbacks import ConsumerRebalanceListener
 from ...application.consumer import KafkaConsumer
+from ...config.checks import INT64_MAX
 from ...config.spelling import did_you_mean
 from ...errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
@@ -84,10 +85,13 @@ class Start:
 def moment(text: str) -> int:
     """Return a time, given as milliseconds since the epoch or in ISO 8601 (UTC without a time zone), in milliseconds.
 
-    Raises ``ValueError`` if it is not a time since 1970.
+    Raises ``ValueError`` if it is not a time since 1970, or if Kafka has no number for it.
     """
     if text.isdecimal():
-        return natural(text)
+        number = natural(text)
+        if number > INT64_MAX:
+            raise ValueError(text)
+        return number
     found = datetime.fromisoformat(text)
     since = round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
     if since < 0:
