@@ -93,4 +93,4 @@ class Ranges:
                 raise OffsetOutOfRangeError(text, offsets={cursor.partition: position})
         if now - since >= seconds:
             waiting = ", ".join(f"{one_partition(cursor.partition)} at offset {at}" for cursor, at, _ in self._unfinished())
-            raise KafkaTimeoutError(f"no records came for {seconds:.0f} s of {waiting}")
+            raise KafkaTimeoutError(f"no records came for {seconds:g} s of {waiting}")

@@ -209,6 +209,10 @@ def _recognized(options: Mapping[str, str]) -> dict[str, str]:
             given[lower] = text
         elif lower in known:
             given[known[lower]] = text
+        elif lower == "provider":  # what Spark adds for CREATE TABLE
+            raise KafkaConfigurationError(
+                "a permanent table is not supported; expected CREATE TEMPORARY VIEW ... USING kafka_async"
+            )
         else:
             raise KafkaConfigurationError(f"unknown option {name!r}{did_you_mean(name, _NAMES)}")
     return given
@@ -346,6 +350,8 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
             continue
         if ours not in known:
             names = [SPARK.dotted(other) for other in known - _REFUSED.keys()]
+            if ours in ("sasl_username", "sasl_password"):  # librdkafka's
+                raise KafkaConfigurationError(f"unknown option {name!r}; a login is given in 'kafka.sasl.jaas.config'")
             raise KafkaConfigurationError(f"unknown option {name!r}{did_you_mean(name, names)}")
         found[ours] = text
     found = SPARK.in_our_words(found)

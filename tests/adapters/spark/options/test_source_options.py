@@ -55,6 +55,11 @@ def test_durations_are_sparks(text: str, seconds: float) -> None:
     [
         ({"subscrib": "a"}, "unknown option 'subscrib'; did you mean 'subscribe'?"),
         ({"path": "/tmp/x"}, "unknown option 'path'"),  # noqa: S108  # a text
+        (
+            {"subscribe": "a", "kafka.sasl.password": "x"},
+            "unknown option 'kafka.sasl.password'; a login is given in 'kafka.sasl.jaas.config'",
+        ),
+        ({"subscribe": "a", "PROVIDER": "kafka_async"}, "a permanent table is not supported; expected CREATE TEMPORARY VIEW"),
         ({"kafka.fetch.max.byte": "1"}, "did you mean 'kafka.fetch.max.bytes'?"),
         ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset is not supported: use startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "use commitGroup"),
