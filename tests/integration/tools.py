@@ -68,6 +68,9 @@ def make(cluster: KafkaCluster, *topics: str, **options: Any) -> Consumer:
         "auto_offset_reset": "earliest",
         "fetch_max_wait_ms": 100,
     }
+    if "," not in cluster.bootstrap_servers and "bootstrap_servers" not in options:
+        # A busy machine may hold up a lone broker for longer than the default of 10 s, and then a start fails as it should.
+        defaults["socket_connection_setup_timeout_ms"] = 30_000
     return KafkaConsumer(*topics, **(defaults | options))
 
 
