@@ -187,6 +187,8 @@ class FetchManager:
         """Look again at every partition that changed."""
         if self._timers.next <= now:
             self._changed.update(self._timers.due(now))
+        if self._outage.failing:
+            self._outage.keep(self.subscription.partitions)
         self._changed |= self._leaderless.after(self.metadata.cluster.version)
         if self._full:
             self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}

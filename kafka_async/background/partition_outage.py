@@ -21,6 +21,10 @@ class PartitionOutage:
     """What the log says when it begins."""
     failing: set[TopicPartition] = field(factory=set, init=False)
 
+    def keep(self, assigned: Collection[TopicPartition]) -> None:
+        """Forget partitions that left: ``Unassigned`` has ended their outages."""
+        self.failing.intersection_update(assigned)
+
     def report(
         self, failed: Iterable[tuple[KafkaError | None, Collection[TopicPartition]]], well: Iterable[TopicPartition], now: float
     ) -> None:

@@ -153,6 +153,7 @@ class PositionsManager:
         wake_at = NEVER
         checks: dict[int, list[tuple[PartitionState, Leader]]] = defaultdict(list)
         if self._outage.failing:
+            self._outage.keep(self.subscription.partitions)
             self._outage.report((), filter(self._needs_no_check, self._todo), now)
         for partition in tuple(self._todo):
             entry = self.subscription.get(partition)

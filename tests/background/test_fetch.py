@@ -179,6 +179,19 @@ def test_a_backoff_grows_with_the_failures_and_ends_with_data() -> None:
     assert world.wake_at == pytest.approx(now + 1.1)
 
 
+def test_a_partition_that_left_while_it_failed_recovers_from_nothing_when_it_comes_back() -> None:
+    world = World()
+    world.fetching({A: 0})
+    world.answer(FetchRequest, fetched(data(A, error_code=7)), 1.0)
+    world.assign()
+    world.poll(1.0)
+    world.assign(A)
+    world.seek(A, 0)
+    until(world, lambda: bool(world.waiting(FetchRequest)), 1.2)
+    world.answer(FetchRequest, fetched(data(A, records(0, 1))), 2.0)
+    assert [type(event) for event in world.seen if isinstance(event, Fault | Recovered)] == [Fault]
+
+
 @pytest.mark.parametrize("held", [b"", records(7, 1)], ids=["nothing", "a record"])
 def test_reading_is_an_outage_until_a_broker_answers_also_for_another_position(held: bytes) -> None:
     """A seek is one way to another position; a topic that is made anew is another."""

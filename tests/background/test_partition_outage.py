@@ -45,6 +45,13 @@ def test_only_what_failed_recovers_and_once(outage: PartitionOutage, seen: Seen)
     assert partitions(seen) == [(Fault, {A}), (Recovered, {A})]
 
 
+def test_a_partition_that_left_does_not_recover_when_it_comes_back(outage: PartitionOutage, seen: Seen) -> None:
+    outage.report([(None, {A, B})], (), 1.0)
+    outage.keep({B})
+    outage.report((), {A, B}, 2.0)
+    assert partitions(seen) == [(Fault, {A, B}), (Recovered, {B})]
+
+
 def test_what_fails_again_and_again_is_one_outage(outage: PartitionOutage, seen: Seen) -> None:
     for now in (1.0, 2.0):
         outage.report([(None, {A})], (), now)
