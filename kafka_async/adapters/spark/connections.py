@@ -20,7 +20,7 @@ from attrs import define, field
 from ...config.java import in_login
 from ...errors import KafkaConnectionError
 from .options.secrets import Hidden, resolve
-from .options.source_options import consumer_options
+from .options.source_options import consumer_options, in_words_of_spark
 from .worker import spare_collector
 
 if TYPE_CHECKING:
@@ -126,8 +126,11 @@ def _started(kafka: Mapping[str, str], hidden: Hidden) -> "KafkaConsumer":
     if "sasl_jaas_config" in kafka:  # only a reference is left of it by now
         hidden.add(*in_login(resolved["sasl_jaas_config"]))
     options = consumer_options(resolved)
-    consumer = KafkaConsumer(**options)
-    consumer.start()
+    try:
+        consumer = KafkaConsumer(**options)
+        consumer.start()
+    except ValueError as error:
+        raise in_words_of_spark(error) from error
     return consumer
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_async.adapters import sync
 from kafka_async.adapters.spark.connections import Connections, connections
-from kafka_async.errors import KafkaConnectionError
+from kafka_async.errors import KafkaConfigurationError, KafkaConnectionError
 
 
 class Consumer:
@@ -112,6 +112,35 @@ def test_a_child_process_begins_without_consumers(pool: Connections) -> None:
 
 def _differs(before: int) -> bool:
     return id(connections()) != before
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"group_id": ""}, "kafka.group.id='': expected a string of at most 32,767 bytes"),
+        (
+            {"isolation_level": "READ_COMMITTED"},
+            "kafka.isolation.level='READ_COMMITTED': expected 'read_uncommitted' or 'read_committed'",
+        ),
+        ({"isolation_level": "isolation_level"}, "kafka.isolation.level='isolation_level': expected"),
+        ({"bootstrap_servers": "a:b"}, "kafka.bootstrap.servers: 'a:b' is not an address"),
+        (
+            {"session_timeout_ms": "1", "heartbeat_interval_ms": "1"},
+            "kafka.heartbeat.interval.ms=1: expected less than kafka.session",
+        ),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "kafka.sasl.mechanism='PLAIN' needs kafka.sasl.plain.user"),
+        (
+            {"security_protocol": "SSL", "sasl_kerberos_keytab": "k"},
+            "kafka.sasl.kerberos.keytab is set together with kafka.security",
+        ),
+        ({"security_protocol": "SSL", "ssl_cafile": "/none"}, "kafka.ssl.cafile='/none': cannot read the file"),
+    ],
+)
+def test_what_the_consumer_refuses_has_the_name_that_people_give_it(given: dict[str, str], complaint: str) -> None:
+    kafka = {"bootstrap_servers": "127.0.0.1:1"} | given
+    with pytest.raises(KafkaConfigurationError) as caught, Connections().lease(kafka):
+        pass
+    assert str(caught.value).startswith(complaint)
 
 
 def test_nothing_of_the_options_shows(pool: Connections) -> None:

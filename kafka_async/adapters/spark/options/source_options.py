@@ -240,6 +240,13 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    columns = tuple(_words(text))
+    if not columns:  # read as "all of them" it would be the opposite of what it says
+        raise KafkaConfigurationError(f"{name}={text!r}: expected names of columns with commas between them")
+    return columns
+
+
 def _spec(given: Mapping[str, str], side: str, words: tuple[str, ...]) -> OffsetSpec | None:
     """Return where to begin or to end; of several options the first of these, as in Spark's own connector."""
     whole, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
@@ -319,7 +326,7 @@ _PLAIN: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "fetchOffset.numRetries": ("retries", _at_least(0)),
     "fetchOffset.retryIntervalMs": ("retry_interval", lambda name, text: _at_least(0)(name, text) / 1000),
     # Not in Spark's own connector:
-    "columns": ("columns", lambda _, text: tuple(_words(text))),
+    "columns": ("columns", _columns),
     "commitGroup": ("commit_group", _text),
     "packRecords": ("pack_records", _at_least(0)),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _bytes),
@@ -381,6 +388,19 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
         except (ValueError, KeyError):
             raise KafkaConfigurationError(f"{SPARK.dotted(name)}: expected {expected}") from None
     return options
+
+
+def in_words_of_spark(error: ValueError) -> KafkaConfigurationError:
+    """Return what the consumer says about an option, with the names that options have here."""
+    return KafkaConfigurationError(with_names(str(error), CONSUMERS - _REFUSED.keys(), SPARK.dotted))
+
+
+def with_names(text: str, names: Iterable[str], shown: Callable[[str], str]) -> str:
+    """Return an error's text with ``shown(name)`` in place of each option's name; what it quotes is a value and stays as it is."""
+    known = frozenset(names)
+    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    quoted = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    return re.sub(rf"{quoted}|(?<![\w.])(?:{words})(?!\w)", lambda found: shown(found[0]) if found[0] in known else found[0], text)
 
 
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}

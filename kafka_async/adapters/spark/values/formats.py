@@ -18,7 +18,7 @@ from ....application.arrow import array_of
 from ....config.spelling import did_you_mean
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
-from ..options.source_options import one_of
+from ..options.source_options import one_of, with_names
 from .ddl import check_names, parse_fields, shown
 from .decoding import CORRUPT, REASON, Piece, ValueDecoder
 from .registry import NAMES as REGISTRY_OPTIONS
@@ -37,6 +37,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"{REGISTRY}{name}" for name in REGISTRY_OPTIONS),
     ),
 }
+_KNOWN: Final = tuple(sorted({name for names in _OPTIONS.values() for name in names}))
 
 
 class StringDecoder(ValueDecoder):
@@ -75,7 +76,7 @@ def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part:
     try:
         return _decoder_for(_of_keys(options), topics, part)
     except KafkaConfigurationError as error:
-        raise KafkaConfigurationError(str(error).replace("value.", "key.")) from None
+        raise KafkaConfigurationError(with_names(str(error), _KNOWN, lambda name: _of_key(name, options))) from None
 
 
 def keeps(options: Mapping[str, str], part: str) -> bool:
@@ -92,9 +93,15 @@ def _of_keys(options: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in options.items() if name.startswith(REGISTRY) and name not in of_one_subject} | own
 
 
+def _of_key(name: str, given: Mapping[str, str]) -> str:
+    """Return the option of keys that stands for an option of values, or that one if keys take it over from values."""
+    own = f"{KEY}.{name.removeprefix('value.')}"
+    return name if name.startswith(REGISTRY) and name in given and own not in given else own
+
+
 def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> ValueDecoder | None:
     kind = one_of(options, "value.format", FORMATS)
-    _check(options, kind)
+    _check(options, kind, part)
     if kind == "binary":
         return None
     common: dict[str, Any] = {
@@ -114,11 +121,11 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -
     return decoder
 
 
-def _check(options: Mapping[str, str], kind: str) -> None:
-    known = sorted({name for names in _OPTIONS.values() for name in names})
+def _check(options: Mapping[str, str], kind: str, part: str) -> None:
     for name in options:
-        if name not in known:
-            raise KafkaConfigurationError(f"unknown option {name!r}{did_you_mean(name, known)}")
+        if name not in _KNOWN:
+            given, *known = (f"{part}.{each.removeprefix('value.')}" for each in (name, *_KNOWN))
+            raise KafkaConfigurationError(f"unknown option {given!r}{did_you_mean(given, known)}")
         if name not in _OPTIONS[kind]:
             raise KafkaConfigurationError(f"{name} has no meaning with value.format={kind}")
 

@@ -77,6 +77,7 @@ def test_durations_are_sparks(text: str, seconds: float) -> None:
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger=10 is above maxOffsetsPerTrigger=5"),
         ({"startingOffsets": "committed"}, "startingOffsets=committed needs commitGroup"),
         ({"commitGroup": " "}, "commitGroup is empty"),
+        ({"columns": " , "}, "columns=' , ': expected names of columns with commas between them"),
     ],
 )
 def test_bad_options_are_named(given: dict[str, str], message: str) -> None:

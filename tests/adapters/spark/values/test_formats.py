@@ -75,6 +75,34 @@ def test_keys_have_options_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
+        ({"key.format": "value.json"}, "key.format='value.json': expected binary or string or json or avro"),
+        (
+            {"key.format": "json", "key.schema": "`value.mode` INT, `value.mode` INT"},
+            "key.schema: two fields have the name 'value.mode'",
+        ),
+        ({"key.value.format": "json"}, "unknown option 'key.value.format'; did you mean 'key.format'?"),
+        ({"key.schema": "a INT"}, "key.schema has no meaning with key.format=binary"),
+        ({"key.format": "avro"}, "key.format=avro needs key.schema or key.schema.registry.url"),
+        (
+            {"key.format": "avro", "value.schema.registry.url": "nowhere"},
+            "value.schema.registry.url: expected https://host[:port][/path]",
+        ),
+        (
+            {"key.format": "avro", "key.schema.registry.url": "nowhere", "value.schema.registry.url": "https://127.0.0.1:1"},
+            "key.schema.registry.url: expected https://host[:port][/path]",
+        ),
+    ],
+)
+def test_bad_options_of_keys_are_named_and_what_they_hold_is_shown_as_it_is(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        decoder_for(options, part="key")
+
+    assert str(caught.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
         ({"value.format": "jsn"}, "value.format='jsn': expected binary or string or json or avro"),
         ({"value.fromat": "json"}, "unknown option 'value.fromat'; did you mean 'value.format'?"),
         ({"value.schema": "a INT"}, "value.schema has no meaning with value.format=binary"),
