@@ -1,5 +1,6 @@
 """One task on a real broker, without Spark around it: a log that changes meanwhile, and how much Spark is handed at once."""
 
+import json
 import logging
 import statistics
 import threading
@@ -11,11 +12,13 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StructField, StructType
 
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.connections import connections
 from kafka_async.adapters.spark.options.source_options import SourceOptions
 from kafka_async.adapters.spark.plan.planner import OffsetRange
+from kafka_async.adapters.spark.source import KafkaDataSource
 from kafka_async.adapters.spark.task import TaskReader
 from kafka_async.errors import DataLossError
 from tests.adapters.spark.values.test_columns import spark_schema
@@ -28,6 +31,8 @@ pytestmark = pytest.mark.spark
 
 RECORDS = 60_000
 SCHEMA = spark_schema("value", "offset")
+OFFSET = StructType([StructField("offset", LongType())])
+OFFSETS = spark_schema("offset")
 EVERY_COLUMN = spark_schema("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 SMALL_FETCHES = {"fetch_buffer_bytes": "300000", "max_partition_fetch_bytes": "50000"}
 """So that most of the range is still at the broker when something happens to it."""
@@ -108,6 +113,41 @@ def test_a_deleted_topic_is_reported_and_not_waited_for(kafka43: KafkaCluster) -
     kafka43.delete_topics(topic)
     with pytest.raises(DataLossError, match=f"{topic}-0"):
         offsets(reading)
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_topic_that_was_made_anew_before_a_read_is_read_by_a_worker_that_knows_the_old_one(
+    kafka43: KafkaCluster, strict: str
+) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 10)
+    given = {"subscribe": topic, "failOnDataLoss": strict}
+
+    def read() -> list[int]:
+        tasks = KafkaDataSource({"kafka.bootstrap.servers": kafka43.bootstrap_servers, **given}).reader(OFFSET).partitions()
+        return [offset for task in tasks for offset in offsets(task_reader(kafka43, given, schema=OFFSETS).read(task))]
+
+    assert read() == list(range(10))
+    kafka43.delete_topics(topic)
+    kafka43.create_topic(topic)
+    kafka43.produce(topic, 25)
+    assert read() == list(range(25))
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["a new worker", "a worker that knows the old one"])
+def test_a_topic_that_was_made_anew_since_a_task_was_planned_is_an_error_or_left_out(kafka43: KafkaCluster, before: bool) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 10)
+    given = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 5}})}
+    (task,) = KafkaDataSource({"kafka.bootstrap.servers": kafka43.bootstrap_servers, **given}).reader(OFFSET).partitions()
+    if before:
+        assert offsets(task_reader(kafka43, given, schema=OFFSETS).read(task)) == [5, 6, 7, 8, 9]
+    kafka43.delete_topics(topic)
+    kafka43.create_topic(topic)
+    kafka43.produce(topic, 25)
+    assert offsets(task_reader(kafka43, given | {"failOnDataLoss": "false"}, schema=OFFSETS).read(task)) == []
+    with pytest.raises(DataLossError, match=f"{topic}-0: deleted and created again while a job reads it"):
+        offsets(task_reader(kafka43, given, schema=OFFSETS).read(task))
 
 
 @pytest.mark.parametrize(("size", "count"), [(100, 120_000), (10_000, 1200)], ids=["100 B", "10 KB"])

@@ -44,4 +44,4 @@ def _range(
         lookup.lost(f"offsets {start} to {begin - 1} of {partition} are gone: its log begins at {begin}")
     if stop > end:
         lookup.lost(f"offsets {end} to {stop - 1} of {partition} are not there: its log ends at {end}")
-    return OffsetRange(partition, max(start, begin), min(stop, end))
+    return OffsetRange(partition, max(start, begin), min(stop, end), lookup.topic_ids.get(partition.topic))

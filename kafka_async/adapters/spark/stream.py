@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from math import inf
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -271,9 +271,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = self._still_there(self._lookup.earliest, stops.keys() & self._partitions())
         self._check_gone(starts, starts.keys() - stops.keys() | stops.keys() - begins.keys())
         # A topic that was made anew since then has nothing of this batch: what it holds is read from its beginning with the next.
-        there = self._of_topics(self._ids_now(), stops)
+        ids = {**self._ids_of(stops), **self._ids_now()}
+        there = self._of_topics(ids, stops)
         ranges = [
-            self._range(partition, starts, stops[partition], begin) for partition, begin in begins.items() if partition in there
+            evolve(self._range(partition, starts, stops[partition], begin), topic_id=ids.get(partition.topic))
+            for partition, begin in begins.items()
+            if partition in there
         ]
         return input_partitions(self._options.tasks(ranges))
 

@@ -6,27 +6,38 @@ a record twice, or leave out one that is there: records that it cannot read are 
 A ``TaskReader`` travels to executors: it holds values only.
 """
 
+import contextlib
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 from pyspark.sql.datasource import InputPartition
 
-from ...errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ...errors import (
+    DataLossError,
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from ...model import TopicPartition
 from .connections import Lease, leased_for_a_task
 from .plan.offsets import names_of
 from .plan.planner import Task
 
 if TYPE_CHECKING:  # a process that only plans needs none of them
+    from ...events import TopicDescription
     from ...records import Columns
     from ..sync import KafkaConsumer
     from .values.decoding import ValueDecoder
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record before checking whether the topics are still there."""
+_SECOND_LOOK: Final = 1.0
+"""Seconds until topics that seem to be gone are looked at again: a broker may be behind the others."""
 _log = logging.getLogger("kafka_async.spark")
 
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -44,6 +55,7 @@ class TaskReader:
     fail_on_data_loss: bool
     poll_timeout_ms: int
     lease: Lease = leased_for_a_task
+    sleep: Callable[[float], None] = time.sleep
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a task that Spark sent as ``pyarrow.RecordBatch``.
@@ -59,7 +71,7 @@ class TaskReader:
         builder = BatchBuilder(self.names, self.schema, self.decoders)
         wanted = builder.wanted
         with self.lease(self.kafka) as consumer:
-            reading = _TaskReading(consumer, {each.partition: (each.start, each.end) for each in task}, self)
+            reading = _TaskReading(consumer, task, self)
             while (columns := reading.next(wanted)) is not None:
                 if columns.rows:
                     yield builder.build(columns)
@@ -68,11 +80,19 @@ class TaskReader:
 class _TaskReading:
     """One task on its consumer."""
 
-    def __init__(self, consumer: "KafkaConsumer", ranges: Ranges, settings: TaskReader) -> None:
+    def __init__(self, consumer: "KafkaConsumer", task: Task, settings: TaskReader) -> None:
         self._consumer = consumer
         self._settings = settings
+        self._ids = {each.partition.topic: each.topic_id for each in task if each.topic_id is not None}
+        """Which topics have the offsets that were planned."""
+        self._confirmed = not self._ids
+        """The consumer reads these topics. It follows names, and so would read another topic that got the name since the plan. From
+        now on it finds out by itself if the id of a topic changes."""
+        self._assign({each.partition: (each.start, each.end) for each in task})
+
+    def _assign(self, ranges: Ranges) -> None:
         self._ranges = ranges
-        consumer.assign_ranges(ranges)
+        self._consumer.assign_ranges(ranges)
 
     def next(self, wanted: Collection[str]) -> "Columns | None":
         """Return the next columns, ``None`` at the end."""
@@ -81,7 +101,9 @@ class _TaskReading:
         while True:
             try:
                 try:
-                    return self._consumer.next_columns(wanted, timeout_ms=patience)
+                    columns = self._consumer.next_columns(wanted, timeout_ms=patience)
+                    if columns is None or self._is_confirmed():
+                        return columns
                 except (OffsetOutOfRangeError, LogTruncationError) as error:
                     self._go_on_behind_loss(error)
             except (KafkaTimeoutError, UnknownTopicOrPartitionError):  # the topic may have been deleted at any moment
@@ -89,17 +111,38 @@ class _TaskReading:
                 if time.monotonic() >= deadline:
                     raise
 
+    def _is_confirmed(self) -> bool:
+        """Return whether the records that came are of the topics that were planned; if not, all is read again without the others.
+
+        Asked only once there are records: if a topic still is the one that was planned, so it was when they were fetched.
+        """
+        if not self._confirmed:
+            try:
+                self._confirmed = not self._leave_out_what_is_gone()
+            except KafkaError:
+                self._assign(self._ranges)
+                raise
+        return self._confirmed
+
     def _left(self) -> Ranges:
         """Return what is still to be read."""
+        if not self._confirmed:
+            return self._ranges
         left = {partition: (self._consumer.position(partition), end) for partition, (_, end) in self._ranges.items()}
         return {partition: (start, end) for partition, (start, end) in left.items() if start < end}
 
     def _go_on_behind_loss(self, error: Exception) -> None:
         """Read what is left of the ranges, or raise ``DataLossError``."""
+        if self._ids and self._leave_out_what_is_gone():
+            return
+        left = self._left()
+        if self._ids and isinstance(error, OffsetOutOfRangeError) and not error.offsets:
+            # Not an offset, but the id of the topic was wrong: the consumer had read an older topic of this name for another task.
+            self._assign(left)
+            return
         if self._settings.fail_on_data_loss:
             text = f"{error}; set failOnDataLoss to false to go on without these records"
             raise DataLossError(text) from error
-        left = self._left()
         begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
         there: Ranges = {}
         for partition, (start, end) in left.items():
@@ -109,26 +152,45 @@ class _TaskReading:
                              partition, start, end - 1, first, last - 1)  # fmt: skip
             if first < last:
                 there[partition] = (first, last)
-        self._ranges = there
-        self._consumer.assign_ranges(there)
+        self._assign(there)
 
     def _check_topics(self) -> None:
         """Raise ``DataLossError`` for partitions that are gone, or leave them out."""
+        with contextlib.suppress(KafkaTimeoutError):  # no broker answers: nothing is known
+            self._leave_out_what_is_gone()
+
+    def _leave_out_what_is_gone(self) -> bool:
+        """Leave out partitions that are gone, or that another topic of the name has now, and return whether there are any.
+
+        Raises ``DataLossError`` for them with ``fail_on_data_loss``.
+        """
         left = self._left()
-        try:
-            topics = self._consumer.describe_topics(*{partition.topic for partition in left}).topics
-        except KafkaTimeoutError:
-            return  # no broker answers: nothing is known
+        if not (lost := self._lost(left)):
+            return False
+        self._settings.sleep(_SECOND_LOOK)
+        lost = {partition: what for partition, what in self._lost(left).items() if partition in lost}
+        for what in sorted({*lost.values()}):
+            names = names_of(partition for partition in lost if lost[partition] == what)
+            if self._settings.fail_on_data_loss:
+                text = f"{names}: {what} while a job reads it; set failOnDataLoss to false to go on without these records"
+                raise DataLossError(text)
+            _log.warning("%s: %s while a job reads it; its records are left out", names, what)
+        if lost:
+            self._assign({partition: each for partition, each in left.items() if partition not in lost})
+        return bool(lost)
+
+    def _lost(self, left: Ranges) -> dict[TopicPartition, str]:
+        """Return what happened to partitions that are no longer those that were planned."""
+        topics = self._consumer.describe_topics(*{partition.topic for partition in left}).topics
         there = {TopicPartition(topic.name, part.partition) for topic in topics.values() for part in topic.partitions}
-        gone = left.keys() - there
-        if gone and self._settings.fail_on_data_loss:
-            raise DataLossError(
-                f"{names_of(gone)}: deleted while a job reads it; set failOnDataLoss to false to go on without these records"
-            )
-        if gone:
-            _log.warning("%s: deleted while a job reads it; its records are left out", names_of(gone))
-            self._ranges = {partition: each for partition, each in left.items() if partition in there}
-            self._consumer.assign_ranges(self._ranges)
+        gone = dict.fromkeys(left.keys() - there, "deleted")
+        others = (partition for partition in left.keys() & there if self._is_another(topics[partition.topic]))
+        return gone | dict.fromkeys(others, "deleted and created again")
+
+    def _is_another(self, topic: "TopicDescription") -> bool:
+        """Return whether a topic only has the name of the one that was planned."""
+        planned = self._ids.get(topic.name)
+        return None not in (planned, topic.topic_id) and planned != topic.topic_id
 
 
 def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:

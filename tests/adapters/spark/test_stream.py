@@ -3,11 +3,13 @@
 import json
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
+from attrs import define
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
@@ -255,6 +257,33 @@ def test_each_record_of_a_topic_made_anew_is_read_once_whenever_that_happens(mom
             make_anew()
         start = end
     assert taken == list(range(size))
+
+
+@define(eq=False)
+class Vanishing(Cluster):
+    """Topics that are deleted as soon as someone knows where they begin."""
+
+    vanishes: bool = False
+
+    def beginning_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
+        found = super().beginning_offsets(partitions, timeout_ms)
+        if self.vanishes:
+            self.logs.clear()
+        return found
+
+
+def test_tasks_know_which_topic_their_offsets_are_of() -> None:
+    there = Vanishing(logs={A0: (0, 10)})
+    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
+    start = query.reader.initialOffset()
+    end = query.latest(start)
+
+    def topics() -> list[Any]:
+        return [piece.topic_id for task in query.reader.partitions(start, end) for piece in task.value]
+
+    assert topics() == [UUID(int=1)]
+    there.vanishes = True
+    assert topics() == [UUID(int=1)], "the task finds out whether it comes back, and as another one"
 
 
 def test_a_partition_that_is_missing_from_one_look_at_topics_is_gone_on_from(caplog: pytest.LogCaptureFixture) -> None:

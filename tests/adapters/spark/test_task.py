@@ -2,25 +2,27 @@
 
 import logging
 import pickle
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 import pyarrow as pa
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 from pyspark.sql.datasource import InputPartition
 
 from kafka_async import TopicPartition
 from kafka_async.adapters.spark.plan.planner import OffsetRange, Task
 from kafka_async.adapters.spark.task import TaskReader, input_partitions
 from kafka_async.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
+from kafka_async.events import ClusterDescription
 from kafka_async.records import ColumnBuilder, Columns
 
-from .support import A0, A1, Cluster
+from .support import A0, A1, B0, Cluster
 
 SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("offset", pa.int64())])
 TASK = (OffsetRange(A0, 0, 10), OffsetRange(A1, 0, 5))
@@ -34,6 +36,7 @@ class Script(Cluster):
     left: dict[TopicPartition, tuple[int, int]] = Factory(dict)
     assigned: list[dict[TopicPartition, tuple[int, int]]] = Factory(list)
     lease_ended: str = ""
+    on_second_look: Callable[[], None] = lambda: None
 
     @contextmanager
     def lease(self, kafka: Mapping[str, str]) -> Iterator[Any]:
@@ -88,6 +91,7 @@ def reader(consumer: Script, *, fail: bool = True, poll_timeout_ms: int = 1) -> 
         fail_on_data_loss=fail,
         poll_timeout_ms=poll_timeout_ms,
         lease=consumer.lease,
+        sleep=lambda seconds: consumer.on_second_look(),
     )
 
 
@@ -167,6 +171,95 @@ def test_a_topic_that_was_deleted_ends_the_task_or_is_left_out() -> None:
     consumer = script(KafkaTimeoutError("no records came"))
     consumer.logs = {A1: (0, 5)}
     assert read(consumer, fail=False, poll_timeout_ms=60_000) == WHOLE[10:]
+
+
+THERE = UUID(int=1)
+PLANNED = tuple(evolve(each, topic_id=THERE) for each in TASK)
+CREATED_AGAIN = "topic 'a' was deleted and created again"
+
+
+def test_a_consumer_that_knows_an_older_topic_of_the_name_begins_again_and_nothing_is_lost() -> None:
+    consumer = script(OffsetOutOfRangeError(CREATED_AGAIN), OffsetOutOfRangeError(CREATED_AGAIN))
+    assert read(consumer, PLANNED) == WHOLE
+    consumer = script()
+    reading = reader(consumer).read(*input_partitions([PLANNED]))
+    found = next(reading).num_rows
+    consumer.trouble = [OffsetOutOfRangeError(CREATED_AGAIN)]
+    assert found + sum(batch.num_rows for batch in reading) == len(WHOLE)
+
+
+def test_offsets_that_are_gone_end_a_task_whose_topic_is_the_one_that_was_planned() -> None:
+    with pytest.raises(DataLossError, match="offset 3 of a-0 is outside the log; set failOnDataLoss to false"):
+        read(script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log", offsets={A0: 3})), PLANNED)
+
+
+@pytest.mark.parametrize("trouble", [(), (OffsetOutOfRangeError(CREATED_AGAIN),), (KafkaTimeoutError("no records came"),)])
+def test_records_of_a_topic_that_was_created_again_since_the_plan_are_not_read(
+    trouble: tuple[Exception, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = script(*trouble)
+    consumer.ids = {"a": 2}
+    with pytest.raises(DataLossError, match="a-0, a-1: deleted and created again while a job reads it; set failOnDataLoss"):
+        read(consumer, PLANNED, poll_timeout_ms=60_000)
+    consumer = script(*trouble)
+    consumer.ids = {"a": 2}
+    consumer.logs[B0] = (0, 3)
+    assert read(consumer, (*PLANNED, OffsetRange(B0, 0, 3, THERE)), fail=False, poll_timeout_ms=60_000) == [(0, 0), (0, 1), (0, 2)]
+    assert "a-0, a-1: deleted and created again while a job reads it; its records are left out" in caplog.text
+
+
+@pytest.mark.parametrize("behind", [{"ids": {"a": 7}}, {"logs": {A1: (0, 5)}}], ids=["an older topic", "no topic"])
+def test_a_broker_that_is_behind_the_others_costs_no_record(behind: dict[str, Any]) -> None:
+    consumer = script()
+    known = {name: getattr(consumer, name) for name in behind}
+    for name, value in behind.items():
+        setattr(consumer, name, value)
+
+    def catch_up() -> None:
+        for name, value in known.items():
+            setattr(consumer, name, value)
+
+    consumer.on_second_look = catch_up
+    assert read(consumer, PLANNED) == WHOLE
+
+
+def test_a_topic_that_is_created_again_in_the_middle_of_a_task_is_left_out_from_there_on() -> None:
+    consumer = script()
+    reading = reader(consumer, fail=False).read(*input_partitions([PLANNED]))
+    found = next(reading).num_rows
+    consumer.ids = {"a": 2}
+    consumer.trouble = [OffsetOutOfRangeError(CREATED_AGAIN)]
+    assert list(reading) == []
+    assert found == 4
+
+
+def test_a_topic_that_is_gone_as_the_first_records_are_there_is_left_out() -> None:
+    consumer = script()
+    consumer.logs = {A1: (0, 5)}
+    assert read(consumer, PLANNED, fail=False) == WHOLE[10:]
+
+
+@define(eq=False)
+class Silent(Script):
+    """Brokers that first do not say which topics there are."""
+
+    answers: list[Exception] = Factory(list)
+
+    def describe_topics(self, *names: str) -> ClusterDescription:
+        if self.answers:
+            raise self.answers.pop(0)
+        return super().describe_topics(*names)
+
+
+def test_nothing_is_lost_if_no_broker_says_which_topic_the_first_records_are_of() -> None:
+    consumer = Silent(logs={A0: (0, 10), A1: (0, 5)}, answers=[KafkaTimeoutError("1"), KafkaTimeoutError("2")])
+    assert read(consumer, PLANNED, poll_timeout_ms=60_000) == WHOLE
+
+
+def test_topics_are_looked_at_once_in_a_task() -> None:
+    consumer = script()
+    assert read(consumer, PLANNED) == WHOLE
+    assert consumer.asked == ["topics"]
 
 
 def test_a_task_travels() -> None:

@@ -9,9 +9,9 @@ batch reads too. Unlike there, several small ranges share a task: a task costs m
 from collections.abc import Iterable
 from heapq import heapify, heapreplace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ....model import TopicPartition
 
@@ -26,6 +26,8 @@ class OffsetRange:
     partition: TopicPartition
     start: int
     end: int
+    topic_id: Any = field(default=None, eq=False)
+    """The id of the topic whose offsets these are; ``None``: not known."""
 
     @property
     def size(self) -> int:
