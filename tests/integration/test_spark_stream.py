@@ -280,6 +280,41 @@ def test_a_topic_that_is_made_anew_under_a_query_is_read_once_and_whole(job: Job
         query.stop()
 
 
+@define(eq=False)
+class LateSink(Sink):
+    """Does something between the plan of the second batch and its tasks."""
+
+    first: Callable[[], object] = lambda: None
+
+    def write(self, frame: Any, number: int) -> None:
+        if number == 1 and 1 not in self.batches:
+            self.first()
+        super().write(frame, number)
+
+
+def test_a_topic_that_is_made_anew_between_a_plan_and_its_tasks_is_read_once_and_whole(job: Job) -> None:
+    topic = new_topic(job.cluster)
+    job.cluster.produce(topic, 10)
+
+    def make_anew() -> None:
+        job.cluster.delete_topics(topic)
+        job.cluster.create_topic(topic)
+        job.cluster.produce(topic, 25)
+
+    job.sink = LateSink(first=make_anew)
+    query = job.start(now=False, subscribe=topic, startingOffsets="earliest", failOnDataLoss="false")
+    try:
+        wait_until(lambda: job.sink.places == places(topic, p0=10))
+        job.cluster.produce(topic, 7)
+        wait_until(lambda: len(job.sink.places) >= 35)
+        job.cluster.produce(topic, 1)
+        wait_until(lambda: (topic, 0, 25) in job.sink.places)
+        assert job.sink.places == sorted(places(topic, p0=10) + places(topic, p0=26))
+        assert job.sink.batches[1] == []
+    finally:
+        query.stop()
+
+
 def test_records_that_were_deleted_end_the_query_or_are_left_out(job: Job) -> None:
     topic = new_topic(job.cluster)
     job.cluster.produce(topic, 50)

@@ -146,7 +146,7 @@ def test_a_topic_that_was_made_anew_since_a_task_was_planned_is_an_error_or_left
     kafka43.create_topic(topic)
     kafka43.produce(topic, 25)
     assert offsets(task_reader(kafka43, given | {"failOnDataLoss": "false"}, schema=OFFSETS).read(task)) == []
-    with pytest.raises(DataLossError, match=f"{topic}-0: deleted and created again while a job reads it"):
+    with pytest.raises(DataLossError, match=f"{topic}-0: deleted and created again since this read was planned"):
         offsets(task_reader(kafka43, given, schema=OFFSETS).read(task))
 
 

@@ -219,10 +219,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Known:
         """Return where the partitions end, or the query; the ids are to be looked at again before the ends are handed out."""
-        partitions = self._partitions()
+        partitions = self._partitions(again=self._target is not None)
         ids = self._lookup.topic_ids
         self._latest = self._still_there(self._lookup.latest, partitions)
-        return Known(self._latest, ids) if self._target is None else self._target
+        if self._target is None:
+            return Known(self._latest, ids)
+        # Where the old topic ended means nothing in the new one. Without an end, the next run reads that from its beginning.
+        return evolve(self._target, offsets=self._of_topics(ids, self._target.offsets, self._target.ids))
 
     def _ends_now(self) -> Known:
         ends = self._ends()
@@ -237,9 +240,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._known = (self._known[0], self._known[1] - gone)
         return found
 
-    def _of_topics(self, ids: Mapping[str, Any], starts: Offsets) -> Offsets:
-        """Return ``starts`` without topics that are known to be others now: none of the new ones has been read."""
-        then = self._ids_of(starts)
+    def _of_topics(self, ids: Mapping[str, Any], starts: Offsets, then: Mapping[str, Any] | None = None) -> Offsets:
+        """Return ``starts`` without topics that are known to be others now: none of the new ones has been read.
+
+        ``then``: what the ids were, if not those known of ``starts``.
+        """
+        then = self._ids_of(starts) if then is None else then
         anew = {topic for topic in then.keys() & ids.keys() if None not in (then[topic], ids[topic]) and then[topic] != ids[topic]}
         return {partition: offset for partition, offset in starts.items() if partition.topic not in anew}
 

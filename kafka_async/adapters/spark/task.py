@@ -172,9 +172,9 @@ class _TaskReading:
         for what in sorted({*lost.values()}):
             names = names_of(partition for partition in lost if lost[partition] == what)
             if self._settings.fail_on_data_loss:
-                text = f"{names}: {what} while a job reads it; set failOnDataLoss to false to go on without these records"
+                text = f"{names}: {what}; set failOnDataLoss to false to go on without these records"
                 raise DataLossError(text)
-            _log.warning("%s: %s while a job reads it; its records are left out", names, what)
+            _log.warning("%s: %s; its records are left out", names, what)
         if lost:
             self._assign({partition: each for partition, each in left.items() if partition not in lost})
         return bool(lost)
@@ -183,9 +183,9 @@ class _TaskReading:
         """Return what happened to partitions that are no longer those that were planned."""
         topics = self._consumer.describe_topics(*{partition.topic for partition in left}).topics
         there = {TopicPartition(topic.name, part.partition) for topic in topics.values() for part in topic.partitions}
-        gone = dict.fromkeys(left.keys() - there, "deleted")
+        gone = dict.fromkeys(left.keys() - there, "deleted while a job reads it")
         others = (partition for partition in left.keys() & there if self._is_another(topics[partition.topic]))
-        return gone | dict.fromkeys(others, "deleted and created again")
+        return gone | dict.fromkeys(others, "deleted and created again since this read was planned")
 
     def _is_another(self, topic: "TopicDescription") -> bool:
         """Return whether a topic only has the name of the one that was planned."""

@@ -440,6 +440,38 @@ def test_available_now_ends_where_the_topics_ended_when_it_began() -> None:
     assert taken == 30
 
 
+@pytest.mark.parametrize("size", [3, 10, 25], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize("moment", ["before the first batch", "before the second batch", "after the last plan"])
+def test_a_topic_that_is_made_anew_under_available_now_is_read_whole_by_the_next_run(moment: str, size: int) -> None:
+    there = Cluster(logs={A0: (0, 10), B0: (0, 10)})
+    given = {"failOnDataLoss": "false", "startingOffsets": "earliest", "subscribePattern": "[ab]"}
+
+    def run(start: dict[str, Any], made_anew_in: str = "") -> tuple[dict[str, Any], dict[TopicPartition, list[int]]]:
+        taken: dict[TopicPartition, list[int]] = {A0: [], B0: []}
+        query = Query(there, **given)
+        query.reader.prepareForTriggerAvailableNow()
+        for turn in ("before the first batch", "before the second batch", "after the last plan", *"abcdefg"):
+            anew = turn == made_anew_in
+            if anew and "plan" not in turn:
+                there.logs[A0], there.ids = (0, size), {"a": 2}
+            query.now -= 10.0 - 0.1  # what was heard of topics is not a second old, latest() adds ten seconds
+            end = query.latest(start, ReadMaxRows(8))
+            if end == start:
+                return start, taken
+            for partition, (first, stop) in query.ranges(start, end).items():
+                if partition != A0 or there.ids or not made_anew_in:  # else they are of the old topic
+                    taken[partition] += range(first, stop)
+            if anew and "plan" in turn:
+                there.logs[A0], there.ids = (0, size), {"a": 2}
+            start = end
+        raise AssertionError("it does not end")
+
+    last, first_run = run(Query(there, **given).reader.initialOffset(), moment)
+    assert first_run == {A0: [], B0: list(range(10))}
+    assert last == {"b": {"0": 10}}
+    assert run(last)[1] == {A0: list(range(size)), B0: []}
+
+
 def test_available_now_from_the_end_reads_nothing() -> None:
     there = cluster()
     query = Query(there)

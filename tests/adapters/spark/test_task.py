@@ -199,13 +199,13 @@ def test_records_of_a_topic_that_was_created_again_since_the_plan_are_not_read(
 ) -> None:
     consumer = script(*trouble)
     consumer.ids = {"a": 2}
-    with pytest.raises(DataLossError, match="a-0, a-1: deleted and created again while a job reads it; set failOnDataLoss"):
+    with pytest.raises(DataLossError, match="a-0, a-1: deleted and created again since this read was planned; set failOnDataLoss"):
         read(consumer, PLANNED, poll_timeout_ms=60_000)
     consumer = script(*trouble)
     consumer.ids = {"a": 2}
     consumer.logs[B0] = (0, 3)
     assert read(consumer, (*PLANNED, OffsetRange(B0, 0, 3, THERE)), fail=False, poll_timeout_ms=60_000) == [(0, 0), (0, 1), (0, 2)]
-    assert "a-0, a-1: deleted and created again while a job reads it; its records are left out" in caplog.text
+    assert "a-0, a-1: deleted and created again since this read was planned; its records are left out" in caplog.text
 
 
 @pytest.mark.parametrize("behind", [{"ids": {"a": 7}}, {"logs": {A1: (0, 5)}}], ids=["an older topic", "no topic"])
