@@ -21,7 +21,7 @@ def preload() -> None:
 
 
 def _import_all() -> None:
-    """Import what most tasks need first."""
+    """Import what most tasks need first. The one thread that this starts is of Arrow's allocator, which expects forks."""
     import pyarrow.compute
     from anyio._backends import _asyncio
     from pyspark.sql.worker import plan_data_source_read

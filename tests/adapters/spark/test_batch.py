@@ -32,6 +32,15 @@ def test_a_batch_reads_what_its_options_say() -> None:
     assert planned(given) == {A0: (5, 10), A1: (0, 7)}
 
 
+def test_tasks_know_which_topic_their_offsets_are_of() -> None:
+    there = cluster()
+    there.ids = {"b": 2}
+    settings = options(subscribe="a,b", minPartitions="5")
+    pieces = [piece for task in plan_batch(settings, lookup(there, settings)) for piece in task]
+    assert len(pieces) >= 5
+    assert {(piece.partition, piece.topic_id.int) for piece in pieces} == {(A0, 1), (A1, 1), (B0, 2)}
+
+
 def test_a_topic_that_is_deleted_while_a_batch_is_planned_is_named_or_left_out() -> None:
     def deleted() -> Cluster:
         there = cluster()
