@@ -97,6 +97,9 @@ class Worker:
 async def main(bootstrap: str, topic: str, way: str) -> None:
     """Have every job done by workers that are killed all the time."""
     jobs = await ends_of(bootstrap, topic)
+    if not await prepare(bootstrap, jobs):
+        reset = f"kafka-async offsets reset {GROUP} -t {topic} --to-earliest --execute -b {bootstrap}"
+        raise SystemExit(f"group {GROUP!r} has done every job of topic {topic!r}; to have them done again: {reset}")
     command = [sys.executable, "-m", "examples.job_queue", "--worker", bootstrap, topic, way]
     workers: list[Worker] = []
     killed: list[Worker] = []
@@ -107,7 +110,6 @@ async def main(bootstrap: str, topic: str, way: str) -> None:
 
     async with Client.connect(ConsumerConfig.of(bootstrap_servers=bootstrap)) as client, asyncio.TaskGroup() as tasks:
         admin = Admin(client)
-        await admin.configure_group(GROUP, {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"})
         try:
             for _ in range(WORKERS):
                 await start(tasks)
@@ -127,6 +129,14 @@ async def main(bootstrap: str, topic: str, way: str) -> None:
     once = set(done)
     print(f"{len(once):,} of {sum(jobs.values()):,} jobs done by {WORKERS} workers, {len(killed)} killed")
     print(f"{len(done) - len(once)} were done twice")
+
+
+async def prepare(bootstrap: str, jobs: dict[TopicPartition, int]) -> bool:
+    """Configure the group. Return ``False`` if an earlier run has done every job already."""
+    async with Client.connect(ConsumerConfig.of(bootstrap_servers=bootstrap)) as client:
+        admin = Admin(client)
+        await admin.configure_group(GROUP, {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"})
+        return not any(jobs.values()) or not await is_done(admin, jobs)
 
 
 async def is_done(admin: Admin, jobs: dict[TopicPartition, int]) -> bool:

@@ -59,7 +59,7 @@ async def main() -> None:
                 while read != limit:
                     batch = await consumer.getmany(timeout_ms=1000, max_records=100)
                     read += sum(map(len, batch.values()))
-        print(exposition(consumer.metrics(), client_id="billing-1"))
+            print(exposition(consumer.metrics(), client_id="billing-1"))  # before it stops: then it has no partitions any more
 
 
 if __name__ == "__main__":

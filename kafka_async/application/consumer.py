@@ -221,7 +221,8 @@ class KafkaConsumer(Generic[K, V]):
         Always returns within ``timeout_ms`` (default: ``request_timeout_ms``). Records count as consumed if they were returned to
         the task that stops, or to a task that has ended normally; not if their task still runs, was cancelled or failed. Pending
         calls end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
-        stopping again is not an error.
+        stopping again is not an error. A handler of ``process`` may call it: it waits for the other handlers, and the record of
+        this one is not done.
 
         Raises ``IllegalStateError`` if called on an event loop other than the consumer's; if the consumer's is closed, the
         consumer ends without a commit and without leaving the group.

@@ -110,8 +110,9 @@ class Observer:
     def measure(self, now: float) -> dict[str, dict[str, float]]:
         """Return the metrics by group and name. From any thread."""
         unread, config = self.unread, self.config
-        # One copy, in one step: another thread may be in a read call that changes the assignment.
-        cursors = unread.partitions.copy()
+        # One copy, in one step: another thread may be in a read call that changes the assignment. A stopped consumer
+        # has no partitions: a lag that stays what it was would look like a member that is stuck.
+        cursors = {} if self.lifecycle.phase is Phase.CLOSED else unread.partitions.copy()
         return self.metrics.snapshot(
             now,
             lags={partition: lag(config, cursor, unread.buffer.watermarks.get(partition)) for partition, cursor in cursors.items()},

@@ -4,6 +4,7 @@ Decides: whether a test's cluster is simulated, or the real one of ``--kafka-boo
 anything for a test that does not ask for a fixture: this file imports little but pytest, and the cluster only at its first use.
 """
 
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,23 +57,32 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster | RealClu
         return
     from .real import RealCluster
 
-    with RealCluster(bootstrap, unable=pytest.skip, config=_client_options(request.config)) as real:
+    wrong = None
+    with contextlib.ExitStack() as stack:
+        try:
+            real = stack.enter_context(RealCluster(bootstrap, unable=pytest.skip, config=_client_options(request.config)))
+            real.connect()
+        except (OSError, TypeError, ValueError, KafkaError) as error:
+            wrong = f"--kafka-bootstrap {bootstrap!r}: {error}"
+        if wrong is not None:
+            # The command line is wrong, not the test: tracebacks, and errors that led to this one, would only hide the sentence.
+            pytest.fail(wrong, pytrace=False)
         yield real
 
 
 def _client_options(config: pytest.Config) -> dict[str, Any]:
-    """Return the consumer's options from the command line, which override those of the file."""
+    """Return the consumer's options from the command line, which override those of the file.
+
+    Raises ``OSError``, ``TypeError``, ``ValueError`` or ``KafkaError`` if they cannot be read, or mean nothing.
+    """
     from ..config.sources import options_of_properties, properties_options
 
     path, pairs = config.getoption("--kafka-config"), config.getoption("--kafka-option")
-    try:
-        options = {} if path is None else properties_options(path)
-        bad = next((pair for pair in pairs if "=" not in pair), None)
-        if bad is not None:
-            raise ValueError(f"--kafka-option {bad}: expected KEY=VALUE")
-        options |= options_of_properties(dict(pair.split("=", 1) for pair in pairs))
-    except (OSError, TypeError, ValueError, KafkaError) as error:
-        raise pytest.UsageError(str(error)) from error
+    options = {} if path is None else properties_options(path)
+    bad = next((pair for pair in pairs if "=" not in pair), None)
+    if bad is not None:
+        raise ValueError(f"--kafka-option {bad}: expected KEY=VALUE")
+    options |= options_of_properties(dict(pair.split("=", 1) for pair in pairs))
     return {name: value for name, value in options.items() if name != "bootstrap_servers"}
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import anyio
 from attrs import define, field
 
-from ..errors import BrokerResponseError, for_code
+from ..config.checks import parse_bootstrap_servers
+from ..errors import BrokerResponseError, NoBrokersAvailable, for_code
 from ..model import OffsetAndMetadata, TopicPartition
 from ..wire import Api, BrokerVersions, Request, Response, decode_response, encode_request
 from ..wire.messages import (
@@ -126,7 +127,10 @@ class _RealBroker:
 
 @define(eq=False)
 class RealCluster:
-    """Real brokers, with the methods of ``Cluster`` that make sense for them. Anything else raises ``NotImplementedError``."""
+    """Real brokers, with the methods of ``Cluster`` that make sense for them. Anything else raises ``NotImplementedError``.
+
+    Raises ``ValueError`` for a bootstrap server that is no address. Methods raise ``NoBrokersAvailable`` if no broker answers.
+    """
 
     bootstrap: str
     """``host:port``, or several with commas between."""
@@ -138,6 +142,11 @@ class RealCluster:
     """Further options of a consumer, for TLS and SASL: ``{"security_protocol": "SSL", "ssl_cafile": ...}``."""
     _connections: dict[tuple[str, int], _RealBroker] = field(factory=dict)
     _security: "Security | None" = field(default=None, init=False)
+    _addresses: tuple[tuple[str, int], ...] = field(init=False, repr=False)
+
+    @_addresses.default
+    def _parsed(self) -> tuple[tuple[str, int], ...]:
+        return parse_bootstrap_servers(self.bootstrap)
 
     def __attrs_post_init__(self) -> None:
         if self.config:
@@ -152,6 +161,10 @@ class RealCluster:
         if self.unable is not None:
             self.unable(reason)
         raise NotImplementedError(reason)
+
+    def connect(self) -> None:
+        """Connect to the bootstrap server, as the first method that is called does otherwise."""
+        self._any()
 
     # --- topics and records ----------------------------------------------------------------------------------------------------
 
@@ -303,8 +316,11 @@ class RealCluster:
     # --- brokers ---------------------------------------------------------------------------------------------------------------
 
     def _any(self) -> _RealBroker:
-        host, _, port = self.bootstrap.split(",")[0].rpartition(":")
-        return self._at(host, int(port))
+        host, port = self._addresses[0]
+        try:
+            return self._at(host, port)
+        except OSError as error:
+            raise NoBrokersAvailable(f"no broker answers at {host}:{port}: {error!r}") from error
 
     def _at(self, host: str, port: int) -> _RealBroker:
         known = self._connections.get((host, port))

@@ -36,6 +36,18 @@ async def test_metrics_have_kafkas_names() -> None:
 
 
 @virtual
+async def test_after_stop_no_partition_has_metrics_and_the_totals_stay() -> None:
+    cluster, _ = filled(10)
+    async with consumer_on(cluster, "t") as consumer:
+        await read_values(consumer, 10)
+        assert "consumer-fetch-manager-metrics.t-0" in consumer.metrics()
+    metrics = consumer.metrics()
+    assert "consumer-fetch-manager-metrics.t-0" not in metrics
+    assert metrics["consumer-coordinator-metrics"]["assigned-partitions"] == 0
+    assert metrics["consumer-fetch-manager-metrics"]["records-consumed-total"] == 10
+
+
+@virtual
 async def test_round_trips_are_logged_when_debug_is_switched_on_later(caplog: pytest.LogCaptureFixture) -> None:
     cluster, (tp,) = filled(10)
     async with consumer_on(cluster, "t") as consumer:

@@ -26,3 +26,9 @@ def test_every_job_is_done_though_workers_are_killed(kafka_share: KafkaCluster, 
     assert int(found[2]) >= 1
     # What a worker had done and could not say any more before it was killed was accepted all the same.
     assert int(found[1].replace(",", "")) >= 600 - 10 * 3 * int(found[2])
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)  # noqa: S603 - our own
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == (
+        f"group 'job-queue' has done every job of topic {topic!r}; to have them done again: kafka-async offsets reset job-queue "
+        f"-t {topic} --to-earliest --execute -b {kafka_share.bootstrap_servers}\n"
+    )

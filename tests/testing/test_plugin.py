@@ -77,6 +77,34 @@ def test_it_registers_and_does_nothing_else(tmp_path: Path) -> None:
     assert ran.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--kafka-bootstrap", ""], "--kafka-bootstrap '': bootstrap_servers='': expected at least one 'host:port'"),
+        (
+            ["--kafka-bootstrap", "here:0"],
+            "--kafka-bootstrap 'here:0': bootstrap_servers: 'here:0' is not an address; expected 'host:port' "
+            "with a port from 1 to 65535",
+        ),
+        (
+            ["--kafka-bootstrap", "127.0.0.1:1"],
+            "--kafka-bootstrap '127.0.0.1:1': no broker answers at 127.0.0.1:1: ConnectionRefusedError(111, 'Connection refused')",
+        ),
+        (
+            ["--kafka-bootstrap", "127.0.0.1:1", "--kafka-option", "retries"],
+            "--kafka-bootstrap '127.0.0.1:1': --kafka-option retries: expected KEY=VALUE",
+        ),
+    ],
+    ids=["empty", "no address", "nobody", "option"],
+)
+def test_brokers_that_cannot_be_used_are_one_sentence(options: list[str], sentence: str, tmp_path: Path) -> None:
+    found = run(tmp_path, "def test_one(kafka_options): pass", "-p", "no:anyio", "-p", "no:asyncio", *options)
+    assert found.returncode == 1
+    assert sentence in found.stdout.splitlines()
+    for noise in ("Traceback", "plugin.py", "another exception", "direct cause"):
+        assert noise not in found.stdout
+
+
 def test_hypothesis_is_not_needed() -> None:
     script = (
         "import sys\nfor name in ('hypothesis', 'trio', 'pytest'): sys.modules[name] = None\n"

@@ -5,7 +5,7 @@ committed that was not written: a batch is written and flushed before the next r
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 import typer
@@ -23,6 +23,11 @@ from .shell import Output, natural
 BATCH: Final = 1_000
 """Records per read and write."""
 
+_NOT_MILLISECONDS: Final = range(10_000_000, 946_684_800_000)
+"""Bare numbers that are taken for a mistake, such as 20231114 (a date) and 1700000000 (seconds): as milliseconds they lie before
+2000, so that reading would begin at the oldest record without a word. Smaller ones look like neither, and timestamps made up for
+a test often are that small.
+"""
 _WHILE_ENDING: Final = 200
 _FOREVER: Final = 3_600_000
 
@@ -42,7 +47,15 @@ class Start:
             if text in ("beginning", "end", "stored"):
                 return cls(kind=text)
             if text.startswith("s@"):
-                return cls(kind="time", number=moment(text[2:]))
+                number = moment(text[2:])
+                if text[2:].isdecimal() and number in _NOT_MILLISECONDS:
+                    date = datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(milliseconds=number)
+                    written = date.isoformat(timespec="milliseconds" if date.microsecond else "seconds")
+                    raise typer.BadParameter(
+                        f"{text!r} is {written} UTC, since a bare number is milliseconds since 1970; write a date such as "
+                        f"s@2026-01-31, or s@{written} for that time"
+                    )
+                return cls(kind="time", number=number)
             if text.startswith("-"):
                 return cls(kind="tail", number=natural(text[1:]))
             return cls(kind="offset", number=natural(text))

@@ -19,7 +19,16 @@ from math import inf
 from typing import Any, Final, Protocol
 
 import anyio
-from anyio import CancelScope, CapacityLimiter, fail_after, from_thread, get_cancelled_exc_class, sleep, to_thread
+from anyio import (
+    CancelScope,
+    CapacityLimiter,
+    fail_after,
+    from_thread,
+    get_cancelled_exc_class,
+    get_current_task,
+    sleep,
+    to_thread,
+)
 from anyio.lowlevel import checkpoint
 
 from ...errors import ProcessingError
@@ -52,6 +61,9 @@ class Slot:
     """Whether ``scope`` is."""
     stint: Stint | None = None
     """What a thread does for it, which goes on with other units by itself."""
+    task: int = field(factory=lambda: get_current_task().id)
+    stops: bool = False
+    """The handler that it runs is waiting for ``stop``."""
 
     @property
     def under_way(self) -> Unit | None:
@@ -229,6 +241,17 @@ class Handling:
         units = [slot.under_way for slot in self._slots]
         return {item.record for unit in units if unit is not None for item in unit.items}
 
+    def stops(self) -> None:
+        """This task stops the processing. If it is one of the workers, nobody waits for its handler, which waits for them."""
+        caller = get_current_task().id
+        for slot in self._slots:
+            slot.stops |= slot.task == caller
+
+    def stopping(self, concerns: Callable[[Item], bool] = lambda item: True) -> int:
+        """Return how many of the records that this concerns are held by handlers that wait for ``stop``."""
+        units = [slot.unit for slot in self._slots if slot.stops and slot.unit is not None]
+        return sum(concerns(item) for unit in units for item in unit.items)
+
     def cancel_gone(self) -> None:
         """Cancel handlers all of whose records belong to another member by now."""
         for slot in self._slots:
@@ -272,6 +295,7 @@ class Handling:
             with CancelScope(shield=True) as slot.scope:
                 await serve()
             slot.unit = slot.context = slot.stint = None
+            slot.stops = False
             if self.watched or self.work.held <= self.low_water:
                 self.owner.progressed()
 

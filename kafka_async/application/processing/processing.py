@@ -250,9 +250,14 @@ class Processing:
         self._change()
 
     async def finish(self, seconds: float) -> None:
-        """Begin nothing more, drain running handlers for ``seconds`` at most, and commit. A second call waits for the first."""
+        """Begin nothing more, drain running handlers for ``seconds`` at most, and commit. A second call waits for the first.
+
+        A handler may call it: what the handler holds is not waited for, and not done.
+        """
         self._finished.set()
+        self._handling.stops()
         if self._reading.finishing:
+            self._change()
             with move_on_after(seconds):
                 await self._until(lambda: self._reading.ended)
             return
@@ -262,10 +267,10 @@ class Processing:
         self._handling.halt()
         self._interrupt()
         with move_on_after(min(seconds * DRAINING, self.settings.drain_timeout)):
-            await self._until(lambda: not self._work.running)
+            await self._until(lambda: self._work.running <= self._handling.stopping())
         self._handling.cancel()
         with move_on_after(min(max(0.0, until - clock()), UNWINDING)):
-            await self._until(lambda: not self._work.running)
+            await self._until(lambda: self._work.running <= self._handling.stopping())
         self.source.put_back()
         if not self.source.stopping:
             with move_on_after(min(max(0.0, until - clock()), LAST_COMMIT)):
@@ -583,7 +588,7 @@ class Processing:
             await self._drained(leaving)
         self._cancel(leaving)
         with move_on_after(UNWINDING):
-            await self._until(lambda: not self._work.running_of(leaving))
+            await self._until(lambda: not self._runs(leaving))
         known = [tp for tp in leaving if tp in self._work.parts]
         positions = self.source.positions()
         offsets = self._work.to_commit(positions, known)
@@ -596,13 +601,18 @@ class Processing:
 
     async def _drained(self, leaving: frozenset[TopicPartition]) -> None:
         """Wait until no handler of these partitions runs, and read on for the others meanwhile."""
-        if not self._work.running_of(leaving):
+        if not self._runs(leaving):
             return
         async with create_task_group() as both:
             if not self.source.stopping:
                 both.start_soon(self._read_meanwhile)
-            await self._until(lambda: not self._work.running_of(leaving))
+            await self._until(lambda: not self._runs(leaving))
             both.cancel_scope.cancel()
+
+    def _runs(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Return whether a handler of these partitions runs that should be waited for."""
+        stopping = self._handling.stopping(lambda item: item.part.progress.partition in partitions)
+        return self._work.running_of(partitions) > stopping
 
     async def _read_meanwhile(self) -> None:
         while not self._ending and await self._try_to_read():

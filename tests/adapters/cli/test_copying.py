@@ -39,6 +39,30 @@ def test_a_start_that_is_none_is_refused(text: str) -> None:
         Start.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("s@20231114", "1970-01-01T05:37:11.114"),
+        ("s@1700000000", "1970-01-20T16:13:20"),
+        ("s@946684799999", "1999-12-31T23:59:59.999"),
+    ],
+)
+def test_a_number_before_2000_is_refused_since_it_was_not_meant_as_milliseconds(text: str, date: str) -> None:
+    with pytest.raises(typer.BadParameter) as caught:
+        Start.parse(text)
+
+    assert str(caught.value) == (
+        f"{text!r} is {date} UTC, since a bare number is milliseconds since 1970; write a date such as s@2026-01-31, "
+        f"or s@{date} for that time"
+    )
+    assert Start.parse(f"s@{date}") == Start(kind="time", number=int(text[2:]))
+
+
+@pytest.mark.parametrize("number", [0, 9_999_999, 946_684_800_000])
+def test_numbers_of_milliseconds_are_taken_from_2000_on_and_of_the_first_hours_of_1970(number: int) -> None:
+    assert Start.parse(f"s@{number}") == Start(kind="time", number=number)
+
+
 def partitions(*topics: str, wanted: tuple[int, ...] = ()) -> list[TopicPartition]:
     cluster = FakeCluster()
     cluster.create_topic("a", 2)

@@ -158,6 +158,32 @@ async def test_stop_takes_no_longer_than_it_may() -> None:
 
 
 @virtual
+@pytest.mark.parametrize("stoppers", [1, 3])
+async def test_a_handler_that_stops_the_consumer_is_not_waited_for_by_itself(stoppers: int) -> None:
+    some = world()
+    some.produce(6, keys=6)
+    finished: list[int] = []
+    stopped: list[int] = []
+    consumer = some.consumer()
+
+    async def handle(record: Any) -> None:
+        if record.offset >= 6 - stoppers:
+            await consumer.stop()  # the first one returns; the others are cancelled, as handlers that take too long are
+            stopped.append(record.offset)
+        else:
+            await anyio.sleep(2.0)
+            finished.append(record.offset)
+
+    async with consumer:
+        began = anyio.current_time()
+        await consumer.process(handle, concurrency=6)
+        assert 2.0 <= anyio.current_time() - began < 4.0, "the other handlers were waited for, and they alone"
+    assert len(stopped) >= 1
+    assert sorted(finished) == list(range(6 - stoppers))
+    assert some.committed() == 6 - stoppers, "the records of handlers that stop are not done"
+
+
+@virtual
 async def test_nobody_else_reads_or_commits_what_was_read() -> None:
     some = world()
     some.produce(10)
