@@ -1,7 +1,8 @@
 """Dead letters through another library's producer: ``on_failure=DeadLetters(producer, "orders-dead")`` for
 ``KafkaConsumer.process``.
 
-Decides: the headers, and for how long a write is tried again. Owns nothing: the caller starts and closes the producer.
+Decides: the headers, for how long a write is tried again, and what the log says of it. Owns nothing: the caller starts and closes
+the producer.
 Must never return before the cluster has the record: it counts as done then.
 
 Key and value are the record's bytes in the log, not the results of deserializers, and its headers come first.
@@ -17,6 +18,7 @@ from anyio import to_thread
 
 from ..errors import KafkaError, one_line
 from ..model import ConsumerRecord
+from ..trace import Fault, LoggingListener, Recovered
 
 Record = ConsumerRecord[Any, Any]
 Headers = list[tuple[str, bytes | None]]
@@ -46,7 +48,8 @@ class DeadLetters:
     ``producer``: a started ``aiokafka.AIOKafkaProducer`` without serializers, a ``confluent_kafka.aio.AIOProducer`` or a
     ``confluent_kafka.Producer``. ``topic``: the topic to write to, or a function of the record. ``group``: goes into a header.
     ``patience_ms``: for how long a write that fails is tried again, each with the producer's own timeout; then its error is raised,
-    processing stops, and the record is not committed.
+    processing stops, and the record is not committed. While writes to a topic fail, the logger ``kafka_async`` has one WARNING, and
+    an INFO when they succeed again.
 
     An ``AIOProducer`` cannot send headers (2.16), so the ``Producer`` inside it is used.
     """
@@ -70,6 +73,7 @@ class DeadLetters:
         self._topic = topic
         self._group = group
         self._patience = patience_ms / 1000
+        self._log = LoggingListener(group_id=group)
 
     async def __call__(self, record: Record, error: BaseException, attempts: int) -> None:
         """Write the record; return when the cluster has it. Raises what the last try raised."""
@@ -78,15 +82,22 @@ class DeadLetters:
         for name, data in (("key", record.key), ("value", record.value)):
             if data is not None and not isinstance(data, bytes):
                 raise TypeError(f"{name} of the record is {type(data).__name__}, not bytes: give this to process() as it is")
+        outage = f"dead letters to {topic}"
         until = anyio.current_time() + self._patience
+        failed = False
         while True:
             try:
                 await self._send(topic, record, headers)
-            except Exception:  # of either library: whether a later try is in vain is not known here
-                if anyio.current_time() + BETWEEN > until:
+            except Exception as failure:  # of either library: whether a later try is in vain is not known here
+                failed, now = True, anyio.current_time()
+                if now + BETWEEN > until:
                     raise
+                text = f"a dead letter cannot be written to {topic}; trying again"
+                self._log(Fault(now=now, text=text, error=failure, outage=outage))
                 await anyio.sleep(BETWEEN)
             else:
+                if failed:  # others succeed beside a letter that is too large, for one
+                    self._log(Recovered(now=anyio.current_time(), outage=outage))
                 return
 
 

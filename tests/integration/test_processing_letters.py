@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,7 +32,12 @@ async def producing(which: str, cluster: KafkaCluster) -> AsyncIterator[Any]:
         async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=3_000) as producer:
             yield producer
         return
-    options: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 3_000, "linger.ms": 0}
+    options: dict[str, Any] = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "message.timeout.ms": 3_000,
+        "socket.timeout.ms": 3_000,  # or a request for metadata that nobody answers may outlast twenty messages
+        "linger.ms": 0,
+    }
     if which == "confluent":
         yield Producer(options)
         return
@@ -96,15 +102,19 @@ def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[An
 
 @pytest.fixture(scope="module")
 def elsewhere(real_brokers: None) -> Any:
-    """A cluster for dead letters, so that it can be away while the other one goes on."""
-    with KafkaCluster() as cluster:
+    """A cluster for dead letters, so that it can be away while the other one goes on.
+
+    Its broker keeps its session while it is frozen: the tests are about one that does not answer, not about one that is fenced.
+    """
+    with KafkaCluster(properties={"broker.session.timeout.ms": "60000"}) as cluster:
         yield cluster
 
 
 @pytest.mark.parametrize("which", PRODUCERS)
 async def test_while_nothing_can_be_written_only_what_is_done_is_committed(
-    kafka43: KafkaCluster, elsewhere: KafkaCluster, which: str
+    kafka43: KafkaCluster, elsewhere: KafkaCluster, which: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "kafka_async")
     source, letters = fill(kafka43), new_topic(elsewhere)
     group = new_group(kafka43, "consumer")
     options: dict[str, Any] = {"value_deserializer": json.loads, "auto_commit_interval_ms": 200}
@@ -124,6 +134,11 @@ async def test_while_nothing_can_be_written_only_what_is_done_is_committed(
     async with make(elsewhere, letters) as reader:
         written = {dict(record.headers)["dead-letter-offset"] for record in await read(reader, 3)}
     assert written <= {b"3", b"6", b"8"}, "more than once, if its first write was not confirmed in time"
+    lines = [record.getMessage() for record in caplog.records if letters in record.getMessage()]
+    assert [line.split(" (")[0].split(", after")[0] for line in lines[:2]] == [
+        f"a dead letter cannot be written to {letters}; trying again",
+        f"recovered: dead letters to {letters}",
+    ]
 
 
 @pytest.mark.parametrize("which", PRODUCERS)
