@@ -70,9 +70,11 @@ async def process(database: sqlite3.Connection, bootstrap: str, topic: str, limi
     )
     consumer.subscribe([topic], listener=GoOn(database, consumer))
     async with consumer, consumer.processing(partial(handle, database), concurrency=50) as run:
-        while limit is None or _count(database) < limit:  # noqa: ASYNC110 - the database has no event to wait for
+        most = run.statistics().lanes
+        while limit is None or _count(database) < limit:
             await asyncio.sleep(0.01)
-        print(f"{run.statistics().lanes} customers at once")
+            most = max(most, run.statistics().lanes)
+        print(f"{most} customers at once")
 
 
 def _count(database: sqlite3.Connection) -> int:

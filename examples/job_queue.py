@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafka_async import KafkaConsumer, ShareConsumer, ShareRecord, TopicPartition
+from kafka_async import KafkaConsumer, ShareConsumer, ShareRecord, TopicPartition, run
 from kafka_async.adapters.admin import Admin, Client
 from kafka_async.config import ConsumerConfig
 
@@ -151,7 +151,7 @@ if __name__ == "__main__":
             asyncio.run(do_jobs(bootstrap, topic, way))
         case [bootstrap, topic, *rest] if rest in ([], ["getmany"]):
             began = time.monotonic()
-            asyncio.run(main(bootstrap, topic, "".join(rest)))
+            run(main(bootstrap, topic, "".join(rest)))  # at SIGTERM it kills the workers too
             print(f"in {time.monotonic() - began:.0f} s")
         case _:
             sys.exit("usage: python -m examples.job_queue HOST:PORT TOPIC [getmany]")

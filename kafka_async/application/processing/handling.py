@@ -576,7 +576,7 @@ class Handling:
         if delay is None:
             await self._give_up(slot, unit, error)
             return
-        self._report(unit.items, unit.attempt, error, f"tried again in {delay:g} s", final=False)
+        self._report(unit.items, unit.attempt, error, f"tried again in {round(delay, 2):g} s", final=False)
         if self.work.retry(unit, now + delay, now):
             self.owner.retry_waits()
 
