@@ -74,6 +74,9 @@ class DeadLetters:
         self._group = group
         self._patience = patience_ms / 1000
         self._log = LoggingListener(group_id=group)
+        self._failing: dict[object, str] = {}
+        """The topic of each write that is tried again. While there is one, others that succeed do not end the outage: it may be a
+        letter that is too large."""
 
     async def __call__(self, record: Record, error: BaseException, attempts: int) -> None:
         """Write the record; return when the cluster has it. Raises what the last try raised."""
@@ -82,23 +85,33 @@ class DeadLetters:
         for name, data in (("key", record.key), ("value", record.value)):
             if data is not None and not isinstance(data, bytes):
                 raise TypeError(f"{name} of the record is {type(data).__name__}, not bytes: give this to process() as it is")
-        outage = f"dead letters to {topic}"
+        write = object()
+        try:
+            await self._write(write, topic, record, headers)
+        finally:
+            self._failing.pop(write, None)
+        if topic not in self._failing.values():
+            self._log(Recovered(now=anyio.current_time(), outage=_outage(topic)))
+
+    async def _write(self, write: object, topic: str, record: Record, headers: Headers) -> None:
         until = anyio.current_time() + self._patience
-        failed = False
         while True:
             try:
                 await self._send(topic, record, headers)
-            except Exception as failure:  # of either library: whether a later try is in vain is not known here
-                failed, now = True, anyio.current_time()
+            except Exception as error:  # of either library: whether a later try is in vain is not known here
+                now = anyio.current_time()
                 if now + BETWEEN > until:
                     raise
+                self._failing[write] = topic
                 text = f"a dead letter cannot be written to {topic}; trying again"
-                self._log(Fault(now=now, text=text, error=failure, outage=outage))
+                self._log(Fault(now=now, text=text, error=error, outage=_outage(topic)))
                 await anyio.sleep(BETWEEN)
             else:
-                if failed:  # others succeed beside a letter that is too large, for one
-                    self._log(Recovered(now=anyio.current_time(), outage=outage))
                 return
+
+
+def _outage(topic: str) -> str:
+    return f"dead letters to {topic}"
 
 
 def reasons(record: Record, error: BaseException, attempts: int, group: str | None = None) -> Headers:

@@ -62,3 +62,21 @@ def test_a_letter_that_alone_is_refused_does_not_recover_because_others_are_writ
 
     run_virtual(beside_others)
     assert [level for level, _ in _lines(caplog)] == ["WARNING"]
+
+
+def test_an_outage_in_which_every_write_was_cancelled_ends_with_the_next_write(caplog: pytest.LogCaptureFixture) -> None:
+    """A rebalance cancels handlers and their writes. If nobody ended the outage, the next one would be silent."""
+    caplog.set_level(logging.INFO)
+    producer = _Producer(until=4.5)
+    write = DeadLetters(producer, "orders-dead")
+
+    async def twice() -> None:
+        with anyio.move_on_after(2.5):
+            await write(_record(3), ValueError("no"), 1)
+        await anyio.sleep(5)
+        await write(_record(4), ValueError("no"), 1)
+        producer.until = anyio.current_time() + 0.5
+        await write(_record(5), ValueError("no"), 1)
+
+    run_virtual(twice)
+    assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO", "WARNING", "INFO"]

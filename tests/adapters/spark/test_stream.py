@@ -245,7 +245,7 @@ def test_each_record_of_a_topic_made_anew_is_read_once_whenever_that_happens(mom
         there.logs[A0] = (0, 12)
     taken: list[int] = []
     for turn in range(40):
-        query.now -= 10.0 - 0.1  # what was heard of topics is not a second old, latest() adds ten seconds
+        query.now -= 10.0 - 0.1  # what is known of topics is not a second old; latest() adds ten seconds
         end = query.latest(start, limit)
         if turn == 0 and moment == "after the ends":
             make_anew()
@@ -454,7 +454,7 @@ def test_a_topic_that_is_made_anew_under_available_now_is_read_whole_by_the_next
             anew = turn == made_anew_in
             if anew and "plan" not in turn:
                 there.logs[A0], there.ids = (0, size), {"a": 2}
-            query.now -= 10.0 - 0.1  # what was heard of topics is not a second old, latest() adds ten seconds
+            query.now -= 10.0 - 0.1  # what is known of topics is not a second old; latest() adds ten seconds
             end = query.latest(start, ReadMaxRows(8))
             if end == start:
                 return start, taken
