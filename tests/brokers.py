@@ -41,8 +41,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-CURRENT: Final = "4.3.0"
+CURRENT: Final = "4.4.0"
 """The newest Kafka that the tests run against."""
+PREVIOUS: Final = "4.3.0"
+"""The release before it."""
 OLDER: Final = "3.9.2"
 """The last of the 3.x line: older API versions, and a broker that refuses KIP-848 groups with UNSUPPORTED_VERSION."""
 

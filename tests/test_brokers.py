@@ -1,13 +1,13 @@
-"""The broker harness itself: both Kafka versions start, serve, and come back with their data."""
+"""The broker harness itself: all Kafka versions start, serve, and come back with their data."""
 
 import pytest
 
-from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+from tests.brokers import CURRENT, OLDER, PREVIOUS, KafkaCluster, available, required
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("version", [CURRENT, OLDER])
+@pytest.mark.parametrize("version", [CURRENT, PREVIOUS, OLDER])
 def test_broker_keeps_topics_and_records_over_a_restart(version: str) -> None:
     reason = available()
     if reason is not None and not required():

@@ -13,7 +13,7 @@ from kafka_async import errors, trace
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
-from .brokers import CURRENT, OLDER
+from .brokers import CURRENT, OLDER, PREVIOUS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -140,6 +140,7 @@ def test_the_versions_of_kafka_in_the_documents_are_those_that_are_tested() -> N
     assert tested is not None
     for text in (tested[0], (ROOT / "tests" / "README.md").read_text()):
         assert CURRENT in text
+        assert PREVIOUS in text
         assert OLDER in text
 
 

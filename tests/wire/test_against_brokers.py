@@ -45,7 +45,7 @@ from kafka_async.wire import (
     response_correlation_id,
 )
 from kafka_async.wire.messages import admin
-from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+from tests.brokers import CURRENT, OLDER, PREVIOUS, KafkaCluster, available, required
 
 pytestmark = [
     pytest.mark.brokers,
@@ -96,7 +96,7 @@ class Connection:
         yield common.highest, self.call(request, common.highest)
 
 
-@pytest.fixture(scope="module", params=[CURRENT, OLDER])
+@pytest.fixture(scope="module", params=[CURRENT, PREVIOUS, OLDER])
 def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     with KafkaCluster(version=request.param) as running:
         running.create_topic(TOPIC, 3)
