@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from kafka_async.records import IMPLEMENTATION
 
 from . import tiers
+from .again import Failures
 from .clusters import SHARED, in_order
 
 # A shared machine is slow at times, which proves nothing about an example; and CI runs the same examples each time.
@@ -43,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in tiers.MARKERS:
         config.addinivalue_line("markers", line)
     tiers.install()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Spark's processes live for seconds, most of which they would spend on compiling their code well.

@@ -1,0 +1,66 @@
+"""Tests of brokers and Spark that failed are run once more, alone, at the end of ``.ci/run``.
+
+They wait for other programs, and a busy machine breaks one in thousands of them. What holds when it is run alone is printed by name, so
+that it is mended and not forgotten. A fast test waits for nobody: if one fails, the run has failed.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from . import tiers
+
+MOST: Final = 10
+"""If more tests fail, it was not the machine."""
+_ROOT: Final = Path(__file__).parents[1]
+_CACHE: Final = "tests-that-failed"
+_FILE: Final = "by-tier.json"
+
+
+class Failures:
+    """A plugin that keeps which tests failed, and the tier of each, in pytest's cache."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._file = None if config.cache is None else config.cache.mkdir(_CACHE) / _FILE
+        self._tiers: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            # A test that ended its worker has no markers here. It counts as fast, so it is not run again.
+            self._tiers[report.nodeid] = tiers.tier_of(tier for tier in tiers.TIERS if tier in report.keywords)
+
+    def pytest_sessionfinish(self) -> None:
+        if self._file is not None:
+            self._file.write_text(json.dumps(self._tiers))
+
+
+def to_repeat(status: int, failed: Mapping[str, str]) -> list[str]:
+    """Return the ids of the tests to run again; none if the failure stands.
+
+    ``status``: pytest's exit code. ``failed``: the tier of each test that failed, by its id.
+    """
+    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(failed) <= MOST or tiers.FAST in failed.values():
+        return []
+    return list(failed)
+
+
+def main(status: int, cache: Path = _ROOT / ".pytest_cache") -> int:
+    """Repeat what may be repeated after a run that ended with the exit code ``status``; return the exit code of the whole."""
+    file = cache / "d" / _CACHE / _FILE
+    names = to_repeat(status, json.loads(file.read_text()) if file.is_file() else {})
+    if not names:
+        return status
+    print(f"Run again, alone: {len(names)} tests of brokers or Spark that failed", flush=True)  # noqa: T201  # for who reads the run
+    again = subprocess.run([sys.executable, "-m", "pytest", *names], cwd=_ROOT, check=False).returncode  # noqa: S603  # our tests
+    if again == 0:
+        print("Failed once, and held when run alone; to be mended first:", *names, sep="\n  ")  # noqa: T201  # for who reads the run
+    return again
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

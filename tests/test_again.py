@@ -1,0 +1,70 @@
+"""Which failures of a run are tried once more."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from .again import MOST, main, to_repeat
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.parametrize(
+    ("status", "failed", "expected"),
+    [
+        (1, {"a": "brokers", "b": "spark"}, ["a", "b"]),
+        (1, {"a": "brokers", "b": "fast"}, []),  # the fast one has failed for good
+        (1, {}, []),
+        (1, {f"{number}": "brokers" for number in range(MOST + 1)}, []),  # that many is not the machine
+        (2, {"a": "brokers"}, []),  # interrupted, or not collected
+        (3, {"a": "brokers"}, []),
+    ],
+)
+def test_only_a_few_tests_that_wait_for_other_programs_are_repeated(
+    status: int, failed: Mapping[str, str], expected: list[str]
+) -> None:
+    assert to_repeat(status, failed) == expected
+
+
+@pytest.mark.parametrize("failed", [None, {}, {"tests/test_tiers.py::test": "fast"}])
+def test_what_is_not_repeated_has_failed(failed: Mapping[str, str] | None, tmp_path: Path) -> None:
+    if failed is not None:
+        file = tmp_path / "d" / "tests-that-failed" / "by-tier.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(failed))
+
+    assert main(1, tmp_path) == 1
+
+
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.brokers)])
+def test_a_run_keeps_which_tests_failed(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    pytester.makeconftest(
+        "import pytest\nfrom tests.again import Failures\n"
+        "def pytest_configure(config):\n"
+        "    if not hasattr(config, 'workerinput'):\n"
+        "        config.pluginmanager.register(Failures(config))\n"
+    )
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    brokers\n")
+    pytester.makepyfile(
+        "import pytest\n"
+        "def test_fast(): assert False\n"
+        "def test_good(): pass\n"
+        "@pytest.mark.brokers\n"
+        "def test_broker(): assert False\n"
+        "@pytest.fixture\n"
+        "def broken(): raise OSError\n"
+        "@pytest.mark.brokers\n"
+        "def test_setup(broken): pass\n"
+    )
+
+    result = pytester.runpytest_inprocess("-p", "no:kafka-async", *workers)
+
+    assert result.ret == 1
+    kept = json.loads((pytester.path / ".pytest_cache" / "d" / "tests-that-failed" / "by-tier.json").read_text())
+    assert {name.partition("::")[2]: tier for name, tier in kept.items()} == {
+        "test_fast": "fast",
+        "test_broker": "brokers",
+        "test_setup": "brokers",
+    }
