@@ -1,6 +1,6 @@
 """Tests of brokers and Spark that failed are run once more, alone, at the end of ``.ci/run``.
 
-They wait for other programs, and a busy machine breaks one in thousands of them. What holds when it is run alone is printed by name, so
+They wait for other programs, and a busy machine breaks one in thousands of them. What holds when run alone is printed by name, so
 that it is mended and not forgotten. A fast test waits for nobody: if one fails, the run has failed.
 """
 
