@@ -462,8 +462,28 @@ class NetworkClientDelegate:
         return settled
 
     def _tick(self, key: int, link: Link, now: float) -> int:
+        if key not in self._by_key:
+            return 0  # another connection that was looked at just now has cast doubt on it
+        silent_since = link.silence(now)
         settled = link.tick(now)
-        return settled + self._note(key, link, now) if link.key != key else settled
+        if link.key == key:
+            return settled
+        settled += self._note(key, link, now)
+        return settled if silent_since is None else settled + self._doubt(link.node, silent_since, now)
+
+    def _doubt(self, node: Node, silent_since: float, now: float) -> int:
+        """Close what may be as dead as a connection to ``node`` that has brought nothing since then, though it was asked.
+
+        A load balancer that forgets its connections, or a broker's machine that loses its power, says nothing to anybody. If each
+        connection were found dead by a request of its own, a member would lose its place before the last one is. Connections that
+        brought something meanwhile are good. What is asked next opens new ones, which costs little if these were good too.
+        """
+        ended = 0
+        for link in list(self._by_key.values()):
+            is_sibling = (link.node.host, link.node.port) == (node.host, node.port)
+            if link.is_silent_since(silent_since) and (is_sibling or not link.may_be_held(now)):
+                ended += self._close(link, now, f"closed, since nothing came from {node} either, though it was asked")
+        return ended
 
     def _note(self, key: int, link: Link, now: float) -> int:
         """Catch up with a link that has given up attempt ``key`` by itself."""

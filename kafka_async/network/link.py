@@ -109,6 +109,7 @@ TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionInput], ConnectionSt
 _SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING, _S.RENEWING})
 _SENDING: Final = frozenset({_S.READY, _S.PREPARING})
 _OPEN: Final = _SETTING_UP | _SENDING
+_MADE: Final = _SENDING | {_S.RENEWING}
 
 
 @define(eq=False)
@@ -225,6 +226,24 @@ class Link:
     def is_late(self, now: float) -> bool:
         """A response has been overdue for a while."""
         return self._protocol is not None and self._protocol.is_late(now)
+
+    def may_be_held(self, now: float) -> bool:
+        """See ``Protocol``."""
+        return self._protocol is not None and self._protocol.may_be_held(now)
+
+    def is_silent_since(self, moment: float) -> bool:
+        """The connection was made before that moment and has not brought a byte since."""
+        return self._protocol is not None and self.state in _MADE and self._protocol.is_silent_since(moment)
+
+    def silence(self, now: float) -> float | None:
+        """Return when the request was sent that is overdue now, if the connection has not brought a byte since.
+
+        So a broker is told apart that is slow from a connection that carries nothing any more.
+        """
+        if self._protocol is None or self.state not in _MADE:
+            return None
+        late = self._protocol.overdue(now, self._shared.settings.request_timeout)
+        return late.sent_at if late and self._protocol.is_silent_since(late.sent_at) else None
 
     def in_backoff(self, now: float) -> bool:
         """The last attempt failed and a new one is not allowed yet."""

@@ -106,10 +106,18 @@ class Protocol:
         """The oldest response has been overdue for a while. Those after it have to wait for it."""
         return bool(self._in_flight) and now >= self._in_flight[0].sent_at + self._in_flight[0].request.max_wait + LATE
 
+    def may_be_held(self, now: float) -> bool:
+        """The broker may legitimately hold the oldest response back until later."""
+        return bool(self._in_flight) and now < self._in_flight[0].sent_at + self._in_flight[0].request.max_wait
+
     @property
     def silent(self) -> bool:
         """The peer has not sent a single byte."""
         return self._received_at == -inf
+
+    def is_silent_since(self, moment: float) -> bool:
+        """Not a single byte has come since then."""
+        return self._received_at < moment
 
     def ask(self, request: UnsentRequest, version: int, now: float) -> None:
         """Encode ``request`` and put it in flight.

@@ -163,6 +163,11 @@ class Turmoil:
         self.proxy.cut()
         self.proxy.everyone.heal()
 
+    async def forget(self) -> None:
+        """Every connection that is open carries nothing any more and nobody says so; new ones are good."""
+        self.proxy.forget()
+        await self._pass(7, 9)  # a request has timed out by then
+
     async def bad_line(self) -> None:
         """Everything is slow and in pieces."""
         line = self.proxy.everyone
@@ -313,6 +318,7 @@ EVENTS: Final[tuple[Event, ...]] = (
     Turmoil.cut,
     Turmoil.black_hole,
     Turmoil.half_open,
+    Turmoil.forget,
     Turmoil.bad_line,
     Turmoil.kill_member,
     Turmoil.bounce_member,

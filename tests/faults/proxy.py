@@ -253,6 +253,16 @@ class Proxy:
             connection.cut()
         return len(chosen)
 
+    def forget(self, client_id: str | None = None) -> int:
+        """Let nothing pass on the connections that one client, or anyone, has open now, whatever heals; new ones are good.
+
+        So does a load balancer that forgets its connections, or a machine that loses its power. Return how many there were.
+        """
+        chosen = [connection for connection in self._connections if client_id in (None, connection.client_id)]
+        for connection in chosen:
+            connection.stuck |= set(WAYS)
+        return len(chosen)
+
     async def open(self, port: int, target: str) -> None:
         """Listen at ``port`` (0: any) and forward to ``target``."""
         host, _, number = target.rpartition(":")

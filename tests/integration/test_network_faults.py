@@ -270,6 +270,39 @@ async def test_a_black_hole_shorter_than_the_session_costs_no_place_and_no_recor
 
 
 @both
+async def test_connections_that_carry_nothing_any_more_are_all_found_by_one_request_that_times_out(
+    kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
+) -> None:
+    """Not one after the other, each by a request of its own: the member would be out of its group by then."""
+    topic = new_topic(kafka_cluster3, 6)
+    group = new_group(kafka_cluster3, protocol, session_ms=6_000)
+    options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "request_timeout_ms": 3_000}
+    async with several(group, 3, topic, **options) as members:
+        await shared(members, 6)
+
+        def progress() -> list[tuple[float, int]]:
+            beats = (member.consumer.metrics()["consumer-coordinator-metrics"]["heartbeat-total"] for member in members)
+            return [(heartbeats, len(member.records)) for heartbeats, member in zip(beats, members, strict=True)]
+
+        async def goes_on() -> None:
+            before = progress()
+            await until(
+                lambda: all(now[0] > then[0] + 2 and now[1] > then[1] for now, then in zip(progress(), before, strict=True))
+            )
+
+        async with load(kafka_cluster3, topic, 6) as writing:
+            await goes_on()
+            assigned = [list(member.journal.entries) for member in members]
+            for _ in range(3):
+                assert proxy.forget() >= 3
+                await goes_on()
+        await exactly(members, dict(writing.offsets))
+        assert [list(member.journal.entries) for member in members] == assigned
+        assert longest_wait(members, writing) < 10
+    assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
+
+
+@both
 async def test_behind_a_black_hole_nothing_is_handed_out_once_the_session_is_over(
     kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
 ) -> None:

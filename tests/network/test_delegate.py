@@ -226,6 +226,70 @@ def test_throttling_is_obeyed() -> None:
     assert len(world.peer().asked) == 1
 
 
+def silent_world() -> World:
+    """Two brokers that answered at 0, with MAIN and FETCH connections to each; a heartbeat to the first is asked at 10."""
+    world = World(ONE, TWO)
+    for node_id in (1, 2):
+        for lane in (Lane.MAIN, Lane.FETCH):
+            world.connect(0.0, node_id, lane)
+    world.add(heartbeat(world.done, expires_at=40.0), now=10.0)
+    world.plan(10.0)
+    return world
+
+
+def expired(world: World) -> set[tuple[int, Lane]]:
+    """The heartbeat is given up. Return which connections are closed."""
+    world.plan(40.0)
+    gone = set(shuts(world.plan(40.0 + EXPIRY_GRACE)))
+    return {place for place, key in world.keys.items() if key in gone}
+
+
+def test_a_connection_that_answers_nothing_makes_those_as_silent_suspect_so_that_each_next_request_opens_a_new_one() -> None:
+    world = silent_world()
+    assert expired(world) == {(1, Lane.MAIN), (1, Lane.FETCH), (2, Lane.MAIN), (2, Lane.FETCH)}
+    world.add(metadata(world.done, expires_at=70.0), heartbeat(world.done, node_id=2, lane=Lane.FETCH, expires_at=70.0), now=40.2)
+    assert {lane for _, lane in opens(world.plan(40.2))} == {Lane.MAIN, Lane.FETCH}
+
+
+def test_a_connection_that_has_brought_something_meanwhile_is_good() -> None:
+    world = silent_world()
+    for node_id, lane in ((1, Lane.FETCH), (2, Lane.MAIN)):
+        world.add(heartbeat(world.done, node_id=node_id, lane=lane, expires_at=50.0), now=20.0)
+        world.plan(20.0)
+        world.reply(HeartbeatResponse(), 20.1, node_id, lane)
+    assert expired(world) == {(1, Lane.MAIN), (2, Lane.FETCH)}
+
+
+def test_a_request_that_the_broker_holds_back_is_left_alone_unless_it_went_to_the_same_host() -> None:
+    world = silent_world()
+    for node_id in (1, 2):
+        world.add(heartbeat(world.done, node_id=node_id, lane=Lane.FETCH, expires_at=400.0, max_wait=300.0), now=20.0)
+    world.plan(20.0)
+    assert expired(world) == {(1, Lane.MAIN), (1, Lane.FETCH), (2, Lane.MAIN)}
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaTimeoutError, KafkaConnectionError]
+
+
+def test_what_waits_for_an_answer_elsewhere_on_a_connection_as_silent_is_asked_again_at_once() -> None:
+    world = silent_world()
+    world.add(heartbeat(world.done, node_id=2, expires_at=60.0), now=30.0)
+    world.plan(30.0)
+    assert (2, Lane.MAIN) in expired(world)
+    assert [type(outcome) for outcome in world.outcomes] == [KafkaTimeoutError, KafkaConnectionError]
+
+
+def test_a_slow_broker_casts_no_doubt_on_other_connections() -> None:
+    """It answered something meanwhile, only not the request that is overdue."""
+    world = silent_world()
+    world.add(heartbeat(world.done, expires_at=45.0), now=15.0)
+    world.plan(15.0)
+    world.reply(HeartbeatResponse(), 16.0)
+    world.plan(45.0)
+    assert shuts(world.plan(45.0 + EXPIRY_GRACE)) == [world.key()]
+    world = silent_world()
+    world.receive(b"\0\0", 20.0, world.key())  # the begin of a response
+    assert expired(world) == {(1, Lane.MAIN)}
+
+
 def test_a_request_that_expires_under_throttling_says_why() -> None:
     world = World(ONE)
     world.connect()
