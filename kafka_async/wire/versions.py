@@ -113,6 +113,18 @@ on their requests or leaves fields out of their responses.
 """
 
 
+_NEEDED_BESIDE: Mapping[Api, Mapping[Api, int]] = {
+    Api.CONSUMER_GROUP_HEARTBEAT: {Api.METADATA: 10, Api.OFFSET_COMMIT: 9},
+    Api.SHARE_GROUP_HEARTBEAT: {Api.METADATA: 10},
+}
+"""What an API is of no use without: assignments name topics by id, which Metadata tells since version 10, and only OffsetCommit 9
+carries a member epoch.
+
+Every release of Kafka that offers the API offers these. Some servers that are not Kafka offer it alone: a member there would be
+assigned partitions that it cannot name, and no commit of it would be taken.
+"""
+
+
 class Need(NamedTuple):
     """Versions that a request cannot do without, and what in it is the cause."""
 
@@ -325,6 +337,9 @@ class BrokerVersions:
                 common = VersionRange(max(offered.lowest, spoken.lowest), min(offered.highest, spoken.highest))
                 if common.lowest <= common.highest:
                     found[int(api)] = common
+        for api, others in _NEEDED_BESIDE.items():
+            if any(other not in found or found[other].highest < lowest for other, lowest in others.items()):
+                found.pop(api, None)
         return found
 
     @classmethod
@@ -348,7 +363,10 @@ class BrokerVersions:
 
     @property
     def offers_consumer_protocol(self) -> bool:
-        """Whether groups may speak the consumer protocol (KIP-848); 3.9 brokers list version 0 and refuse it all the same."""
+        """Whether groups may speak the consumer protocol (KIP-848); 3.9 brokers list version 0 and refuse it all the same.
+
+        Without what it needs beside the heartbeats (``_NEEDED_BESIDE``) it does not count as offered.
+        """
         return self.supports(Api.CONSUMER_GROUP_HEARTBEAT, 1)
 
     def choose(self, request: Request[Any], *, lowest: int = 0, highest: int = _ANY) -> int:
@@ -371,6 +389,12 @@ class BrokerVersions:
         offered = self.ranges.get(api)
         offer = f"offers versions {offered}" if offered is not None else "does not offer it"
         causes = [f"{need.cause} needs {_bounds(need)}" for need in demands if need.lowest or need.highest != _ANY]
+        if self.range(api) is None:
+            causes += [
+                f"it is of no use without {other.name} {lowest} and above (the broker offers {self.ranges.get(other, 'none')})"
+                for other, lowest in _NEEDED_BESIDE.get(api, {}).items()
+                if not self.supports(other, lowest)
+            ]
         wanted = f"; {', '.join(causes)}" if causes else ""
         return f"{api.name}: the broker {offer}, this client speaks {SUPPORTED[api]}{wanted}."
 

@@ -15,8 +15,9 @@ from kafka_async.errors import (
     NoBrokersAvailable,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
-from kafka_async.testing.simulation import HANG, Drop, FakeCluster
+from kafka_async.testing.simulation import HANG, KAFKA_4_3, Drop, FakeCluster
 from kafka_async.wire import Api
 
 from .support import cancelled_at, consumer_on, filled, numbers, read_values, settle, virtual, watched
@@ -49,6 +50,21 @@ async def test_start_waits_for_the_assignment() -> None:
     await consumer.stop()
     states.append(consumer.state)
     assert states == [ConsumerState.NEW, ConsumerState.STEADY, ConsumerState.CLOSED]
+
+
+@pytest.mark.parametrize(("api", "highest"), [(Api.METADATA, 9), (Api.OFFSET_COMMIT, 8)])
+@virtual
+async def test_brokers_that_offer_the_consumer_protocol_without_what_it_needs_get_the_classic_one(api: Api, highest: int) -> None:
+    cluster, tps = filled(max_versions={**KAFKA_4_3, api: highest})
+    async with consumer_on(cluster, "t", group_id="g") as consumer:
+        assert await read_values(consumer, 20) == numbers(20)
+        await consumer.commit()
+        assert await consumer.committed(tps[0]) == 20
+    assert cluster.asked(Api.JOIN_GROUP)
+    assert not cluster.asked(Api.CONSUMER_GROUP_HEARTBEAT)
+    with pytest.raises(UnsupportedVersionError, match="group_protocol='consumer'") as caught:
+        await consumer_on(cluster, "t", group_id="g", group_protocol="consumer").start()
+    assert f"without {api.name} {highest + 1} and above" in str(caught.value.__cause__)
 
 
 @virtual

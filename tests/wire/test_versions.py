@@ -132,6 +132,20 @@ def test_the_consumer_protocol_is_seen_if_it_is_offered(release: str) -> None:
     assert broker(release).supports(Api.CONSUMER_GROUP_HEARTBEAT, 1) == (heartbeat == 1)
 
 
+@pytest.mark.parametrize("missing", [{Api.METADATA: (0, 9)}, {Api.OFFSET_COMMIT: (0, 8)}], ids=["topic ids", "member epochs"])
+def test_the_consumer_protocol_without_what_it_needs_does_not_count_as_offered(missing: dict[Api, tuple[int, int]]) -> None:
+    """As some servers that are not Kafka offer it."""
+    server = offering({**OFFERS["4.3"], Api.CONSUMER_GROUP_HEARTBEAT: (0, 1), Api.SHARE_GROUP_HEARTBEAT: (1, 1), **missing})
+    assert broker("4.3").offers_consumer_protocol
+    assert not server.offers_consumer_protocol
+    ((api, (_, highest)),) = missing.items()
+    with pytest.raises(
+        UnsupportedVersionError, match=rf"no use without {api.name} {highest + 1} and above .the broker offers 0 to {highest}"
+    ):
+        server.choose(ConsumerGroupHeartbeatRequest(group_id="g", member_epoch=0))
+    assert server.supports(Api.SHARE_GROUP_HEARTBEAT) is (api is not Api.METADATA)
+
+
 def topics_of_fetch(*topics: FetchTopic) -> FetchRequest:
     return FetchRequest(max_wait_ms=1, topics=topics)
 
@@ -199,9 +213,10 @@ def list_offsets(timestamp: int) -> ListOffsetsRequest:
 )
 def test_content_of_a_request_demands_a_version(request_: Request[Any], lowest: int) -> None:
     spoken = SUPPORTED[request_.api]
-    assert offering({request_.api: (0, lowest)}).choose(request_) == lowest
+    beside = {Api.METADATA: (0, 10), Api.OFFSET_COMMIT: (0, 9)}  # which heartbeats are of no use without
+    assert offering(beside | {request_.api: (0, lowest)}).choose(request_) == lowest
     with pytest.raises(UnsupportedVersionError, match="needs"):
-        offering({request_.api: (0, lowest - 1)}).choose(request_)
+        offering(beside | {request_.api: (0, lowest - 1)}).choose(request_)
     for version in range(spoken.lowest, spoken.highest + 1):
         if version >= lowest:
             encode_request(request_, version, 1, "c")
