@@ -45,6 +45,8 @@ class ClusterView:
     leaders: dict[TopicPartition, Leader] = field(factory=dict)
     names: dict[UUID, str] = field(factory=dict)
     cluster_id: str | None = None
+    former_nodes: Mapping[int, Node] = field(factory=dict)
+    """The brokers as last known, while none is known: one of them may come back before a bootstrap server does."""
     version: int = 0
     """Grows with every change."""
     _last_ids: dict[str, UUID] = field(factory=dict, init=False)
@@ -207,8 +209,9 @@ class ClusterView:
         self.version += 1
         return True
 
-    def forget_brokers(self) -> None:
-        """No broker can be reached at its known address: bootstrap again."""
+    def forget_brokers(self, *, misled: bool) -> None:
+        """No broker can be reached at its known address: bootstrap again. ``misled``: what was known may be another cluster's."""
+        self.former_nodes = {} if misled else self.nodes
         self.nodes = {}
         self.version += 1
 

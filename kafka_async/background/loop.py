@@ -59,6 +59,9 @@ class Decider(Protocol):
     def nodes(self) -> Mapping[int, Node]: ...
 
     @property
+    def former_nodes(self) -> Mapping[int, Node]: ...
+
+    @property
     def stopping(self) -> Call[None] | None: ...
 
     @property
@@ -159,7 +162,7 @@ class BackgroundLoop:
         if self.background.nodes:
             self._delegate.set_nodes(self.background.nodes, now)
         else:
-            self._delegate.disconnect_all(now)
+            self._delegate.disconnect_all(now, self.background.former_nodes.values())
 
     async def _sleep(self, ticket: int, wake_at: float) -> None:
         """Wait until something happens or the deadline falls due; log it if the event loop took much longer."""

@@ -255,8 +255,8 @@ class MetadataManager:
             if lookup.fail_fast:
                 lookup.call.fail(unable_to_bootstrap(self.config, self.network.problem()))
 
-    def _rebootstrap(self, now: float, why: str) -> None:
-        self.cluster.forget_brokers()
+    def _rebootstrap(self, now: float, why: str, *, misled: bool = False) -> None:
+        self.cluster.forget_brokers(misled=misled)
         self.schedule.need_since(now)
         self.trace(Fault(now=now, text=f"{why}; asking the bootstrap servers again", subject="network"))
 
@@ -287,7 +287,7 @@ class MetadataManager:
             if not error.retriable and not isinstance(error, RebootstrapRequiredError):
                 lookup.call.fail(error)
         if isinstance(error, RebootstrapRequiredError) and self.config.metadata_recovery_strategy == "rebootstrap":
-            self._rebootstrap(now, "the broker asks for it")
+            self._rebootstrap(now, "the broker asks for it", misled=True)
         elif not error.retriable:
             self.handler.publish_error(error, to_all=True)
         else:

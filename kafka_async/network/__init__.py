@@ -3,6 +3,7 @@
     delegate.py    which request goes to which broker, and when: one pure decision, ``plan(now)``
     link.py        one broker in one lane over all attempts: the state table, the handshake, backoff
     reachability.py  whether any broker can be reached
+    servers.py     which servers there are to ask
     session.py     how long a SASL session lasts, and when its renewal is tried
     protocol.py    one connection's requests and responses: bytes in, responses out
     frames.py      bytes cut into frames in a buffer that is used again

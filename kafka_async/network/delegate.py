@@ -26,6 +26,7 @@ from .link import ConnectionState, History, Link, Surroundings
 from .protocol import settle
 from .reachability import Reachability, ReachabilityState
 from .request import Lane, UnsentRequest, never_withdrawn
+from .servers import KnownServers
 from .settings import NetworkSettings
 
 HEDGE: Final = 1.0
@@ -112,10 +113,7 @@ class NetworkClientDelegate:
         self._shared = Surroundings(
             settings=NetworkSettings.from_config(config), random=random, trace=trace, authenticators=authenticators
         )
-        self._bootstrap: dict[int, Node] = {}
-        self._nodes: dict[int, Node] = {}
-        self._current: Mapping[int, Node] = self._bootstrap
-        """The brokers that metadata names; the servers to start from while it names none."""
+        self._servers = KnownServers()
         self._links: dict[tuple[int, Lane], Link] = {}
         self._by_key: dict[int, Link] = {}
         self._due: dict[int, float] = {}  # when each of these has to be looked at, whatever happens
@@ -132,18 +130,19 @@ class NetworkClientDelegate:
 
     def set_bootstrap(self, nodes: Iterable[Node]) -> None:
         """Set the servers to start from. Their ids are negative; they serve only while no broker is known from metadata."""
-        self._bootstrap = {node.id: node for node in nodes}
-        self._take_nodes(self._nodes)
+        self._servers.set_bootstrap(nodes)
+        self._unsure = True
 
     def set_nodes(self, nodes: Mapping[int, Node], now: float) -> None:
         """Take the brokers that metadata names. Connections to vanished or re-addressed ones are closed.
 
         A bootstrap connection to the very address of a broker becomes that broker's connection; others end when they are quiet.
         """
-        before = self._nodes
-        self._take_nodes(dict(nodes))
+        before = self._servers.named
+        self._servers.set_named(nodes)
+        self._unsure = True
         for (node_id, lane), link in list(self._links.items()):
-            node = self._nodes.get(node_id)
+            node = self._servers.named.get(node_id)
             if node_id in before and (node is None or (node.host, node.port) != (link.node.host, link.node.port)):
                 gone = "the broker is gone from the cluster's metadata"
                 self._drop(node_id, lane, now, gone if node is None else "the broker has another address now")
@@ -151,16 +150,15 @@ class NetworkClientDelegate:
                 link.rename(node)
         self._adopt_bootstrap()
 
-    def disconnect_all(self, now: float) -> None:
-        """Forget the brokers, close every connection and start from the bootstrap servers again (KIP-899, KIP-1102)."""
-        self._take_nodes({})
+    def disconnect_all(self, now: float, former: Iterable[Node] = ()) -> None:
+        """Forget the brokers, close every connection and start from the bootstrap servers again (KIP-899, KIP-1102).
+
+        ``former``: servers that are asked beside them until brokers are known again.
+        """
+        self._servers.start_again(former)
+        self._unsure = True
         for node_id, lane in list(self._links):
             self._drop(node_id, lane, now, "disconnected to bootstrap again")
-
-    def _take_nodes(self, nodes: dict[int, Node]) -> None:
-        self._nodes = nodes
-        self._current = nodes or self._bootstrap
-        self._unsure = True
 
     # Requests.
 
@@ -287,10 +285,10 @@ class NetworkClientDelegate:
 
         A connection that was cut is worth one; a broker that cannot be reached is after its backoff, a server to start from is not.
         """
-        tried = [link for node_id in self._current if (link := self._links.get((node_id, Lane.MAIN))) is not None]
-        if len(tried) < len(self._current) or any(link.is_open or not link.history.is_hopeless for link in tried):
+        tried = [link for node_id in self._servers.current if (link := self._links.get((node_id, Lane.MAIN))) is not None]
+        if len(tried) < len(self._servers.current) or any(link.is_open or not link.history.is_hopeless for link in tried):
             return True
-        return bool(self._nodes) and not all(link.in_backoff(now) for link in tried)
+        return bool(self._servers.named) and not all(link.in_backoff(now) for link in tried)
 
     def versions(self) -> BrokerVersions | None:
         """Return what a broker that is connected offers; ``None`` while none is."""
@@ -333,7 +331,7 @@ class NetworkClientDelegate:
         """Send ``request``, end it, or keep it. Return how many requests ended and when to look again."""
         if request.node_id is None:
             return self._route_anywhere(request, opens, now)
-        node = self._current.get(request.node_id)
+        node = self._servers.current.get(request.node_id)
         if node is None:
             text = f"{request.name} was not sent: broker {request.node_id} is not in the cluster's metadata"
             return self._settle(request, NodeNotReadyError(text), now), inf
@@ -385,7 +383,7 @@ class NetworkClientDelegate:
 
     def _shuffled(self, lane: Lane) -> list[Link]:
         """The links of all current brokers, starting at a random one, so that equals share the load."""
-        links = [self._link(node, lane) for node in self._current.values()]
+        links = [self._link(node, lane) for node in self._servers.current.values()]
         start = int(self._shared.random() * len(links))
         return links[start:] + links[:start]
 
@@ -429,9 +427,9 @@ class NetworkClientDelegate:
         self._unsure = True
 
     def _adopt_bootstrap(self) -> None:
-        by_address = {(node.host, node.port): node for node in reversed(self._nodes.values())}
+        by_address = {(node.host, node.port): node for node in reversed(self._servers.named.values())}
         for (node_id, lane), link in list(self._links.items()):
-            node = by_address.get((link.node.host, link.node.port)) if node_id not in self._nodes and link.is_open else None
+            node = by_address.get((link.node.host, link.node.port)) if node_id not in self._servers.named and link.is_open else None
             if node is not None and (node.id, lane) not in self._links:
                 del self._links[node_id, lane]
                 self._links[node.id, lane] = link
@@ -439,7 +437,7 @@ class NetworkClientDelegate:
 
     def _fall_due(self, now: float) -> int:
         """Look at every link that may have something to do: all of them if one is due or anything else is new."""
-        current = self._current
+        current = self._servers.current
         settled = 0
         for key in sorted(self._stirred):
             if link := self._by_key.get(key):
@@ -496,7 +494,7 @@ class NetworkClientDelegate:
     def _may_hope(self) -> bool:
         """Some broker has not been tried since it last answered, or its connection may yet bring an answer."""
         tried = {link.node.id for link in self._links.values() if link.history.vain}
-        return not self._current.keys() <= tried or any(
+        return not self._servers.current.keys() <= tried or any(
             link.is_open and (link.proven or not link.history.vain) for link in self._links.values()
         )
 
@@ -525,7 +523,7 @@ class NetworkClientDelegate:
             why = "the broker throttles this client"
         elif cause is not None:
             why = str(cause)
-        elif not self._current:
+        elif not self._servers.current:
             why = "no broker is known"
         else:
             why = "no connection was ready"
@@ -533,7 +531,7 @@ class NetworkClientDelegate:
         return self._settle(request, KafkaTimeoutError(f"{request.name} to {peer} was not sent in time: {why}"), now, cause=cause)
 
     def _settle(self, request: UnsentRequest, error: KafkaError, now: float, cause: BaseException | None = None) -> int:
-        peer = "any broker" if request.node_id is None else str(self._current.get(request.node_id, request.node_id))
+        peer = "any broker" if request.node_id is None else str(self._servers.current.get(request.node_id, request.node_id))
         settle(request, error, peer=peer, now=now, trace=self._shared.trace, cause=cause)
         return 1
 

@@ -62,6 +62,23 @@ async def test_a_leader_that_moves_is_followed(release: Mapping[Api, int]) -> No
 
 
 @virtual
+async def test_a_broker_that_comes_back_is_found_though_it_is_no_bootstrap_server_and_those_stay_away() -> None:
+    cluster, (tp,) = filled(10, size=3)
+    cluster.move_leader(tp, 2)
+    servers = cluster.bootstrap_servers.split(",")[0]
+    async with consumer_on(cluster, "t", bootstrap_servers=servers) as consumer:
+        assert await read_values(consumer, 10) == numbers(10)
+        for node in range(3):
+            cluster.stop(node)
+        await anyio.sleep(60)  # all are given up, and the bootstrap servers are tried again
+        cluster.fill(tp, 10)
+        cluster.start(2)
+        before = anyio.current_time()
+        assert await read_values(consumer, 10) == numbers(10, 10)
+        assert anyio.current_time() - before < 5
+
+
+@virtual
 async def test_a_hint_at_the_new_leader_spares_the_metadata_request() -> None:
     cluster, (tp,) = filled(10, size=2)
     async with consumer_on(cluster, "t") as consumer:

@@ -376,8 +376,9 @@ def test_it_bootstraps_again_when_no_broker_can_be_reached() -> None:
     world = known()
     world.background.metadata.request_update(5.0)
     world.network.usable = False
+    before = dict(world.background.nodes)
     world.poll(5.0)
-    assert world.background.nodes == {}
+    assert (world.background.nodes, world.background.former_nodes) == ({}, before)
 
 
 def test_it_bootstraps_again_when_metadata_does_not_come_for_long() -> None:
@@ -396,6 +397,7 @@ def test_it_bootstraps_again_when_the_broker_says_so() -> None:
     world.poll(5.0)
     world.answer(MetadataRequest, MetadataResponse(error_code=129), 5.1)
     assert world.background.nodes == {}
+    assert world.background.former_nodes == {}, "they may be another cluster's by now"
     assert world.errors() == []
 
 

@@ -103,6 +103,11 @@ class ShareBackground:
         return self.metadata.cluster.nodes
 
     @property
+    def former_nodes(self) -> Mapping[int, Node]:
+        """See ``ClusterView``."""
+        return self.metadata.cluster.former_nodes
+
+    @property
     def stopping(self) -> Call[None] | None:
         """The stop that is under way."""
         return self.life.stopping
