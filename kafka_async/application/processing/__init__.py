@@ -4,6 +4,7 @@
     statistics.py  its statistics
     handling.py    the workers: calling the handler, and what happens to a record that failed
     crew.py        the threads of plain handlers
+    tasks.py       the tasks of all this, which nobody else can end
     source.py      what processing needs from a consumer; the only file here that knows its parts
     settings.py    the arguments, checked
 

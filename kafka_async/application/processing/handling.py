@@ -6,13 +6,12 @@ for a record, or begin more than one record for each worker.
 If the session may have expired, nothing is begun until it is known that it has not, just as reads return nothing then. Workers
 check this each time after others could run, so also after the process was frozen.
 
-A worker is shielded from the cancellation of the task that started it, since running handlers get time to end. Only its own scope
-ends it.
+A worker's task ends only when we end it. A cancellation from anywhere else is the failure of the record whose handler it reached.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -20,30 +19,29 @@ from typing import Any, Final, Protocol
 
 import anyio
 from anyio import (
-    CancelScope,
     CapacityLimiter,
-    fail_after,
     from_thread,
     get_cancelled_exc_class,
     get_current_task,
     sleep,
     to_thread,
 )
-from anyio.lowlevel import checkpoint
 
 from ...errors import ProcessingError
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
-from ...trace import Listener, RecordFailed
+from ...network.waiting import pause, running_loop
+from ...trace import RecordFailed, TraceEvent
 from ...values import define, field
 from .attempts import Unit
 from .crew import LOOK, Crew, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
 from .retry import Reject, Skip
 from .settings import ProcessingContext, Settings, is_async, takes_context
+from .tasks import Running, Tasks
 from .work import Fate
 
 TURN: Final = 0.02
-"""Seconds for which handlers that never wait may go on without letting others run on the event loop."""
+"""Seconds for which handlers that never wait may go on, all workers together, without letting others run on the event loop."""
 
 ALONE: Final = 0.1
 """Seconds for which threads go on by themselves after the event loop has seen that the session lasts."""
@@ -56,12 +54,12 @@ class Slot:
     unit: Unit | None = None
     """The unit that it handles."""
     context: ProcessingContext | None = None
-    scope: CancelScope = field(factory=CancelScope)
-    cancelled: bool = False
-    """Whether ``scope`` is."""
+    running: Running | None = None
+    """Its task."""
     stint: Stint | None = None
     """What a thread does for it, which goes on with other units by itself."""
-    task: int = field(factory=lambda: get_current_task().id)
+    task: int = 0
+    """The number of its task."""
     stops: bool = False
     """The handler that it runs is waiting for ``stop``."""
 
@@ -71,13 +69,19 @@ class Slot:
         return self.unit if self.stint is None else self.stint.unit
 
     def cancel(self, unit: Unit | None = None) -> None:
-        """End what it does, or only this unit if it is still under way; the record is not done."""
+        """End what it does, or only this unit if it is still under way and not cancelled yet; the record is not done."""
+        if unit is not None and self.cancelled:
+            return  # a handler that cleans up is not cancelled once more
         if self.stint is not None and not self.stint.give_up(unit):
             return  # the thread works on another one by now
-        self.cancelled = True
         if self.context is not None:
             self.context.cancelled = True
-        self.scope.cancel()
+        if self.running is not None:
+            self.running.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        return self.running is not None and self.running.cancelled
 
 
 class Assigned(Protocol):
@@ -136,19 +140,30 @@ class Owner(Protocol):
         """This ends it all. Only the first one counts."""
         ...
 
+    @property
+    def swept(self) -> bool:
+        """All tasks were cancelled, not only a handler."""
+        ...
+
+    def report(self, event: TraceEvent) -> None: ...
+
 
 @define(eq=False)
 class Bench:
-    """The workers that rest."""
+    """The workers that rest, and the turn of the others."""
 
     resting: list[anyio.Event] = field(factory=list)
     woken: int = 0
     """How many were woken the last time."""
     rising: int = 0
     """How many of them have not started yet."""
+    turn_ends: float = 0.0
+    """Until then workers may go on without letting others run on the event loop."""
+    turning: bool = False
+    """A worker lets others run, and begins the next turn then."""
 
     def wake(self, most: int) -> None:
-        self.woken = most
+        self.woken = max(1, min(most, len(self.resting)))
         for _ in range(min(most, len(self.resting))):
             self.rising += 1
             self.resting.pop().set()
@@ -189,7 +204,6 @@ class Handling:
     settings: Settings
     work: Assigned
     clock: Callable[[], float]
-    trace: Listener = field(repr=False)
     owner: "Owner"
     counts: HandlerCounts = field(factory=HandlerCounts)
     watched: bool = field(default=False, init=False)
@@ -202,7 +216,6 @@ class Handling:
     """As ``halted``: what was received may belong to others by now."""
     _slots: list[Slot] = field(factory=list, init=False)
     _bench: Bench = field(factory=Bench, init=False)
-    _turn_ends: float = field(default=0.0, init=False)
     _crew: Crew | None = field(default=None, init=False)
     """The threads of a plain handler."""
 
@@ -267,6 +280,11 @@ class Handling:
             slot.cancel()
 
     @property
+    def uses_threads(self) -> bool:
+        """Whether threads go on by themselves, so that somebody has to ``look`` at their results."""
+        return self._crew is not None
+
+    @property
     def laid_out(self) -> int:
         """Records that threads may begin by themselves."""
         return sum(len(unit.items) for unit in self._crew.laid_out.copy()) if self._crew is not None else 0
@@ -284,22 +302,29 @@ class Handling:
 
     # --- workers ---------------------------------------------------------------------------------------------------------------
 
-    async def run(self, ended: Callable[[], bool]) -> None:
-        """Work until ``ended`` and cancelled."""
+    def add_worker(self, tasks: Tasks, until: Callable[[], bool]) -> None:
+        """Start a worker."""
         slot = Slot()
         self._slots.append(slot)
-        crew = self._crew
-        serve = partial(self._serve, slot, self._invoker(slot)) if crew is None else partial(self._serve_on_threads, slot, crew)
-        while not ended():
-            slot.cancelled = False
-            with CancelScope(shield=True) as slot.scope:
-                await serve()
+        slot.running = tasks.start(partial(self._work, slot), until)
+
+    async def _work(self, slot: Slot) -> None:
+        """Work until cancelled."""
+        running, crew = slot.running, self._crew
+        assert running is not None  # noqa: S101 - its task runs
+        slot.task = get_current_task().id
+        try:
+            if crew is None:
+                await self._serve(slot, self._invoker(slot), running.disturbances)
+            else:
+                await self._serve_on_threads(slot, crew, running.disturbances)
+        finally:
             slot.unit = slot.context = slot.stint = None
             slot.stops = False
             if self.watched or self.work.held <= self.low_water:
                 self.owner.progressed()
 
-    async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]]) -> None:
+    async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]], disturbances: Callable[[], int]) -> None:
         """Handle what is ready, until cancelled."""
         clock, counts, work, bench = self.clock, self.counts, self.work, self._bench
         direct, turns = self._direct, work.lanes.turns
@@ -328,16 +353,14 @@ class Handling:
                 counts.attempts += 1
                 succeeded(unit, now)
             slot.unit = slot.context = None
-            if slot.cancelled:
-                return  # the cancellation was meant for this unit, which ended first, and must not reach the next one
+            if disturbances():
+                return  # the cancellation was meant for this unit, which ended nevertheless, and must not reach the next one
             if self.watched or work.held <= self.low_water:
                 self.owner.progressed()
-            if now >= self._turn_ends:
-                await checkpoint()
-                now = clock()
-                self._begin_turn(now)
+            if now >= bench.turn_ends:
+                now = await self._next_turn()
 
-    async def _serve_on_threads(self, slot: Slot, crew: Crew) -> None:
+    async def _serve_on_threads(self, slot: Slot, crew: Crew, disturbances: Callable[[], int]) -> None:
         """As ``_serve``, on a thread, which goes on with other units by itself for as long as they are laid out for it."""
         crew.open()
         limiter = _unlimited()
@@ -363,7 +386,7 @@ class Handling:
                 if outcome is not None:
                     await self._stint_ended(slot, outcome)
             slot.unit = slot.stint = None
-            if slot.cancelled:
+            if disturbances():
                 return
             self.take_in()
 
@@ -393,7 +416,8 @@ class Handling:
     async def look(self) -> None:
         """Take in results of threads every so often, as long as there are any; until cancelled."""
         crew = self._crew
-        while crew is not None:
+        assert crew is not None  # noqa: S101 - ``uses_threads``
+        while True:
             await crew.signal.wait(crew.signal.ticket(), inf)
             while crew.looking:
                 await sleep(LOOK)
@@ -454,12 +478,28 @@ class Handling:
             if self.work.lanes.some_ready:
                 return self.clock()
         await self._bench.rest()
-        now = self.clock()
-        self._begin_turn(now)
+        return await self._next_turn()
+
+    async def _next_turn(self) -> float:
+        """Return, with the time, when workers may go on: if their turn is over, others on the event loop run first.
+
+        One worker lets them, and begins the next turn. The others rest, until there is more to do than those that work can.
+        """
+        bench = self._bench
+        while (now := self.clock()) >= bench.turn_ends:
+            if bench.turning:
+                await bench.rest()
+                continue
+            bench.turning = True
+            try:
+                await pause()
+            finally:
+                bench.turning = False
+                self._begin_turn(self.clock())
         return now
 
     def _begin_turn(self, now: float) -> None:
-        self._turn_ends = now + TURN
+        self._bench.turn_ends = now + TURN
         before, self.doubtful = self.doubtful, not self.owner.may_begin(now)
         if self.doubtful and not before:
             self.owner.doubted()
@@ -468,7 +508,7 @@ class Handling:
 
     def _invoker(self, slot: Slot) -> Callable[[Unit], Awaitable[Any]]:
         """Return the function that calls the handler, with as little in between as possible."""
-        handler, timeout = self.handler, self.settings.timeout
+        handler, timeout, running = self.handler, self.settings.timeout, slot.running
         with_context = takes_context(handler)
         call: Callable[[Unit], Awaitable[Any]]
         if not is_async(handler):
@@ -479,7 +519,7 @@ class Handling:
             call = self._call_plainly
         else:
             call = self._call_with_list
-        return call if timeout is None else partial(self._call_in_time, slot, call, timeout)
+        return call if timeout is None or running is None else partial(self._call_in_time, slot, running.limit, timeout, call)
 
     @property
     def _direct(self) -> Callable[[Record], Awaitable[Any]] | None:
@@ -531,9 +571,16 @@ class Handling:
             if context.cancelled:
                 self.counts.late_threads.append(None)
 
-    async def _call_in_time(self, slot: Slot, call: Callable[[Unit], Awaitable[Any]], timeout: float, unit: Unit) -> None:
+    async def _call_in_time(
+        self,
+        slot: Slot,
+        limit: Callable[[float], AbstractContextManager[Any]],
+        timeout: float,
+        call: Callable[[Unit], Awaitable[Any]],
+        unit: Unit,
+    ) -> None:
         try:
-            with fail_after(timeout):
+            with limit(timeout):
                 await call(unit)
         except TimeoutError:
             if slot.context is not None:
@@ -554,7 +601,7 @@ class Handling:
     async def _failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """Decide what happens to a unit whose handler raised. Raises what ends the worker."""
         now = self.clock()
-        if isinstance(error, GeneratorExit) or (isinstance(error, get_cancelled_exc_class()) and _is_cancelled(slot)):
+        if isinstance(error, GeneratorExit) or (isinstance(error, get_cancelled_exc_class()) and self._is_ended(slot)):
             self.work.interrupted(unit, now)
             raise error
         refused = any(item.error is not None for item in unit.items)
@@ -598,7 +645,7 @@ class Handling:
                 record = item.raw if item.raw is not None and getattr(reaction, "raw_records", False) else item.record
                 await self._react(reaction, record, item.error or error, unit.attempt)
             except BaseException as other:
-                if isinstance(other, get_cancelled_exc_class()) and _is_cancelled(slot):
+                if isinstance(other, get_cancelled_exc_class()) and self._is_ended(slot):
                     self.work.interrupted(unit, self.clock())
                     raise
                 if not isinstance(other, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like
@@ -639,6 +686,13 @@ class Handling:
         failure.__cause__ = error
         self.owner.failed(failure)
 
+    def _is_ended(self, slot: Slot) -> bool:
+        """Whether a cancellation ends a handler, without its record having failed.
+
+        A handler may raise one of its own, by awaiting a task that was cancelled, and anybody may cancel the handler's task.
+        """
+        return slot.cancelled or self.owner.swept or running_loop() is None  # elsewhere only cancel scopes cancel
+
     def _report(self, items: Iterable[Item], attempt: int, error: BaseException, outcome: str, *, final: bool) -> None:
         now = self.clock()
         for item in items:
@@ -653,7 +707,7 @@ class Handling:
                 outcome=outcome,
                 final=final,
             )
-            self.trace(event)
+            self.owner.report(event)
 
 
 def _argument(unit: Unit, batch: int | None) -> Any:
@@ -662,17 +716,6 @@ def _argument(unit: Unit, batch: int | None) -> Any:
         if item.error is not None:
             raise item.error
     return unit.items[0].record if batch is None else [item.record for item in unit.items]
-
-
-def _is_cancelled(slot: Slot) -> bool:
-    """Whether a cancellation is meant for the worker. A handler may raise one of its own, by awaiting a task that was cancelled."""
-    if slot.cancelled:
-        return True
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # not on asyncio, where a task can be cancelled from anywhere
-        return True
-    return task is not None and task.cancelling() > 0
 
 
 def _unlimited() -> CapacityLimiter:

@@ -1,7 +1,7 @@
 """Processing the records of one consumer: reading, handling, committing, rebalances, the end.
 
-Decides: when to read, when to commit, and in which order things end. Owns: the tasks, all children of one task group, which lives
-as long as the ``async with`` block. Must never commit what is not done, or let a record of a partition that was given up run on
+Decides: when to read, when to commit, and in which order things end. Owns: the tasks, which live as long as the ``async with``
+block. Must never commit what is not done, or let a record of a partition that was given up run on
 without counting its result as late.
 
 Reads go on whatever happens, since rebalances are carried out in them: if there is no room, or nothing is to be read, they ask for
@@ -10,13 +10,13 @@ nothing. While the handlers of partitions that leave are given time to end, a re
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
-from anyio import CancelScope, Lock, create_task_group, get_cancelled_exc_class, move_on_after
-from anyio.abc import TaskGroup
+from anyio import CancelScope, Lock, create_task_group, move_on_after
 
 from ...errors import (
     CommitFailedError,
@@ -28,13 +28,14 @@ from ...errors import (
 )
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import LoopSignal
-from ...trace import Fault, Notice
+from ...trace import Fault, Notice, TraceEvent
 from ...values import define, field
 from ..callbacks import Batch
 from .handling import Handling
 from .settings import Settings
 from .source import Account, Chained, Supplier
 from .statistics import PROCESSING, ProcessingStatistics
+from .tasks import Running, Tasks, tasks_here
 from .work import Intake
 
 LAST_COMMIT: Final = 5.0
@@ -53,14 +54,12 @@ _NOTHING: Final = Intake(0, (), 0)
 class _Reading:
     """Where the reading task is."""
 
-    task: CancelScope = field(factory=lambda: CancelScope(shield=True))
-    """Of the task that reads. Shielded, since rebalances are carried out in reads until the very end."""
-    threads: CancelScope = field(factory=lambda: CancelScope(shield=True))
-    """Of the task that looks at threads."""
+    tasks: list[Running] = field(factory=list)
+    """The task that reads, and those that look at the time and at threads."""
     scope: CancelScope | None = None
     """Of a read that may be interrupted."""
-    commit: CancelScope | None = None
-    """Of a commit that is under way."""
+    commit: Running | None = None
+    """A commit that is under way."""
     commit_at: float = 0.0
     finishing: bool = False
     """Nothing more is started."""
@@ -82,7 +81,7 @@ class Processing:
     _work: Account = field(init=False, repr=False)
     _handling: Handling = field(init=False, repr=False)
     _reading: _Reading = field(factory=_Reading, init=False, repr=False)
-    _tasks: TaskGroup | None = field(default=None, init=False, repr=False)
+    _tasks: Tasks | None = field(default=None, init=False, repr=False)
     _failure: BaseException | None = field(default=None, init=False, repr=False)
     _finished: anyio.Event = field(factory=anyio.Event, init=False, repr=False)
     """Nothing more will be read: ``stop`` was called, here or on the consumer."""
@@ -105,7 +104,6 @@ class Processing:
             settings,
             self._work,
             clock,
-            self.source.trace,
             self,
         )
 
@@ -210,13 +208,19 @@ class Processing:
             self.source.end({})
             raise
         self._reading.commit_at = self.source.clock() + self.source.commit_interval
-        self._tasks = create_task_group()
-        await self._tasks.__aenter__()
+        self._tasks = tasks = tasks_here(self.failed, self._swept)
+
+        def ended() -> bool:
+            return self._reading.ended
+
         for _ in range(self.settings.concurrency):
-            self._tasks.start_soon(self._handling.run, lambda: self._reading.ended)
-        self._tasks.start_soon(self._keep_reading)
-        self._tasks.start_soon(self._keep_time)
-        self._tasks.start_soon(self._look_at_threads)
+            self._handling.add_worker(tasks, ended)
+        self._reading.tasks += [
+            tasks.start(self._keep_reading, ended),
+            tasks.start(self._keep_time, ended, lookout=True),
+        ]
+        if self._handling.uses_threads:
+            self._reading.tasks.append(tasks.start(self._handling.look, ended))
         return self
 
     async def __aexit__(
@@ -225,16 +229,17 @@ class Processing:
         tasks = self._tasks
         assert tasks is not None  # noqa: S101 - entered
         try:
+            swallowed = await tasks.left(exc)
             with CancelScope(shield=True):
                 await self.finish(inf)
         finally:  # a second cancellation, which a shield stops only if it comes from a cancel scope, ends everything at once
             self._end()
-            if self._failure is not None and isinstance(exc, get_cancelled_exc_class()):
-                swallowed = bool(await tasks.__aexit__(exc_type, exc, traceback))
-            else:  # an exception of the body's own is kept from the group, which would wrap it
-                await tasks.__aexit__(None, None, None)
-                swallowed = False
-            self._give_back()
+            try:
+                if left := await tasks.join():
+                    text = f"{left} handlers ignore that they were cancelled, and go on; their results will not count"
+                    self.report(Fault(now=self.source.clock(), text=text))
+            finally:
+                self._give_back()
         if self._failure is not None and (exc is None or swallowed):
             raise self._failure
         return swallowed
@@ -243,11 +248,34 @@ class Processing:
         """End every task."""
         self._reading.ended = True
         self._handling.end()
-        self._reading.task.cancel()
-        self._reading.threads.cancel()
+        for running in self._reading.tasks:
+            running.cancel()
         if self._reading.commit is not None:
             self._reading.commit.cancel()
+        self._changes.rest()
         self._change()
+
+    def _swept(self) -> None:
+        """All tasks were cancelled, which is how some programs shut down, perhaps without leaving the block."""
+        self._finished.set()
+        self._handling.halt()
+        if self._tasks is not None:
+            self._tasks.start(self._end_alone)
+
+    async def _end_alone(self) -> None:
+        try:
+            await self.finish(inf)
+        finally:
+            self._end()
+
+    @property
+    def swept(self) -> bool:
+        """Whether all tasks were cancelled (for the workers)."""
+        return self._tasks is not None and self._tasks.swept
+
+    def report(self, event: TraceEvent) -> None:
+        """Tell listeners, and the log (for the workers)."""
+        self.source.trace(event)
 
     async def finish(self, seconds: float) -> None:
         """Begin nothing more, drain running handlers for ``seconds`` at most, and commit. A second call waits for the first.
@@ -310,10 +338,11 @@ class Processing:
         """End with this error: the body is cancelled, running handlers are drained (for the workers)."""
         if self._failure is None:
             self._failure = error
+            self._finished.set()
             self._handling.halt()
             self._change()
             if self._tasks is not None:
-                self._tasks.cancel_scope.cancel()
+                self._tasks.interrupt()
 
     # --- waiting ---------------------------------------------------------------------------------------------------------------
 
@@ -384,12 +413,12 @@ class Processing:
     # --- reading ---------------------------------------------------------------------------------------------------------------
 
     async def _keep_reading(self) -> None:
-        with self._reading.task:
-            while not self._reading.ended:
-                if not await self._try_to_read():
-                    self._finished.set()
-                    return
-                self._commit_if_due()
+        while not self._reading.ended:
+            if not await self._try_to_read():
+                self._finished.set()
+                await self._until(lambda: self._reading.ended)
+                return
+            self._commit_if_due()
 
     async def _try_to_read(self) -> bool:
         """Read once; ``False``: the consumer is being stopped."""
@@ -444,25 +473,17 @@ class Processing:
 
     async def _keep_time(self) -> None:
         """Handle records whose time has come, and report those that take too long."""
-        with CancelScope(shield=True):
-            try:
-                while not self._reading.ended:
-                    now = self.source.clock()
-                    ready = self._work.expire(now)
-                    due_at = min(self._work.due_at or inf, self._look_for_stalls(now))
-                    if self._handling.doubtful:
-                        due_at = now + LOOK_AGAIN
-                        if self.source.holds(now):
-                            self._handling.rouse()
-                    elif ready:
-                        self._handling.rouse(1)  # mostly there is one; the worker that begins it wakes others if there are more
-                    await self._changes.wait(self._changes.ticket(), due_at - now)
-            finally:
-                self._changes.rest()
-
-    async def _look_at_threads(self) -> None:
-        with self._reading.threads:
-            await self._handling.look()
+        while not self._reading.ended:
+            now = self.source.clock()
+            ready = self._work.expire(now)
+            due_at = min(self._work.due_at or inf, self._look_for_stalls(now))
+            if self._handling.doubtful:
+                due_at = now + LOOK_AGAIN
+                if self.source.holds(now):
+                    self._handling.rouse()
+            elif ready:
+                self._handling.rouse(1)  # mostly there is one; the worker that begins it wakes others if there are more
+            await self._changes.wait(self._changes.ticket(), due_at - now)
 
     def _look_for_stalls(self, now: float) -> float:
         """Warn, once, about a record that has been unfinished for too long. Return when to look again."""
@@ -490,18 +511,10 @@ class Processing:
         if self._ending or self.source.stopping:
             return  # the end commits
         self._work.forget(self._work.parts.keys() - set(self.source.assignment()))
-        if self._tasks is not None and reading.commit is None:
+        if self._tasks is not None and (reading.commit is None or reading.commit.done):
             offsets = self._work.to_commit(self.source.positions())
             if offsets:
-                reading.commit = CancelScope(shield=True)
-                self._tasks.start_soon(self._commit_meanwhile, reading.commit, offsets)
-
-    async def _commit_meanwhile(self, scope: CancelScope, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        try:
-            with scope:
-                await self._commit(offsets)
-        finally:
-            self._reading.commit = None
+                reading.commit = self._tasks.start(partial(self._commit, offsets))
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit. A failure is reported and stops nothing: the next commit covers what this one did not."""
@@ -527,12 +540,15 @@ class Processing:
                 except KafkaError as error:
                     self._report(error)
                     return
+                except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
+                    self._report(error, "done records could not be committed; they will be handled again")
+                    return
                 else:
                     self._work.committed(offsets)
                     return
 
-    def _report(self, error: KafkaError) -> None:
-        self.source.trace(Fault(now=self.source.clock(), text="done records could not be committed; trying again", error=error))
+    def _report(self, error: Exception, text: str = "done records could not be committed; trying again") -> None:
+        self.source.trace(Fault(now=self.source.clock(), text=text, error=error))
 
     # --- rebalances ------------------------------------------------------------------------------------------------------------
 
