@@ -16,6 +16,7 @@ each importing only those below it and the plain modules::
     testing/       a Kafka cluster in the process, for tests
     wire/          Kafka's messages and their versions
     errors.py, events.py, model.py, trace.py    plain data and names
+    functions.py   the functions that a program hands over
     lazy.py        names that are imported when they are first used
     values.py      attrs' classes, with methods that all of them share
     spark.py, sync.py    short names for what is in ``adapters``

@@ -30,13 +30,14 @@ from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.processing.processing import Processing as AsyncProcessing
 from ..application.processing.retry import ONCE, Retry
-from ..application.processing.settings import checked, is_async
+from ..application.processing.settings import checked
 from ..application.processing.source import Source
 from ..application.processing.statistics import ProcessingStatistics
 from ..application.ranges import RANGE_BATCH_BYTES
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError
 from ..events import ClusterDescription
+from ..functions import is_async
 from ..model import (
     ConsumerRecord,
     ConsumerState,

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
 from ..errors import DeserializationError
+from ..functions import awaited, check_work, returned, why_never
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
@@ -47,12 +48,26 @@ class ConsumerInterceptor(Protocol):
         ...
 
 
+def check_listener(listener: Any) -> None:
+    """Raise ``TypeError`` for what is no listener, and for one whose methods would not run when they are called."""
+    if listener is None:
+        return
+    if not isinstance(listener, ConsumerRebalanceListener):
+        raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
+    for name in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
+        check_work(getattr(listener, name), f"listener.{name}", "a method, plain or async")
+
+
 def check_callbacks(config: ConsumerConfig) -> None:
     """Raise ``ValueError`` early for user objects that lack the methods to be called."""
     called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
         raise ValueError(f"interceptors={config.interceptors!r}: {expected}")
+    for interceptor in config.interceptors:
+        for name in ("on_consume", "on_commit"):
+            if (why := why_never(getattr(interceptor, name))) is not None:
+                raise ValueError(f"interceptors={config.interceptors!r}: {interceptor!r}.{name}: {why}")
     if "partition_assignment_strategy" in config.given:
         from ..background.group.classic.assignors import (
             assignors_from,  # with the group's half of the package, which not every consumer needs
@@ -61,9 +76,9 @@ def check_callbacks(config: ConsumerConfig) -> None:
         assignors_from(config)
 
 
-async def settled(result: Any) -> Any:
-    """Return ``result``, awaited if it has to be."""
-    return await result if inspect.isawaitable(result) else result
+async def settled(result: Any, by: str) -> Any:
+    """Return ``result``, awaited if it has to be. Raises ``TypeError`` if the call-back's work is not done even then."""
+    return returned(await result if inspect.isawaitable(result) else result, by)
 
 
 @frozen(kw_only=True)
@@ -118,12 +133,12 @@ class Deserializers:
                 if to_key is not None and key is not None:
                     key = to_key(record.topic, record.headers, key)
                     if hasattr(key, "__await__"):
-                        key = await key
+                        key = await awaited(key, "it")
                 field = "value"
                 if to_value is not None and value is not None:
                     value = to_value(record.topic, record.headers, value)
                     if hasattr(value, "__await__"):
-                        value = await value
+                        value = await awaited(value, "it")
             except Exception as error:  # the boundary to the user's code: whatever it is, it is reported with the record
                 return _stopped_at(record, field, error, done)
             done.append(ConsumerRecord(*record[:5], key, value, *record[7:]))
@@ -161,7 +176,9 @@ class Preparation:
         seen = {tp: result.records for tp, result in made.items() if result.records}
         for interceptor in self.interceptors:
             if seen:
-                seen = _checked(await settled(interceptor.on_consume(dict(seen))), interceptor, seen)
+                seen = _checked(
+                    await settled(interceptor.on_consume(dict(seen)), f"{interceptor!r}.on_consume()"), interceptor, seen
+                )
         return {tp: evolve(result, records=list(seen.get(tp, ()))) for tp, result in made.items()}
 
     async def _deserialize(self, records: list[Record]) -> Deserialized:

@@ -131,7 +131,7 @@ class Ledger:
     async def intercept(self, achieved: Offsets) -> None:
         """Pass committed offsets to the interceptors."""
         for interceptor in self.interceptors if achieved else ():
-            await settled(interceptor.on_commit(achieved))
+            await settled(interceptor.on_commit(achieved), f"{interceptor!r}.on_commit()")
 
 
 @frozen

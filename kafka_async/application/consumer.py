@@ -66,7 +66,7 @@ from .arguments import (
     subscribed_pattern,
     subscribed_topics,
 )
-from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks
+from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
 from .calls import Calls
 from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal
 from .cursor import Cursor, PartitionCustody
@@ -531,7 +531,8 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
         bad arguments. It commits the records that are done before it returns or raises; the next call reads the others again.
-        A worker keeps its context variables from one record to the next.
+        Each attempt has a copy of its own of the context variables (PEP 567) of the task in which processing began; ``on_failure``
+        sees what the last attempt set.
         """
         async with self.processing(
             handler,
@@ -605,8 +606,7 @@ class KafkaConsumer(Generic[K, V]):
         self._check_open()
         if self._subscribed.by_user:
             raise IllegalStateError("partitions were assigned with assign(); call unsubscribe() first")
-        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
+        check_listener(listener)
         if bool(topics) == (pattern is not None):
             raise TypeError("subscribe() takes either topics or a pattern")
         names, matches = frozenset[str](), None

@@ -15,10 +15,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from ..events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
+from ..functions import returned
 from ..model import TopicPartition
 from ..trace import Fault, Listener, Notice, plural
 from ..values import define, field
-from .callbacks import ConsumerRebalanceListener
+from .callbacks import ConsumerRebalanceListener, settled
 from .committing import LastCommit
 from .cursor import PartitionCustody
 from .inbox import Inbox
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Proposal = AssignPartitions | RevokePartitions
 Callback = Callable[[frozenset[TopicPartition]], Any]
 
+_LISTENER: Final = "the rebalance listener"
 _inside: Final[ContextVar[object]] = ContextVar("kafka_async_inside_callback", default=None)
 """The listener's call-back that the current code runs in, or was started from."""
 
@@ -78,6 +80,7 @@ class Listening:
                 if self._at_work.done:  # there is no event loop that it could wait on
                     self._ended(ended)
             else:
+                returned(result, _LISTENER)
                 self._calling = None
         except Exception as error:  # the boundary to the user's code: raised from the read call when the rebalance is carried out
             self._calling = None
@@ -108,9 +111,7 @@ class Listening:
         self._calling = calling = object()
         token = _inside.set(calling)
         try:
-            result = callback(partitions)
-            if inspect.isawaitable(result):
-                await result
+            await settled(callback(partitions), _LISTENER)
         finally:
             self._calling = None
             _inside.reset(token)
@@ -137,7 +138,7 @@ class Listening:
 
 
 async def _awaited(result: Any) -> None:
-    await result
+    await settled(result, _LISTENER)
 
 
 @define(eq=False)

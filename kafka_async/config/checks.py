@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
+from ..functions import is_async, why_never
 from ..model import IsolationLevel
 from .words import Mechanism
 
@@ -105,7 +106,10 @@ OPTIONAL_SENDABLE: Final = Check(
     lambda value: value is None or (_is_filled(value) and is_sendable(value)),
 )
 OPTIONAL_CALLABLE: Final = Check("a callable that takes bytes, or None", lambda value: value is None or _is_callable(value))
-OPTIONAL_LISTENER: Final = Check("a callable that takes one event, or None", lambda value: value is None or callable(value))
+OPTIONAL_LISTENER: Final = Check(
+    "a plain callable that takes one event, or None",
+    lambda value: value is None or (callable(value) and not is_async(value) and why_never(value) is None),
+)
 OPTIONAL_CONTEXT: Final = Check("an ssl.SSLContext, or None", lambda value: value is None or isinstance(value, ssl.SSLContext))
 OPTIONAL_SECRET: Final = Check(
     "a string that is not empty, or None", lambda value: value is None or (isinstance(value, str) and bool(value)), secret=True

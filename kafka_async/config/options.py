@@ -798,7 +798,7 @@ class ConsumerOptions(TypedDict, total=False):
     It is called in the background, and inside the application's own calls. It must be quick and must not raise.
 
     Default: ``None``.
-    Allowed: a callable that takes one event, or None.
+    Allowed: a plain callable that takes one event, or None.
     Kafka: none.
     """
 

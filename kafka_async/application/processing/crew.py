@@ -17,8 +17,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from attrs import define, field
 
+from ...functions import returned
 from ...network.waiting import LoopSignal, threadsafe
 from .attempts import Unit
+from .contexts import Changes, set_since
 from .settings import ProcessingContext
 
 LOOK: Final = 0.002
@@ -35,6 +37,8 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
     awaitable: Any = None
     """An awaitable that a plain function returned, such as a lambda around a coroutine function."""
+    changes: Changes = []  # noqa: RUF012 - a field of a tuple
+    """Context variables that it set, unless it is over."""
 
 
 @define(eq=False)
@@ -170,12 +174,17 @@ class Crew:
         return None  # the event loop looks then
 
     def _call(self, unit: Unit, context: ProcessingContext | None) -> Outcome:
-        began = self.clock()
+        began, inside = self.clock(), copy_context()
         try:
-            result = copy_context().run(self.foreman.call, unit, context)
+            result = inside.run(self.foreman.call, unit, context)
+            awaitable = result if result is not None and isawaitable(result) else None
+            if awaitable is None:
+                returned(result, "the handler")
         except BaseException as error:  # whatever it is, the event loop decides what becomes of the record
-            return Outcome(unit, began, self.clock(), error)
-        return Outcome(unit, began, self.clock(), None, result if isawaitable(result) else None)
+            return Outcome(unit, began, self.clock(), error, None, set_since(copy_context(), inside))
+        if awaitable is not None:
+            return Outcome(unit, began, self.clock(), None, awaitable, set_since(copy_context(), inside))
+        return Outcome(unit, began, self.clock())
 
     def _following(self, stint: Stint, now: float) -> Unit | None:
         while not stint.given_up and now < self.turn_ends:

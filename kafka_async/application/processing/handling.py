@@ -12,6 +12,7 @@ A worker's task ends only when we end it. A cancellation from anywhere else is t
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -28,15 +29,17 @@ from anyio import (
 )
 
 from ...errors import ProcessingError
+from ...functions import is_async, returned
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
 from ...trace import RecordFailed, TraceEvent
 from ...values import define, field
 from .attempts import Unit
+from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
 from .crew import LOOK, Crew, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
-from .retry import Reject, Skip
-from .settings import ProcessingContext, Settings, is_async, takes_context
+from .retry import Reject, Skip, decided
+from .settings import ProcessingContext, Settings, takes_context
 from .tasks import Running, Tasks
 from .work import Fate
 
@@ -56,6 +59,8 @@ class Slot:
     context: ProcessingContext | None = None
     running: Running | None = None
     """Its task."""
+    inside: Context = field(factory=Context)
+    """The context variables of the attempt that has failed."""
     stint: Stint | None = None
     """What a thread does for it, which goes on with other units by itself."""
     task: int = 0
@@ -327,7 +332,8 @@ class Handling:
     async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]], disturbances: Callable[[], int]) -> None:
         """Handle what is ready, until cancelled."""
         clock, counts, work, bench = self.clock, self.counts, self.work, self._bench
-        direct, turns = self._direct, work.lanes.turns
+        direct, turns, base = self._direct, work.lanes.turns, copy_context()
+        steps = calls(invoke if direct is None else direct)
         alone = self.settings.batch is None
         take: Callable[[], Any] = work.take if alone else work.take_pack
         succeeded: Callable[[Any, float], None] = work.succeeded if alone else work.pack_succeeded
@@ -341,10 +347,16 @@ class Handling:
             if turns and bench.resting and not bench.rising:
                 bench.wake(2 * bench.woken)
             counts.seconds_in_queue += now - unit.arrived
+            inside = base.copy()
             try:
-                await (invoke(unit) if direct is None or unit.error is not None else direct(unit.record))
+                argument = unit if direct is None else unit.record if unit.error is None else _raised(unit.error)
+                waits_for = inside.run(steps.send, argument)
+                if waits_for is not IDLE:
+                    await rest_of(inside, steps, waits_for)
             except BaseException as error:
                 counts.seconds_in_handlers += clock() - now
+                steps = calls(invoke if direct is None else direct)
+                slot.inside = inside
                 await self._failed(slot, unit, error)
                 now = clock()
             else:
@@ -374,9 +386,7 @@ class Handling:
             slot.stint = stint = Stint(unit)
             self._lay_out(crew)
             try:
-                outcome = await to_thread.run_sync(crew.work, stint, abandon_on_cancel=True, limiter=limiter)
-                if outcome is not None and outcome.awaitable is not None:
-                    await outcome.awaitable
+                outcome = await self._outcome_of(slot, crew, stint, limiter)
             except BaseException as error:
                 stint.give_up()
                 if stint.unit is None:  # cancelled between two units
@@ -389,6 +399,17 @@ class Handling:
             if disturbances():
                 return
             self.take_in()
+
+    @staticmethod
+    async def _outcome_of(slot: Slot, crew: Crew, stint: Stint, limiter: CapacityLimiter) -> Outcome | None:
+        """Let a thread work, and await what a plain function returned, such as a lambda around a coroutine function."""
+        outcome = await to_thread.run_sync(crew.work, stint, abandon_on_cancel=True, limiter=limiter)
+        if outcome is not None:
+            slot.inside = copy_context()
+            slot.inside.run(put, outcome.changes)
+            if outcome.awaitable is not None:
+                returned(await called_in(slot.inside, _awaited, outcome.awaitable), "the handler")
+        return outcome
 
     def _next(self, crew: Crew) -> Unit | None:
         """Return a unit that was laid out and may still be handled, else the next one that is ready."""
@@ -560,14 +581,23 @@ class Handling:
     async def _call_in_thread(self, slot: Slot, with_context: bool, unit: Unit) -> None:
         slot.context = context = self._context(unit, in_thread=True)
         arguments = (_argument(unit, self.settings.batch), context) if with_context else (_argument(unit, self.settings.batch),)
-        result = await to_thread.run_sync(self._in_thread, context, arguments, abandon_on_cancel=True, limiter=_unlimited())
-        if isawaitable(result):  # a plain function that returns a coroutine, such as a lambda
-            await result
-
-    def _in_thread(self, context: ProcessingContext, arguments: tuple[Any, ...]) -> Any:
+        changes: Changes = []
         try:
-            return self.handler(*arguments)
+            result = await to_thread.run_sync(
+                self._in_thread, context, arguments, changes, abandon_on_cancel=True, limiter=_unlimited()
+            )
         finally:
+            put(changes)
+        if isawaitable(result):  # a plain function that returns a coroutine, such as a lambda
+            result = await result
+        returned(result, "the handler")
+
+    def _in_thread(self, context: ProcessingContext, arguments: tuple[Any, ...], changes: Changes) -> Any:
+        inside = copy_context()
+        try:
+            return inside.run(self.handler, *arguments)
+        finally:
+            changes += set_since(copy_context(), inside)
             if context.cancelled:
                 self.counts.late_threads.append(None)
 
@@ -610,20 +640,21 @@ class Handling:
             self.work.interrupted(unit, now)
             self.owner.failed(error)
             return
+        error = decided(error)
         if isinstance(error, Skip):
-            self._skipped(unit, error, Fate.DONE)
+            self._skipped(slot, unit, error, Fate.DONE)
             return
         self.counts.failures += len(unit.items)
         try:
-            delay = None if refused else self.settings.retry.after(unit.attempt, error)
+            delay = None if refused else slot.inside.copy().run(self.settings.retry.after, unit.attempt, error)
         except Exception as other:  # the user's delay function
             other.__context__ = error
-            self._stop(unit, other)
+            self._stop(slot, unit, other)
             return
         if delay is None:
             await self._give_up(slot, unit, error)
             return
-        self._report(unit.items, unit.attempt, error, f"tried again in {round(delay, 2):g} s", final=False)
+        self._report(slot, unit.items, unit.attempt, error, f"tried again in {round(delay, 2):g} s", final=False)
         if self.work.retry(unit, now + delay, now):
             self.owner.retry_waits()
 
@@ -631,19 +662,20 @@ class Handling:
         """No more attempts: do what ``on_failure`` says."""
         reaction = self.settings.on_failure
         if reaction == "stop" and not (self.settings.shared and isinstance(error, Reject)):
-            self._stop(unit, error)
+            self._stop(slot, unit, error)
             return
         if reaction == "release" and not isinstance(error, Reject):
-            self._report(unit.items, unit.attempt, error, "released", final=True)
+            self._report(slot, unit.items, unit.attempt, error, "released", final=True)
             self.work.gave_up(unit, Fate.RETURNED, self.clock())
             return
         if isinstance(reaction, str):
-            self._skipped(unit, error, Fate.REFUSED)
+            self._skipped(slot, unit, error, Fate.REFUSED)
             return
         for item in unit.items:
             try:
                 record = item.raw if item.raw is not None and getattr(reaction, "raw_records", False) else item.record
-                await self._react(reaction, record, item.error or error, unit.attempt)
+                # Its own copy: a thread that was given up may still be in the other one.
+                await called_in(slot.inside.copy(), self._react, reaction, record, item.error or error, unit.attempt)
             except BaseException as other:
                 if isinstance(other, get_cancelled_exc_class()) and self._is_ended(slot):
                     self.work.interrupted(unit, self.clock())
@@ -653,30 +685,31 @@ class Handling:
                     self.owner.failed(other)
                     return
                 other.__context__ = error
-                self._stop(unit, other)
+                self._stop(slot, unit, other)
                 return
         self.counts.dead_letters += len(unit.items)
-        self._report(unit.items, unit.attempt, error, "dead letter", final=True)
+        self._report(slot, unit.items, unit.attempt, error, "dead letter", final=True)
         self.work.gave_up(unit, Fate.REFUSED, self.clock())
 
     @staticmethod
     async def _react(reaction: Callable[..., Any], record: Record, error: BaseException, attempts: int) -> None:
         if is_async(reaction):
-            await reaction(record, error, attempts)
-            return
-        result = await to_thread.run_sync(reaction, record, error, attempts, limiter=_unlimited())
-        if isawaitable(result):
-            await result
+            result = await reaction(record, error, attempts)
+        else:
+            result = await to_thread.run_sync(reaction, record, error, attempts, limiter=_unlimited())
+            if isawaitable(result):
+                result = await result
+        returned(result, "on_failure")
 
-    def _skipped(self, unit: Unit, error: BaseException, fate: Fate) -> None:
+    def _skipped(self, slot: Slot, unit: Unit, error: BaseException, fate: Fate) -> None:
         self.counts.skipped += len(unit.items)
-        self._report(unit.items, unit.attempt, error, "skipped", final=True)
+        self._report(slot, unit.items, unit.attempt, error, "skipped", final=True)
         self.work.gave_up(unit, fate, self.clock())
 
-    def _stop(self, unit: Unit, error: BaseException) -> None:
+    def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         first = unit.items[0]
         record = first.record
-        self._report(unit.items, unit.attempt, error, "stop", final=False)
+        self._report(slot, unit.items, unit.attempt, error, "stop", final=False)
         gone = first.part.gone
         self.work.interrupted(unit, self.clock())
         if gone:
@@ -693,8 +726,8 @@ class Handling:
         """
         return slot.cancelled or self.owner.swept or running_loop() is None  # elsewhere only cancel scopes cancel
 
-    def _report(self, items: Iterable[Item], attempt: int, error: BaseException, outcome: str, *, final: bool) -> None:
-        now = self.clock()
+    def _report(self, slot: Slot, items: Iterable[Item], attempt: int, error: BaseException, outcome: str, *, final: bool) -> None:
+        now, inside = self.clock(), slot.inside.copy()
         for item in items:
             record = item.record
             event = RecordFailed(
@@ -707,7 +740,15 @@ class Handling:
                 outcome=outcome,
                 final=final,
             )
-            self.owner.report(event)
+            inside.run(self.owner.report, event)  # a log that shows context variables shows those of this record
+
+
+def _raised(error: BaseException) -> Any:
+    raise error
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def _argument(unit: Unit, batch: int | None) -> Any:

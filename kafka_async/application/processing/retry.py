@@ -4,11 +4,12 @@ Decides: whether a failure is followed by another attempt, and after how long. O
 of seconds. What a handler raises to decide for itself is defined here too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from random import random as _random
 from typing import Any, Final
 
+from ...functions import check_plain, returned
 from ...values import field, frozen
 
 _MOST_DOUBLINGS: Final = 64
@@ -36,6 +37,31 @@ class Reject(Exception):
     """Raised by a handler: trying again is no use. The record goes to ``on_failure`` at once."""
 
 
+def decided(error: BaseException) -> BaseException:
+    """Return the exception that counts: of a group, such as an ``asyncio.TaskGroup`` raises, the handler's decision.
+
+    One task's ``Reject`` is enough, as trying again is no use. Else all must have decided, and ``RetryLater`` (the longest) comes
+    before ``Skip``. A group with anything else is a failure like any other.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = list(_leaves(error))
+    if (rejects := next((leaf for leaf in leaves if isinstance(leaf, Reject)), None)) is not None:
+        return rejects
+    if not all(isinstance(leaf, (RetryLater, Skip)) for leaf in leaves):
+        return error
+    later = [leaf for leaf in leaves if isinstance(leaf, RetryLater)]
+    return max(later, key=lambda leaf: leaf.seconds) if later else leaves[0]
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
 def _number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}={value!r}: expected a number of seconds")
@@ -53,7 +79,10 @@ def _attempts(value: int) -> int:
 
 
 def _delay(value: Delay) -> Delay:
-    return value if callable(value) else _number(value, "delay")
+    if not callable(value):
+        return _number(value, "delay")
+    check_plain(value, "delay", "seconds, or a function of attempts and exception that returns them")
+    return value
 
 
 def _exceptions(value: type[Exception] | tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
@@ -85,7 +114,7 @@ class Retry:
             return error.seconds
         if isinstance(error, Reject) or attempt >= self.attempts or not self._covers(error):
             return None
-        return _number(self.delay(attempt, error), "delay") if callable(self.delay) else self.delay
+        return _number(returned(self.delay(attempt, error), "delay"), "delay") if callable(self.delay) else self.delay
 
     def _covers(self, error: BaseException) -> bool:
         if isinstance(error, self.on):

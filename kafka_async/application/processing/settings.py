@@ -5,11 +5,11 @@ Decides: which arguments are wrong, and how the user's functions are to be calle
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from functools import partial
 from math import inf
 from operator import itemgetter
 from typing import Any, Final, Literal
 
+from ...functions import check_plain, check_work
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import frozen
 from .retry import Retry
@@ -90,8 +90,7 @@ def checked(
     shared: bool = False,
 ) -> Settings:
     """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
-    if not callable(handler):
-        raise TypeError(f"handler={handler!r}: expected a function of a record")
+    check_work(handler, "handler", "a function of a record")
     if not isinstance(retry, Retry):
         raise TypeError(f"retry={retry!r}: expected a Retry")
     if not isinstance(keep_done, bool):
@@ -136,8 +135,8 @@ def _reaction(on_failure: Any, *, shared: bool) -> Reaction:
     expected = ", ".join(f'"{word}"' for word in words) + " or an async function of record, error and attempts"
     if isinstance(on_failure, str) and on_failure not in words:
         raise ValueError(f"on_failure={on_failure!r}: expected {expected}")
-    if not isinstance(on_failure, str) and not callable(on_failure):
-        raise TypeError(f"on_failure={on_failure!r}: expected {expected}")
+    if not isinstance(on_failure, str):
+        check_work(on_failure, "on_failure", expected)
     reaction: Reaction = on_failure
     return reaction
 
@@ -150,19 +149,11 @@ def _lanes(order: Any) -> tuple[Callable[[Record], Hashable] | None, bool]:
         return partition_of, False
     if order == "none":
         return None, False
-    expected = 'expected "key", "partition", "none" or a function of a record'
+    expected = '"key", "partition", "none" or a function of a record'
     if isinstance(order, str):
-        raise ValueError(f"order={order!r}: {expected}")
-    if not callable(order):
-        raise TypeError(f"order={order!r}: {expected}")
+        raise ValueError(f"order={order!r}: expected {expected}")
+    check_plain(order, "order", expected)
     return order, True
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling the function returns something to await; otherwise it belongs on a thread."""
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def takes_context(handler: Callable[..., Any]) -> bool:

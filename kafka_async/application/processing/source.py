@@ -51,20 +51,20 @@ class Chained(ConsumerRebalanceListener):
         with self.around():
             await self.revoked(revoked)
             if self.inner is not None:
-                await settled(self.inner.on_partitions_revoked(revoked))
+                await settled(self.inner.on_partitions_revoked(revoked), "on_partitions_revoked")
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         with self.around():
             await self.assigned(assigned)
             if self.inner is not None:
-                await settled(self.inner.on_partitions_assigned(assigned))
+                await settled(self.inner.on_partitions_assigned(assigned), "on_partitions_assigned")
                 await self.sought(assigned)
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         with self.around():
             await self.lost(lost)
             if self.inner is not None:
-                await settled(self.inner.on_partitions_lost(lost))
+                await settled(self.inner.on_partitions_lost(lost), "on_partitions_lost")
 
 
 class Account(Assigned, Protocol):

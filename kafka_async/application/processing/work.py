@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
+from ...functions import returned
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import define, field, frozen
 from .attempts import LaterAttempts, Unit
@@ -184,7 +185,7 @@ class Work:
             lane: Hashable = None
             error: Exception | None = None
             try:
-                lane = lane_of(record)
+                lane = returned(lane_of(record), "order")
                 hash(lane)
             except Exception as failure:  # the user's function, or what it returns has no hash: the record's failure, not ours
                 lane, error = None, failure

@@ -1,0 +1,118 @@
+"""The functions that a program hands over: how they are to be called, and whether what they return is a result.
+
+Calling a function with a stray ``yield`` runs none of it and returns an object, as if it had ended well. So do a context manager,
+an ``async def`` whose coroutine nobody awaits, and ``executor.submit``. Whoever takes a return for "done" loses the work. Such
+functions are refused before anything runs if that can be seen, and else when they return.
+"""
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType, NoneType
+from typing import Any, Final
+
+
+def _nothing() -> Iterator[None]:
+    yield
+
+
+async def _nothing_async() -> AsyncIterator[None]:
+    yield
+
+
+_PLAIN: Final = frozenset((NoneType, bool, int, float, str, bytes, list, dict, tuple))
+"""Types of nearly all results, which are looked at no further."""
+_EMPTY: Final[tuple[Any, ...]] = (contextmanager(_nothing), asynccontextmanager(_nothing_async))
+_CODES: Final = {made.__code__ for made in _EMPTY}
+_MANAGERS: Final = tuple(type(made()) for made in _EMPTY)
+_NOTHING_RUNS: Final = "calling it would run nothing"
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling the function returns something to await; otherwise it belongs on a thread."""
+    function = _inner(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def why_never(function: Callable[..., Any]) -> str | None:
+    """Return why a call of the function runs nothing of it; ``None`` if nothing is wrong with it that can be seen."""
+    function = _inner(function)
+    for body in (function, type(function).__call__):
+        if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+            return f"it is a generator function (it contains yield): {_NOTHING_RUNS}"
+        if getattr(body, "__code__", None) in _CODES:
+            return f"it is a context manager: {_NOTHING_RUNS}"
+    return None
+
+
+def check_work(function: Any, name: str, expected: str) -> None:
+    """Raise ``TypeError`` unless this is a function, plain or async, that does some work when it is called."""
+    _check(function, name, expected)
+    if inspect.isclass(function):
+        why = "it is a class, and calling it would only make an object: give an instance or a method"
+        raise TypeError(f"{name}={function!r}: {why}; expected {expected}")
+
+
+def check_plain(function: Any, name: str, expected: str) -> None:
+    """Raise ``TypeError`` unless this is a function that returns a value, with nothing to await."""
+    _check(function, name, expected)
+    if is_async(function):
+        raise TypeError(f"{name}={function!r}: it is async, but its result is needed at once; expected {expected}")
+
+
+def _check(function: Any, name: str, expected: str) -> None:
+    if not callable(function):
+        raise TypeError(f"{name}={function!r}: expected {expected}")
+    if (why := why_never(function)) is not None:
+        raise TypeError(f"{name}={function!r}: {why}; expected {expected}")
+
+
+def returned(result: Any, by: str) -> Any:
+    """Return the result. Raises ``TypeError`` if it is something that was to be awaited or called: then nothing is done yet."""
+    if type(result) in _PLAIN or (what := _unfinished(result)) is None:
+        return result
+    _close(result)
+    raise TypeError(f"{by} returned {what}, so its work is not done")
+
+
+async def awaited(result: Any, by: str) -> Any:
+    """Return a value, awaited if it has to be. Raises ``TypeError`` if the outcome would have to be awaited once more."""
+    if not inspect.isawaitable(result):
+        return result
+    value = await result
+    if inspect.isawaitable(value):
+        _close(value)
+        raise TypeError(f"{by} returned {_unfinished(value)}")
+    return value
+
+
+def _close(result: Any) -> None:
+    if inspect.iscoroutine(result):
+        result.close()  # else Python warns that it was never awaited, which the error says better
+
+
+def _inner(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _unfinished(result: Any) -> str | None:
+    """Return what it is if it stands for work that has yet to be done."""
+    from concurrent.futures import Future  # who has one has imported it
+
+    name = getattr(result, "__qualname__", type(result).__qualname__)
+    if inspect.iscoroutine(result):
+        return f"the coroutine {name} without awaiting it"
+    if inspect.isawaitable(result):
+        return f"an awaitable {name} without awaiting it"
+    if isinstance(result, Future):
+        return "a concurrent.futures.Future without waiting for its result"
+    if isinstance(result, (GeneratorType, AsyncGeneratorType)):
+        return f"the generator {name}, which nobody runs"
+    if isinstance(result, _MANAGERS):
+        return "a context manager, which nobody enters"
+    if isinstance(result, (FunctionType, MethodType, partial)):
+        return f"the function {name} without calling it"
+    return None
