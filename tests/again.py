@@ -26,7 +26,8 @@ class Failures:
     """A plugin that keeps which tests failed, and the tier of each, in pytest's cache."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._file = None if config.cache is None else config.cache.mkdir(_CACHE) / _FILE
+        cache: pytest.Cache | None = getattr(config, "cache", None)  # ``-p no:cacheprovider`` leaves none
+        self._file = None if cache is None else cache.mkdir(_CACHE) / _FILE
         self._tiers: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
