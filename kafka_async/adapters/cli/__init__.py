@@ -4,7 +4,10 @@
 
     main.py       where the command starts: Ctrl-C from the first moment on
     launch.py     says what to install if an extra is missing; standard output
-    commands.py   the application: consume, options, demo, and the commands below
+    commands.py   which commands there are; each is imported when it runs
+    consume.py    consume
+    reference.py  options
+    demonstration.py    demo
     topics.py     topics list, topics describe
     groups.py     groups list, groups describe, groups configure
     offsets.py    offsets show, offsets reset, offsets forget
@@ -13,6 +16,6 @@
     formats.py    a record as bytes: kcat's format strings, JSON
     tables.py     rows as a table for people
     settings.py   the options of the consumer: -b, -F, -X
-    share.py      reading as a member of a share group
+    share.py      share consume
     shell.py      what all commands share: output, exit codes, the log
 """

@@ -113,6 +113,11 @@ def dump(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def json_row(value: Any) -> bytes:
+    """Return a value as one line of JSON."""
+    return dump(value) + b"\n"
+
+
 def _constant(data: bytes) -> Writer:
     return lambda _: data
 

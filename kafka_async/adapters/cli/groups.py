@@ -3,8 +3,7 @@
 Decides: what is shown of a group. Owns nothing. Must never join a group or commit.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -16,14 +15,12 @@ from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, DescribedMember, Group, GroupListing, ShareOffset
-from .formats import dump
-from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Debug, Output, run, show_log
+from .formats import json_row
+from .settings import Brokers, CommandConfig, Settings, admin_options
+from .shell import AsJson, Debug, new_app, start
 from .tables import printable, table
 
-AsJson = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
-
-groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, describe and configure groups.")
+app = new_app("List, describe and configure groups.")
 
 
 @frozen(kw_only=True)
@@ -108,7 +105,7 @@ def share_progress(offsets: Mapping[TopicPartition, ShareOffset]) -> list[GroupP
 # --- list ----------------------------------------------------------------------------------------------------------------------
 
 
-@groups.command("list")
+@app.command("list")
 def list_groups(
     brokers: Brokers = None,
     config: CommandConfig = None,
@@ -134,7 +131,7 @@ def list_groups(
 
 
 def _listing_json(group: GroupListing) -> bytes:
-    return json_line({"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state})
+    return json_row({"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state})
 
 
 def _listing_table(shown: list[GroupListing]) -> str:
@@ -170,7 +167,7 @@ async def no_group_of_consumers(options: Mapping[str, Any], error: KafkaError) -
 # --- describe ------------------------------------------------------------------------------------------------------------------
 
 
-@groups.command()
+@app.command()
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Groups to describe.")],
     brokers: Brokers = None,
@@ -242,7 +239,7 @@ def description(group: Group, rows: Iterable[GroupProgress]) -> str:
 def description_json(group: Group, rows: Iterable[GroupProgress]) -> bytes:
     """Return the same as a line of JSON."""
     node = group.coordinator
-    return json_line(
+    return json_row(
         {
             "group": group.group_id,
             "type": group.kind,
@@ -279,7 +276,7 @@ def names_of(partitions: Iterable[TopicPartition]) -> str:
 # --- configure -----------------------------------------------------------------------------------------------------------------
 
 
-@groups.command()
+@app.command()
 def configure(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="Group to configure; it need not exist yet.")],
     changes: Annotated[
@@ -317,29 +314,8 @@ def configure(
             found = await admin.group_settings(name)
         if as_json:
             rows = [{"group": name, "setting": key, "value": value, "own": own} for key, (value, own) in sorted(found.items())]
-            return b"".join(map(json_line, rows))
+            return b"".join(map(json_row, rows))
         lines = [(key, value, "group" if own else "default") for key, (value, own) in sorted(found.items())]
         return table(("SETTING", "VALUE", "FROM"), lines)
 
     start(work, debug)
-
-
-# --- shared with offsets.py and topics.py --------------------------------------------------------------------------------------
-
-
-def admin_options(brokers: str | None, file: Path | None, settings: list[str] | None) -> dict[str, Any]:
-    """Return the options of a consumer that only reads. Raises ``typer.BadParameter``."""
-    defaults = {"bootstrap_servers": BROKERS, "client_id": "kafka-async", "auto_offset_reset": "earliest"}
-    options = consumer_options(settings, file=file, defaults=defaults, chosen={"bootstrap_servers": brokers})
-    return options | {"group_id": None, "group_instance_id": None, "allow_auto_create_topics": False}
-
-
-def json_line(value: Any) -> bytes:
-    """Return a value as one line of JSON."""
-    return dump(value) + b"\n"
-
-
-def start(work: Callable[[], Coroutine[Any, Any, str | bytes]], debug: bool) -> None:
-    """Run a command's work and write what it returns."""
-    show_log(debug)
-    run(work(), Output(debug=debug))

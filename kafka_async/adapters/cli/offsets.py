@@ -18,12 +18,13 @@ from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionEr
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group
 from .copying import find_partitions, moment
-from .groups import AsJson, GroupProgress, admin_options, ends_of, existing, json_line, names_of, progress, share_progress, start
-from .settings import Brokers, CommandConfig, Settings
-from .shell import Debug, Output, natural, run, show_log
+from .formats import json_row
+from .groups import GroupProgress, ends_of, existing, names_of, progress, share_progress
+from .settings import Brokers, CommandConfig, Settings, admin_options
+from .shell import AsJson, Debug, Output, natural, new_app, run, show_log, start
 from .tables import table
 
-offsets = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, reset and delete the committed offsets of a group.")
+app = new_app("Show, reset and delete the committed offsets of a group.")
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to use.")]
 
@@ -31,7 +32,7 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose off
 # --- show ----------------------------------------------------------------------------------------------------------------------
 
 
-@offsets.command()
+@app.command()
 def show(
     group: GroupName,
     brokers: Brokers = None,
@@ -59,7 +60,7 @@ def show(
             chosen = {each: offset for each, offset in committed.items() if not topics or each.topic in topics}
             rows = progress(chosen, await ends_of(lookups, chosen.keys()))
         if as_json:
-            return b"".join(json_line({"group": group, **row.as_json()}) for row in rows)
+            return b"".join(json_row({"group": group, **row.as_json()}) for row in rows)
         lines = [
             (*row.partition, row.offset, row.end, row.lag, row.committed.leader_epoch, row.committed.metadata)
             for row in rows
@@ -73,7 +74,7 @@ def show(
 
 def _share_offsets(group: str, rows: Collection[GroupProgress], as_json: bool) -> str | bytes:
     if as_json:
-        return b"".join(json_line({"group": group, **row.as_json()}) for row in rows)
+        return b"".join(json_row({"group": group, **row.as_json()}) for row in rows)
     settled = [(*row.partition, row.offset, row.lag) for row in rows]
     return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n"
 
@@ -258,7 +259,7 @@ async def _commit(consumer: KafkaConsumer[Any, Any], moves: Iterable[Move]) -> N
     await consumer.commit(targets)
 
 
-@offsets.command()
+@app.command()
 def reset(
     group: GroupName,
     topics: Annotated[
@@ -302,7 +303,7 @@ def reset(
     run(work(), output)
 
 
-@offsets.command()
+@app.command()
 def forget(
     group: GroupName,
     topics: Annotated[list[str], typer.Option("-t", "--topic", metavar="TOPIC", help="Topic to forget; can be repeated.")],
@@ -346,7 +347,7 @@ def _moves_table(moves: Iterable[Move]) -> str:
 
 def _moves_json(wanted: Reset, moves: Iterable[Move]) -> bytes:
     return b"".join(
-        json_line(
+        json_row(
             {
                 "group": wanted.group,
                 **move.partition._asdict(),

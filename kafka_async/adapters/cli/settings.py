@@ -128,3 +128,16 @@ def _content(name: str, value: str) -> str:
         raise typer.BadParameter(
             f"{name}: cannot read the file after '@': {why}; a value that begins with @ is written @@"
         ) from None
+
+
+def admin_options(brokers: str | None, file: Path | None, settings: list[str] | None) -> dict[str, Any]:
+    """Return the options of a consumer that only reads. Raises ``typer.BadParameter``."""
+    # Telemetry is for programs that stay.
+    defaults = {
+        "bootstrap_servers": BROKERS,
+        "client_id": "kafka-async",
+        "auto_offset_reset": "earliest",
+        "enable_metrics_push": False,
+    }
+    options = consumer_options(settings, file=file, defaults=defaults, chosen={"bootstrap_servers": brokers})
+    return options | {"group_id": None, "group_instance_id": None, "allow_auto_create_topics": False}

@@ -15,20 +15,20 @@ from ...application.share.record import ShareRecord
 from ...model import ConsumerRecord
 from .formats import CODES, Writer
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Debug, Output, layout, run, show_log
+from .shell import Debug, Output, layout, new_app, run, show_log
 
-share = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read as a member of a share group (Kafka 4.2 and later).")
+app = new_app("Read as a member of a share group (Kafka 4.2 and later).")
 
 _WAIT: Final = 200
 """Milliseconds between two checks of ``--timeout``."""
 
 
-@share.callback()
+@app.callback()
 def _about() -> None:
     """Read as a member of a share group (Kafka 4.2 and later)."""
 
 
-@share.command(epilog=CODES)
+@app.command(epilog=CODES)
 def consume(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")],
     group: Annotated[str, typer.Option("-G", "--group", metavar="GROUP", help="The share group.")],

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, NoReturn, TypeAlias
 
@@ -28,6 +28,14 @@ PATIENCE: Final = 0.5
 """Seconds that a write has to end in once the command is to end."""
 
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the log, and tracebacks.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
+
+
+def new_app(about: str | None = None) -> typer.Typer:
+    """Return what commands are added to. ``about``: the help on a group of commands; ``None``: there is one command."""
+    return typer.Typer(
+        add_completion=False, no_args_is_help=about is not None, pretty_exceptions_enable=False, rich_markup_mode=None, help=about
+    )
 
 
 @define(eq=False, kw_only=True)
@@ -128,6 +136,12 @@ def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoRetur
             drop_unwritten()
         raise output.fail(error) from None
     raise output.end(code)
+
+
+def start(work: Callable[[], Coroutine[Any, Any, str | bytes]], debug: bool) -> None:
+    """Run the work of a command that shows something, and write what it returns."""
+    show_log(debug)
+    run(work(), Output(debug=debug))
 
 
 def natural(text: str) -> int:

@@ -14,18 +14,18 @@ from ...config.spelling import did_you_mean
 from ...errors import UnknownTopicOrPartitionError
 from ...events import PartitionDescription, TopicDescription
 from ...model import TopicPartition
-from .groups import AsJson, admin_options, json_line, start
-from .settings import Brokers, CommandConfig, Settings
-from .shell import Debug
+from .formats import json_row
+from .settings import Brokers, CommandConfig, Settings, admin_options
+from .shell import AsJson, Debug, new_app, start
 from .tables import Cell, table
 
-topics = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and describe topics.")
+app = new_app("List and describe topics.")
 
 
 # --- list ----------------------------------------------------------------------------------------------------------------------
 
 
-@topics.command("list")
+@app.command("list")
 def list_topics(
     brokers: Brokers = None,
     config: CommandConfig = None,
@@ -42,7 +42,7 @@ def list_topics(
             cluster = await consumer.describe_topics()
         shown = sorted((topic for topic in cluster.topics.values() if internal or not topic.internal), key=lambda topic: topic.name)
         if as_json:
-            return b"".join(json_line(_listing(topic)) for topic in shown)
+            return b"".join(json_row(_listing(topic)) for topic in shown)
         return table(("TOPIC", "PARTITIONS", "REPLICAS"), [tuple(_listing(topic).values())[:3] for topic in shown])
 
     start(work, debug)
@@ -89,7 +89,7 @@ def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-@topics.command()
+@app.command()
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to describe.")],
     brokers: Brokers = None,
@@ -108,7 +108,7 @@ def describe(
         async with KafkaConsumer[Any, Any](**options) as consumer:
             rows = await describe_all(consumer, dict.fromkeys(names))
         if as_json:
-            return b"".join(json_line(row.as_json()) for row in rows)
+            return b"".join(json_row(row.as_json()) for row in rows)
         header = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "BEGIN", "END")
         return table(header, [row.as_cells() for row in rows])
 

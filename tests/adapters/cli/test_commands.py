@@ -18,8 +18,9 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 import kafka_async
-from kafka_async.adapters.cli.commands import ProgressLine, app
+from kafka_async.adapters.cli.commands import app
 from kafka_async.adapters.cli.demo import DemoOutcome, MockCluster
+from kafka_async.adapters.cli.demonstration import ProgressLine
 from kafka_async.adapters.cli.formats import CODES
 from kafka_async.testing import Cluster
 from kafka_async.testing.threaded import ThreadedCluster
@@ -292,7 +293,7 @@ def test_a_demo_that_loses_a_record_fails(monkeypatch: pytest.MonkeyPatch) -> No
     async def lose_one(*_: object) -> DemoOutcome:
         return DemoOutcome(produced=9, received=8, missing=1, twice=0, size=800, seconds=1.0, partitions=4, brokers=3, error=None)
 
-    monkeypatch.setattr("kafka_async.adapters.cli.demo.demonstrate", lose_one)
+    monkeypatch.setattr("kafka_async.adapters.cli.demonstration.demonstrate", lose_one)
 
     result = run("demo", "--records", "9")
 
@@ -388,7 +389,7 @@ class Interrupt:
                 signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupt())
-sys.argv[1:] = ["--version"]
+sys.argv[1:] = ["topics", "list", "-b", "127.0.0.1:1"]
 from kafka_async.adapters.cli.main import main
 main()
 """

@@ -1,0 +1,112 @@
+"""The command ``kafka-async consume``, for people who know kcat: options and format tokens that kcat has mean the same here."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
+from .copying import Copy, MemberSource, Partitions, RecordSource, Start
+from .formats import CODES
+from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
+from .shell import Debug, Output, layout, new_app, run, show_log
+
+app = new_app()
+
+
+@app.command(epilog=CODES)
+def consume(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    group: Annotated[
+        str | None,
+        typer.Option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit what was written."),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option("--group-protocol", metavar="PROTOCOL", help="Protocol of the group: auto (default), classic, consumer."),
+    ] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option("-p", "--partition", metavar="N", min=0, help="Partition to read; can be repeated. Default: all."),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--offset",
+            metavar="WHERE",
+            help="Where to begin: beginning (default), end, an offset, -N (the last N), s@MILLISECONDS, s@DATE (ISO 8601, UTC if "
+            "it names no zone). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
+        ),
+    ] = None,
+    count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("-e", "--exit-eof", help="Exit when everything that was there at the start has been read.")
+    ] = False,
+    text: Annotated[
+        str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")] = False,
+    key_delimiter: Annotated[
+        str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="Write keys too, followed by this.")
+    ] = None,
+    delimiter: Annotated[
+        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
+    ] = r"\n",
+    null: Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")] = False,
+    isolation: Annotated[
+        str | None, typer.Option("--isolation-level", metavar="LEVEL", help="read_uncommitted (default) or read_committed.")
+    ] = None,
+    settings: Settings = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write nothing but records and errors.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Read topics and write their records.
+
+    Options and formats are kcat's. With --group it reads as a member of a group.
+    """
+    chosen = {"bootstrap_servers": brokers, "isolation_level": isolation, **_group_options(group, protocol, offset)}
+    write, end = layout(text, as_json, key_delimiter, delimiter, b"NULL" if null else b"")
+    defaults = {"bootstrap_servers": BROKERS, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
+    options = consumer_options(settings, file=config, defaults=defaults, chosen=chosen)
+    if options.get("group_id") != group:
+        if any("group_id" in setting.partition("=")[0].replace(".", "_") for setting in settings or ()):
+            raise typer.BadParameter("group_id: give the group with --group")
+        options["group_id"] = None  # the file may be for other programs too: without --group nothing is committed
+    topics = tuple(dict.fromkeys(names))
+    reading: RecordSource
+    if group is not None:
+        if partitions:
+            raise typer.BadParameter("-p and --group do not go together: the group assigns partitions")
+        reading = MemberSource(topics=topics, options=options)
+    else:
+        start = Start.parse("beginning" if offset is None else offset)
+        reading = Partitions(topics=topics, partitions=tuple(dict.fromkeys(partitions or ())), start=start, options=options)
+    copy = Copy(reading=reading, count=count, exit_at_end=exit_at_end, write=write, delimiter=end)
+    show_log(debug)
+    output = Output(debug=debug, quiet=quiet)
+
+    async def work() -> int:
+        try:
+            return await copy.run(output)
+        except (InconsistentGroupProtocolError, GroupIdNotFound) as error:
+            from .groups import no_group_of_consumers  # what asks about groups is needed for this error only
+
+            raise await no_group_of_consumers(options, error) from error
+
+    run(work(), output)
+
+
+def _group_options(group: str | None, protocol: str | None, offset: str | None) -> dict[str, Any]:
+    """Return what ``--group``, ``--group-protocol`` and ``--offset`` mean for the consumer."""
+    if group is None:
+        if protocol is not None:
+            raise typer.BadParameter("--group-protocol needs --group")
+        if offset == "stored":
+            raise typer.BadParameter("'stored' needs --group: only a group stores offsets")
+        return {}
+    resets = {None: None, "stored": None, "beginning": "earliest", "end": "latest"}
+    if offset not in resets:
+        raise typer.BadParameter(f"{offset!r}: expected 'stored', 'beginning' or 'end' with --group; 'offsets reset' moves a group")
+    return {"group_id": group, "group_protocol": protocol, "auto_offset_reset": resets[offset]}
