@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("typer")
 
+import anyio
 from confluent_kafka import ShareConsumer
 from confluent_kafka import TopicPartition as AdminPartition
 from kio.schema.streams_group_heartbeat.v0.request import StreamsGroupHeartbeatRequest, Subtopology, Topology
@@ -21,6 +22,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32, i32Timedelta
 
+from kafka_async import ConsumerRecord, KafkaConsumer, RetryLater
 from tests.brokers import KafkaCluster
 
 from .cli import consume, filled, invoke, is_not_made_if_mistyped, is_unknown, lines, member, run
@@ -237,6 +239,8 @@ def test_offsets_of_a_deleted_topic_do_not_stop_the_others_from_being_shown(kafk
         (("--to-datetime", "1970-01-01T00:16:40.007"), [4, 3]),
         (("--to-datetime", "1970-01-01T01:16:40.007+01:00"), [4, 3]),
         (("--to-datetime", "2031-01-01"), [10, 10]),
+        (("--by-duration", "PT1H"), [10, 10]),
+        (("--by-duration", "P90000D"), [0, 0]),
     ],
 )
 def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, target: tuple[str, ...], expected: list[int]) -> None:
@@ -276,6 +280,77 @@ def test_a_group_with_members_is_left_alone(kafka43: KafkaCluster, group: str, p
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"group '{group}' is in use by 1 member; stop them first: reader at 127.0.0.1" in result.stderr
     assert kafka43.committed(group) == {}
+
+
+async def _handle_all_but(cluster: KafkaCluster, topic: str, group: str, stuck: int) -> None:
+    """Handle every record of a topic, once, except one that is never done."""
+    others_done = anyio.Event()
+    left = 19
+
+    async def handle(record: ConsumerRecord[Any, Any]) -> None:
+        nonlocal left
+        if record.offset == stuck:
+            raise RetryLater(3600)
+        left -= 1
+        if not left:
+            others_done.set()
+
+    consumer: KafkaConsumer[Any, Any] = KafkaConsumer(
+        topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+    )
+    async with consumer, consumer.processing(handle, concurrency=4, order="none", keep_done=True, drain_timeout_ms=500):
+        with anyio.fail_after(PATIENCE):
+            await others_done.wait()
+
+
+def test_a_group_that_one_record_holds_up_is_explained_and_passes_it(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43, partitions=1)
+    anyio.run(_handle_all_but, kafka43, topic, group, 5)
+
+    (described,) = lines(run(kafka43, "groups", "describe", group, "--json"))
+    table = run(kafka43, "groups", "describe", group).stdout
+    (moved,) = lines(run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "0", "--json"))
+    dry = run(kafka43, "offsets", "skip", group, f"{topic}:0:5")
+    assert kafka43.committed(group) == {(topic, 0): 5}
+    done = run(kafka43, "offsets", "skip", group, f"{topic}:0:5", "--execute")
+
+    assert [(row["lag"], row["done"]) for row in described["partitions"]] == [(15, 14)]
+    assert "offset 5 unfinished, 14 after it done" in table
+    assert moved["note"] == "14 done offsets after it are handled again"
+    assert (dry.exit_code, done.exit_code) == (0, 0)
+    assert "Dry run: nothing was committed." in dry.stderr
+    assert f"Group {group!r} passes offset 5 of {topic}:0." in done.stderr
+    assert kafka43.committed(group) == {(topic, 0): 20}
+
+
+def test_only_a_record_that_is_there_and_not_done_is_passed(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43, partitions=1)
+    place = ("-t", topic, "--to-offset", "7", "--execute", "--create")
+    assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
+
+    passed = run(kafka43, "offsets", "skip", group, f"{topic}:0:6", "--execute")
+    later = run(kafka43, "offsets", "skip", group, f"{topic}:0:8", "--execute")
+    beyond = run(kafka43, "offsets", "skip", group, f"{topic}:0:20", "--execute")
+    right = run(kafka43, "offsets", "skip", group, f"{topic}:0:7", "--execute")
+
+    assert [result.exit_code for result in (passed, later, beyond, right)] == [1, 1, 1, 0]
+    assert f"offset 6 of {topic}:0 is done already; the group is at 7" in passed.stderr
+    assert f"{topic}:0 is at offset 7; a later one can be passed only where process(keep_done=True)" in later.stderr
+    assert f"offset 20 is beyond the end: {topic}:0 ends at 20" in beyond.stderr
+    assert kafka43.committed(group) == {(topic, 0): 8}
+
+
+def test_groups_are_listed_with_their_lag_and_the_total(kafka43: KafkaCluster, group: str) -> None:
+    topic = filled(kafka43)
+    place = ("-t", topic, "--to-offset", "7", "--execute", "--create")
+    assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
+
+    listed = {row["group"]: row["lag"] for row in lines(run(kafka43, "groups", "list", "--lag", "--json"))}
+    last = run(kafka43, "groups", "list", "--lag").stdout.splitlines()[-1].split()
+
+    assert listed[group] == 6
+    assert last[0] == "TOTAL"
+    assert int(last[-1]) >= 6
 
 
 def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka43: KafkaCluster, group: str) -> None:

@@ -10,7 +10,8 @@
     demonstration.py    demo
     topics.py     topics list, topics describe
     groups.py     groups list, groups describe, groups configure
-    offsets.py    offsets show, offsets reset, offsets forget
+    offsets.py    offsets show, offsets reset, offsets skip, offsets forget
+    done_maps.py  what process() has kept of what is done, in a commit's metadata
     copying.py    what consume does: where reading begins, when it is over
     demo.py       what demo does: a simulated cluster, a producer, a check that all arrived
     formats.py    a record as bytes: kcat's format strings, JSON

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
-from .copying import Copy, MemberSource, Partitions, RecordSource, Start
+from .copying import Copy, MemberSource, Partitions, RecordSource, Start, begin_and_end
 from .formats import CODES
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .shell import Debug, Output, layout, new_app, run, show_log
@@ -30,14 +30,15 @@ def consume(
         list[int] | None,
         typer.Option("-p", "--partition", metavar="N", min=0, help="Partition to read; can be repeated. Default: all."),
     ] = None,
-    offset: Annotated[
-        str | None,
+    offsets: Annotated[
+        list[str] | None,
         typer.Option(
             "-o",
             "--offset",
             metavar="WHERE",
             help="Where to begin: beginning (default), end, an offset, -N (the last N), s@MILLISECONDS, s@DATE (ISO 8601, UTC if "
-            "it names no zone). With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
+            "it names no zone). A second one, e@MILLISECONDS or e@DATE, says where to end: before the first record of that time. "
+            "With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
         ),
     ] = None,
     count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
@@ -64,8 +65,11 @@ def consume(
 ) -> None:
     """Read topics and write their records.
 
-    Options and formats are kcat's. With --group it reads as a member of a group.
+    Options and formats that kcat has too mean the same here. With --group it reads as a member of a group.
     """
+    offset, until = begin_and_end(offsets or ())
+    if until is not None and group is not None:
+        raise typer.BadParameter("e@ and --group do not go together: a member reads what its group is at")
     chosen = {"bootstrap_servers": brokers, "isolation_level": isolation, **_group_options(group, protocol, offset)}
     write, end = layout(text, as_json, key_delimiter, delimiter, b"NULL" if null else b"")
     defaults = {"bootstrap_servers": BROKERS, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
@@ -82,7 +86,10 @@ def consume(
         reading = MemberSource(topics=topics, options=options)
     else:
         start = Start.parse("beginning" if offset is None else offset)
-        reading = Partitions(topics=topics, partitions=tuple(dict.fromkeys(partitions or ())), start=start, options=options)
+        reading = Partitions(
+            topics=topics, partitions=tuple(dict.fromkeys(partitions or ())), start=start, until=until, options=options
+        )
+    exit_at_end = exit_at_end or until is not None
     copy = Copy(reading=reading, count=count, exit_at_end=exit_at_end, write=write, delimiter=end)
     show_log(debug)
     output = Output(debug=debug, quiet=quiet)

@@ -4,7 +4,7 @@ Decides: where reading begins and when it is over. Owns: how far each partition 
 committed that was not written: a batch is written and flushed before the next read call, after which auto-commit may commit it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -17,7 +17,7 @@ from ...config.checks import INT64_MAX
 from ...config.spelling import did_you_mean
 from ...errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
-from .formats import Writer
+from .formats import Record, Writer
 from .shell import Output, natural
 
 BATCH: Final = 1_000
@@ -47,15 +47,7 @@ class Start:
             if text in ("beginning", "end", "stored"):
                 return cls(kind=text)
             if text.startswith("s@"):
-                number = moment(text[2:])
-                if text[2:].isdecimal() and number in _NOT_MILLISECONDS:
-                    date = datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(milliseconds=number)
-                    written = date.isoformat(timespec="milliseconds" if date.microsecond else "seconds")
-                    raise typer.BadParameter(
-                        f"{text!r} is {written} UTC, since a bare number is milliseconds since 1970; write a date such as "
-                        f"s@2026-01-31, or s@{written} for that time"
-                    )
-                return cls(kind="time", number=number)
+                return cls(kind="time", number=_moment_of(text))
             if text.startswith("-"):
                 return cls(kind="tail", number=natural(text[1:]))
             return cls(kind="offset", number=natural(text))
@@ -95,6 +87,36 @@ class Start:
         return {partition: max(begin, self.number) for partition, begin in begins.items()}
 
 
+def begin_and_end(texts: Sequence[str]) -> tuple[str | None, int | None]:
+    """Return where reading begins, as it was typed, and the time at which it ends, in milliseconds; ``None``: not given.
+
+    Raises ``typer.BadParameter`` for two of a kind, and for an end that is no time.
+    """
+    ends = [text for text in texts if text.startswith("e@")]
+    begins = [text for text in texts if not text.startswith("e@")]
+    for several in (ends, begins):
+        if len(several) > 1:
+            raise typer.BadParameter(f"{' and '.join(map(repr, several))}: expected one beginning, and one end as in e@2026-01-31")
+    try:
+        return next(iter(begins), None), _moment_of(ends[0]) if ends else None
+    except ValueError:
+        raise typer.BadParameter(f"{ends[0]!r}: expected e@MILLISECONDS or e@DATE such as e@2026-01-31T09:30") from None
+
+
+def _moment_of(text: str) -> int:
+    """Return the time of ``s@...`` or ``e@...``. Raises ``ValueError``; ``typer.BadParameter`` for what is taken for a mistake."""
+    kind, typed = text[:2], text[2:]
+    number = moment(typed)
+    if typed.isdecimal() and number in _NOT_MILLISECONDS:
+        date = datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(milliseconds=number)
+        written = date.isoformat(timespec="milliseconds" if date.microsecond else "seconds")
+        raise typer.BadParameter(
+            f"{text!r} is {written} UTC, since a bare number is milliseconds since 1970; write a date such as "
+            f"{kind}2026-01-31, or {kind}{written} for that time"
+        )
+    return number
+
+
 def moment(text: str) -> int:
     """Return a time, given as milliseconds since the epoch or in ISO 8601 (UTC without a time zone), in milliseconds.
 
@@ -120,8 +142,17 @@ class RecordSource(Protocol):
         """Options of the consumer."""
         ...
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether nothing is written from the end on, even if it is there by then."""
+        ...
+
     async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
         """Have the started consumer read what it is to read."""
+        ...
+
+    async def ends(self, consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset in each partition at which reading is over."""
         ...
 
 
@@ -134,12 +165,25 @@ class Partitions:
     """Partition ids; ``()``: all."""
     start: Start
     options: dict[str, Any]
+    until: int | None = None
+    """Milliseconds: reading ends before the first record of that time, or at the end if there is none yet."""
+
+    @property
+    def exclusive(self) -> bool:
+        return self.until is not None
 
     async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
         """Assign the partitions and go where reading begins. Raises ``UnknownTopicOrPartitionError``."""
         found = await find_partitions(consumer, self.topics, self.partitions)
         consumer.assign(found)
         await self.start.seek(consumer, output)
+
+    async def ends(self, consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        ends = await consumer.end_offsets(partitions)
+        if self.until is None:
+            return ends
+        found = await consumer.offsets_for_times(dict.fromkeys(partitions, self.until))
+        return {each: ends[each] if answer is None else answer.offset for each, answer in found.items()}
 
 
 @frozen(kw_only=True)
@@ -148,11 +192,15 @@ class MemberSource:
 
     topics: tuple[str, ...]
     options: dict[str, Any]
+    exclusive: bool = False
 
     async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
         """Join the group. Raises ``UnknownTopicOrPartitionError``, at once and not when a broker has had time to create a topic."""
         await find_partitions(consumer, self.topics)
         consumer.subscribe(self.topics, listener=_Teller(output, consumer.group_metadata().group_id))
+
+    async def ends(self, consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return await consumer.end_offsets(partitions)
 
 
 @define(eq=False)
@@ -218,22 +266,28 @@ class Copy:
         consumer: KafkaConsumer[Any, Any] = KafkaConsumer(**self.reading.options)
         async with consumer:
             await self.reading.begin(consumer, output)
+            output.show_outages()
             left = self.count
             while left != 0 and not (self.exit_at_end and await self._is_at_end(consumer, output)):
                 limit = BATCH if left is None else min(BATCH, left)
                 timeout = _WHILE_ENDING if self.exit_at_end else _FOREVER
                 batch = await consumer.getmany(timeout_ms=timeout, max_records=limit)
-                records = [record for part in batch.values() for record in part]
+                records = [record for partition, part in batch.items() for record in self._wanted(partition, part)]
                 await output.write(b"".join([self.write(record) + self.delimiter for record in records]))
                 left = None if left is None else left - len(records)
         return 0
+
+    def _wanted(self, partition: TopicPartition, records: list[Record]) -> list[Record]:
+        """Leave out what lies after an end that was given. What comes after everything that was there at the start is written."""
+        end = self._ends.get(partition)
+        return records if not self.reading.exclusive or end is None else [record for record in records if record.offset < end]
 
     async def _is_at_end(self, consumer: KafkaConsumer[Any, Any], output: Output) -> bool:
         """Return whether everything that is assigned was read up to where it ended. A member without partitions waits for some."""
         assigned = consumer.assignment()
         fresh = assigned - self._ends.keys()
         if fresh:
-            self._ends |= await consumer.end_offsets(fresh)
+            self._ends |= await self.reading.ends(consumer, fresh)
         for partition in sorted(assigned - self._reached):
             position = await consumer.position(partition)
             if position >= self._ends[partition]:

@@ -7,6 +7,7 @@ The cluster is ``kafka_async.testing``'s, on TCP on the loopback and in a thread
 install.
 """
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -87,8 +88,10 @@ class MockCluster:
 
 @frozen(kw_only=True)
 class DemoPlan:
-    """What to produce: until ``records`` or ``seconds`` are reached, whichever comes first."""
+    """What to produce: a backlog, and then live until ``records`` or ``seconds`` are reached, whichever comes first."""
 
+    backlog: int = 0
+    """Records that are there before the consumer starts."""
     records: int | None = None
     seconds: float | None = 3.0
     rate: float | None = 50_000.0
@@ -119,6 +122,11 @@ class DemoPlan:
         return self.seconds is not None and elapsed >= self.seconds
 
 
+def most_backlog(partitions: int, size: int) -> int:
+    """Return how many records of ``size`` bytes a backlog may have, so that the cluster still keeps all of them."""
+    return UNREAD * partitions // (max(size, 100) + OVERHEAD)
+
+
 def order(number: int, size: int) -> tuple[str, str]:
     """Return key and value of an order: the customer's id, and JSON of at least ``size`` bytes."""
     mixed = number * 2_654_435_761 % 2**32  # Knuth's multiplicative hash: looks random, and is the same in every run
@@ -131,7 +139,7 @@ def order(number: int, size: int) -> tuple[str, str]:
 
 @define(eq=False)
 class Orders:
-    """Produces orders from a thread of its own while the ``with`` block lasts."""
+    """Produces a backlog at once, and orders from a thread of its own while the ``with`` block lasts."""
 
     cluster: MockCluster
     plan: DemoPlan
@@ -143,6 +151,11 @@ class Orders:
     error: Exception | None = field(default=None, init=False)
     _stop: threading.Event = field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
+
+    def fill(self) -> None:
+        """Produce the backlog."""
+        while self.produced < self.plan.backlog:
+            self._write(min(self.plan.backlog - self.produced, BATCH * self.plan.partitions))
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
@@ -165,9 +178,10 @@ class Orders:
         begin = time.monotonic()
         while not self._stop.is_set():
             now = time.monotonic()
-            if self.plan.over(self.produced, now - begin):
+            backlog = self.plan.backlog
+            if self.plan.over(self.produced - backlog, now - begin):
                 break
-            due = self.plan.due(now - begin, self.consumed)
+            due = backlog + self.plan.due(now - begin, self.consumed - backlog)
             while self.produced < due and not self._stop.is_set():
                 self._write(min(due - self.produced, BATCH * self.plan.partitions))
             self._stop.wait(max(0.0, now + SLICE - time.monotonic()))
@@ -222,7 +236,10 @@ class DemoOutcome:
     size: int
     """Bytes of keys and values received."""
     seconds: float
-    """From the first record to the last."""
+    """From the first live record to the last."""
+    backlog: int = 0
+    backlog_seconds: float = 0.0
+    """From the start of reading to the last record of the backlog."""
     partitions: int
     brokers: int
     error: Exception | None
@@ -244,21 +261,29 @@ class DemoOutcome:
 class View(Protocol):
     """Shows how a demonstration goes, as often as it is called."""
 
+    def caught_up(self, *, records: int, seconds: float) -> None:
+        """Show how fast the backlog was read."""
+
     def update(self, *, produced: int, received: int, seconds: float, lag: int) -> None:
         """Show the numbers; ``seconds`` count from the first record on."""
 
 
 async def demonstrate(plan: DemoPlan, cluster: MockCluster, view: View) -> DemoOutcome:
-    """Produce by ``plan``, consume it live, and return whether all arrived. Ends by itself."""
+    """Produce by ``plan``, read the backlog and then consume live, and return whether all arrived. Ends by itself."""
     cluster.create(plan.topic)
+    orders = Orders(cluster, plan)
+    await asyncio.to_thread(orders.fill)
     partitions = [TopicPartition(plan.topic, number) for number in range(plan.partitions)]
     consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer(
         bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", client_id="kafka-async-demo"
     )
     consumer.assign(partitions)
+    arrivals = Arrivals()
     async with consumer:
-        with Orders(cluster, plan) as orders:
-            arrivals, seconds = await _follow(consumer, orders, view)
+        backlog_seconds = await _catch_up(consumer, orders, arrivals)
+        view.caught_up(records=arrivals.records, seconds=backlog_seconds)
+        with orders:
+            seconds = await _follow(consumer, orders, arrivals, view)
             brokers = len(consumer.statistics().brokers)
     return DemoOutcome(
         produced=orders.produced,
@@ -267,14 +292,34 @@ async def demonstrate(plan: DemoPlan, cluster: MockCluster, view: View) -> DemoO
         twice=arrivals.twice,
         size=arrivals.size,
         seconds=seconds,
+        backlog=plan.backlog,
+        backlog_seconds=backlog_seconds,
         partitions=len(partitions),
         brokers=brokers,
         error=orders.error,
     )
 
 
-async def _follow(consumer: KafkaConsumer[bytes, bytes], orders: Orders, view: View) -> tuple[Arrivals, float]:
-    arrivals = Arrivals()
+async def _catch_up(consumer: KafkaConsumer[bytes, bytes], orders: Orders, arrivals: Arrivals) -> float:
+    """Read the backlog, and count it only then, since counting costs more than reading. Return the seconds that reading took."""
+    batches: list[list[ConsumerRecord[bytes, bytes]]] = []
+    count, began = 0, time.monotonic()
+    received_at = now = began
+    while count < orders.plan.backlog and now - received_at < PATIENCE:
+        batch = await consumer.getmany(timeout_ms=100, max_records=5_000)
+        now = time.monotonic()
+        received_at = now if batch else received_at
+        batches += batch.values()
+        count += sum(map(len, batch.values()))
+    for records in batches:
+        arrivals.add(records)
+    orders.consumed = arrivals.records
+    return now - began
+
+
+async def _follow(consumer: KafkaConsumer[bytes, bytes], orders: Orders, arrivals: Arrivals, view: View) -> float:
+    """Consume live. Return the seconds from the first record to the last."""
+    backlog = arrivals.records
     first = last = 0.0
     received_at = time.monotonic()
     while orders.error is None and not (orders.delivered and arrivals.records >= orders.produced):
@@ -290,5 +335,6 @@ async def _follow(consumer: KafkaConsumer[bytes, bytes], orders: Orders, view: V
         elif now - received_at > PATIENCE:
             break
         lag = sum(consumer.current_lag(partition) or 0 for partition in consumer.assignment())
-        view.update(produced=orders.produced, received=arrivals.records, seconds=last - first, lag=lag)
-    return arrivals, last - first
+        live = orders.produced - orders.plan.backlog
+        view.update(produced=live, received=arrivals.records - backlog, seconds=last - first, lag=lag)
+    return last - first

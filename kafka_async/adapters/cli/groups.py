@@ -4,6 +4,7 @@ Decides: what is shown of a group. Owns nothing. Must never join a group or comm
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, DescribedMember, Group, GroupListing, ShareOffset
+from .done_maps import Committed, read_maps
 from .formats import json_row
 from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, new_app, start
@@ -35,6 +37,8 @@ class GroupProgress:
     """The member that has the partition."""
     reported: int | None = None
     """The lag as the coordinator of a share group reports it (KIP-1226)."""
+    kept: Committed | None = None
+    """What ``process`` has kept of what is done after the committed offset."""
 
     @property
     def lag(self) -> int | None:
@@ -58,7 +62,13 @@ class GroupProgress:
             "lag": self.lag,
             "leader_epoch": self.committed.leader_epoch if self.committed is not None else None,
             "metadata": self.committed.metadata if self.committed is not None else None,
+            "done": self.kept.done_from(self.kept.offset) if self.kept is not None else 0,
         }
+
+    @property
+    def note(self) -> str:
+        """What is to be said about the partition; mostly nothing."""
+        return self.kept.note if self.kept is not None else ""
 
 
 async def ends_of(consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -80,11 +90,14 @@ def progress(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, int],
     members: Iterable[DescribedMember] = (),
+    kept: Mapping[TopicPartition, Committed] = MappingProxyType({}),
 ) -> list[GroupProgress]:
     """Return one value for each partition that is committed or assigned, in order."""
     owners = {partition: member for member in members for partition in member.partitions}
     return [
-        GroupProgress(partition=each, committed=committed.get(each), end=ends.get(each), member=owners.get(each))
+        GroupProgress(
+            partition=each, committed=committed.get(each), end=ends.get(each), member=owners.get(each), kept=kept.get(each)
+        )
         for each in sorted(committed.keys() | owners.keys())
     ]
 
@@ -113,6 +126,7 @@ def list_groups(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only groups in this state, such as Stable or Empty; can be repeated."),
     ] = None,
+    with_lag: Annotated[bool, typer.Option("--lag", help="Add the lag of each group, and the total.")] = False,
     as_json: AsJson = False,
     settings: Settings = None,
     debug: Debug = False,
@@ -124,20 +138,45 @@ def list_groups(
     async def work() -> str | bytes:
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             found = await Admin(client).list_groups()
-        shown = [group for group in found if not wanted or group.state.lower() in wanted]
-        return b"".join(map(_listing_json, shown)) if as_json else _listing_table(shown)
+            shown = [group for group in found if not wanted or group.state.lower() in wanted]
+            lags = await _lags(Admin(client), shown, options) if with_lag else None
+        if as_json:
+            return b"".join(_listing_json(group, lags) for group in shown)
+        return _listing_table(shown, lags)
 
     start(work, debug)
 
 
-def _listing_json(group: GroupListing) -> bytes:
-    return json_row({"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state})
+async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the lag of each group; ``None`` if it is not known for any of its partitions, or is no group of that kind."""
+    committed: dict[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
+    lags: dict[str, int | None] = dict.fromkeys((group.group_id for group in shown), None)
+    for group in shown:
+        if group.kind == "share":
+            lags[group.group_id] = _total([row.lag for row in share_progress(await admin.share_offsets(group.group_id))])
+        elif group.kind in ("", "classic", "consumer"):
+            committed[group.group_id] = await admin.committed(group.group_id)
+    async with KafkaConsumer[Any, Any](**options) as lookups:
+        ends = await ends_of(lookups, {partition for offsets in committed.values() for partition in offsets})
+    return lags | {name: _total([row.lag for row in progress(offsets, ends)]) for name, offsets in committed.items()}
 
 
-def _listing_table(shown: list[GroupListing]) -> str:
-    return table(
-        ("GROUP", "TYPE", "PROTOCOL", "STATE"), [(group.group_id, group.kind, group.protocol, group.state) for group in shown]
-    )
+def _total(lags: Collection[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _listing_json(group: GroupListing, lags: Mapping[str, int | None] | None) -> bytes:
+    row = {"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state}
+    return json_row(row if lags is None else row | {"lag": lags[group.group_id]})
+
+
+def _listing_table(shown: Collection[GroupListing], lags: Mapping[str, int | None] | None) -> str:
+    rows = [(group.group_id, group.kind, group.protocol, group.state) for group in shown]
+    if lags is None:
+        return table(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows)
+    total = ("TOTAL", None, None, None, _total(tuple(lags.values())))
+    return table(("GROUP", "TYPE", "PROTOCOL", "STATE", "LAG"), [*((*row, lags[row[0]]) for row in rows), total])
 
 
 async def existing(admin: Admin, name: str) -> Group:
@@ -193,7 +232,8 @@ def describe(
                 committed = await Admin(client).committed(name)
                 owned = {partition for member in group.members for partition in member.partitions}
                 ends = await ends_of(lookups, committed.keys() | owned)
-                found.append((group, progress(committed, ends, group.members)))
+                kept = await read_maps(lookups, committed)
+                found.append((group, progress(committed, ends, group.members, kept)))
         if as_json:
             return b"".join(description_json(group, rows) for group, rows in found)
         return "\n".join(description(group, rows) for group, rows in found)
@@ -201,7 +241,7 @@ def describe(
     start(work, debug)
 
 
-def description(group: Group, rows: Iterable[GroupProgress]) -> str:
+def description(group: Group, rows: Collection[GroupProgress]) -> str:
     """Return the group as a line about it, a table of its members and a table of its partitions."""
     parts = [f"Group {printable(group.group_id)}: {group.state}, {group.kind} protocol"]
     parts += [f"assignor {printable(group.assignor)}"] if group.assignor else []
@@ -228,11 +268,19 @@ def description(group: Group, rows: Iterable[GroupProgress]) -> str:
     if group.kind == "share":  # many members have a partition
         settled = [(*each.partition, each.offset, each.lag) for each in rows]
         return text + "\n" + (table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n")
+    noted = any(each.note for each in rows)
     lines = [
-        (*each.partition, each.offset, each.end, each.lag, each.member.member_id if each.member is not None else None)
+        (
+            *each.partition,
+            each.offset,
+            each.end,
+            each.lag,
+            each.member.member_id if each.member is not None else None,
+            *([each.note] if noted else []),
+        )
         for each in rows
     ]
-    header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
+    header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", *(["NOTE"] if noted else []))
     return text + "\n" + (table(header, lines) if lines else "No committed offsets.\n")
 
 

@@ -6,25 +6,28 @@ commit without ``--execute``, nor below the first or above the last offset of a 
 Options are those of Java's ``kafka-consumer-groups.sh --reset-offsets`` where it has them.
 """
 
+import time
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
-from ...config import ConsumerConfig
-from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError
+from ...config import ConsumerConfig, parse_duration
+from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client, Group
 from .copying import find_partitions, moment
+from .done_maps import Committed, read_maps
 from .formats import json_row
 from .groups import GroupProgress, ends_of, existing, names_of, progress, share_progress
 from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, Output, natural, new_app, run, show_log, start
 from .tables import table
 
-app = new_app("Show, reset and delete the committed offsets of a group.")
+app = new_app("Show and move the committed offsets of a group.")
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Group whose offsets to use.")]
 
@@ -91,13 +94,19 @@ class Target:
     number: int = 0
 
     @classmethod
-    def parse(cls, *, earliest: bool, latest: bool, offset: int | None, moment: str | None, shift: int | None) -> "Target":
-        """Return the one target that was given. Raises ``typer.BadParameter`` if there is none, or more than one."""
+    def parse(
+        cls, *, earliest: bool, latest: bool, offset: int | None, moment: str | None, ago: str | None, shift: int | None, now: int
+    ) -> "Target":
+        """Return the one target that was given. Raises ``typer.BadParameter`` if there is none, or more than one.
+
+        ``now``: milliseconds since the epoch, from which ``ago`` reaches back.
+        """
         given = {
             "--to-earliest": cls(kind="earliest") if earliest else None,
             "--to-latest": cls(kind="latest") if latest else None,
             "--to-offset": cls(kind="offset", number=offset) if offset is not None else None,
             "--to-datetime": cls(kind="time", number=milliseconds(moment)) if moment is not None else None,
+            "--by-duration": cls(kind="time", number=before(now, ago)) if ago is not None else None,
             "--shift-by": cls(kind="shift", number=shift) if shift is not None else None,
         }
         targets = {name: target for name, target in given.items() if target is not None}
@@ -142,6 +151,14 @@ def milliseconds(text: str) -> int:
         ) from None
 
 
+def before(now: int, duration: str) -> int:
+    """Return the time that lies an ISO 8601 duration before ``now``, in milliseconds. Raises ``typer.BadParameter``."""
+    found = parse_duration(duration)
+    if found is None:
+        raise typer.BadParameter(f"{duration!r}: expected a duration as PnDTnHnMnS, such as P7D or PT1H30M")
+    return max(0, now - round(found.total_seconds() * 1000))
+
+
 def topic_choice(text: str) -> tuple[str, tuple[int, ...]]:
     """Return topic and partitions (``()``: all) of ``orders`` or ``orders:0,1``. Raises ``typer.BadParameter``."""
     topic, colon, numbers = text.partition(":")
@@ -162,14 +179,19 @@ class Move:
     current: int | None
     new: int
     note: str
-    """Why ``new`` is not the offset that was wanted; empty if it is."""
+    """Why ``new`` is not the offset that was wanted, and what is handled again because of it; empty if neither."""
+    metadata: str = ""
+    """What the commit carries with it."""
 
     @classmethod
-    def within(cls, partition: TopicPartition, current: int | None, wanted: int, begin: int, end: int) -> "Move":
-        """Return a move to ``wanted``, or as near to it as the log allows."""
+    def within(
+        cls, partition: TopicPartition, current: int | None, wanted: int, begin: int, end: int, kept: Committed | None = None
+    ) -> "Move":
+        """Return a move to ``wanted``, or as near to it as the log allows. It drops what is ``kept`` of what was done."""
         new = min(max(wanted, begin), end)
-        note = "" if new == wanted else f"{wanted} is outside of {begin}..{end}"
-        return cls(partition=partition, current=current, new=new, note=note)
+        outside = "" if new == wanted else f"{wanted} is outside of {begin}..{end}"
+        again = kept.lost_by(new) if kept is not None else ""
+        return cls(partition=partition, current=current, new=new, note="; ".join(filter(None, (outside, again))))
 
 
 @frozen(kw_only=True)
@@ -191,14 +213,15 @@ class Reset:
         """
         async with Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client:
             admin = Admin(client)
-            if await self._check_group(admin) == "share":
+            if await kind_of_idle(admin, self.group, create=self.create) == "share":
                 return await self._move_share_group(admin)
             committed = await admin.committed(self.group)
         async with KafkaConsumer(**self.options | {"group_id": self.group, "enable_auto_commit": False}) as consumer:
             partitions: list[TopicPartition] = []
             for topic, numbers in self.topics:
                 partitions += await find_partitions(consumer, (topic,), numbers)
-            moves = await self._plan(consumer, sorted(set(partitions)), committed)
+            kept = await read_maps(consumer, {each: committed[each] for each in partitions if each in committed})
+            moves = await self._plan(consumer, sorted(set(partitions)), committed, kept)
             if self.execute:
                 await _commit(consumer, moves)
         return moves
@@ -216,31 +239,36 @@ class Reset:
             await admin.move_share_group(self.group, {move.partition: move.new for move in moves})
         return moves
 
-    async def _check_group(self, admin: Admin) -> str:
-        """Return the group's kind."""
-        try:
-            group = await existing(admin, self.group)
-        except GroupIdNotFound as error:
-            if self.create:
-                return ""
-            text = str(error.args[0])
-            raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create creates it") from error
-        if group.protocol not in ("", "consumer", "share"):
-            raise IllegalStateError(f"group {self.group!r} is a group of {group.protocol!r}, not of consumers")
-        if group.members:
-            raise IllegalStateError(refusal(group))
-        return group.kind
-
     async def _plan(
         self,
         consumer: KafkaConsumer[Any, Any],
         partitions: Collection[TopicPartition],
         committed: Mapping[TopicPartition, OffsetAndMetadata],
+        kept: Mapping[TopicPartition, Committed] = MappingProxyType({}),
     ) -> list[Move]:
         current = {each: committed[each].offset if each in committed else None for each in partitions}
         begins, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
         wanted = await self.target.find(consumer, current, ends)
-        return [Move.within(each, current[each], wanted[each], begins[each], ends[each]) for each in partitions]
+        return [Move.within(each, current[each], wanted[each], begins[each], ends[each], kept.get(each)) for each in partitions]
+
+
+async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
+    """Return the kind of a group that may be moved; an empty string for one that does not exist, with ``create``.
+
+    Raises ``GroupIdNotFound``, and ``IllegalStateError`` if the group has members or is not a group of consumers.
+    """
+    try:
+        group = await existing(admin, name)
+    except GroupIdNotFound as error:
+        if create:
+            return ""
+        text = str(error.args[0])
+        raise GroupIdNotFound(f"{text}{'' if text.endswith('?') else ';'} --create creates it") from error
+    if group.protocol not in ("", "consumer", "share"):
+        raise IllegalStateError(f"group {name!r} is a group of {group.protocol!r}, not of consumers")
+    if group.members:
+        raise IllegalStateError(refusal(group))
+    return group.kind
 
 
 def refusal(group: Group) -> str:
@@ -253,7 +281,7 @@ def refusal(group: Group) -> str:
 
 async def _commit(consumer: KafkaConsumer[Any, Any], moves: Iterable[Move]) -> None:
     """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile."""
-    targets = {move.partition: OffsetAndMetadata(move.new) for move in moves}
+    targets = {move.partition: OffsetAndMetadata(move.new, move.metadata) for move in moves}
     consumer.assign(targets)
     consumer.pause(*targets)  # nothing is to be fetched
     await consumer.commit(targets)
@@ -274,6 +302,10 @@ def reset(
         str | None,
         typer.Option("--to-datetime", metavar="ISO", help="To the first record at or after a time; UTC if it names no time zone."),
     ] = None,
+    ago: Annotated[
+        str | None,
+        typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of the last days or hours: P1D, PT2H."),
+    ] = None,
     shift: Annotated[
         int | None,
         typer.Option("--shift-by", metavar="N", help="By this many offsets from the current one; backwards if negative."),
@@ -288,7 +320,9 @@ def reset(
 
     It shows what would be done, and does it with --execute.
     """
-    target = Target.parse(earliest=earliest, latest=latest, offset=offset, moment=moment, shift=shift)
+    target = Target.parse(
+        earliest=earliest, latest=latest, offset=offset, moment=moment, ago=ago, shift=shift, now=round(time.time() * 1000)
+    )
     choices = tuple(topic_choice(text) for text in topics)
     options = admin_options(brokers, config, settings)
     wanted = Reset(group=group, topics=choices, target=target, execute=execute, create=create, options=options)
@@ -297,10 +331,79 @@ def reset(
     async def work() -> str | bytes:
         moves = await wanted.run()
         output.notify(summary(wanted, moves))
-        return _moves_json(wanted, moves) if as_json else _moves_table(moves)
+        return _moves_json(wanted.group, moves, wanted.execute) if as_json else _moves_table(moves)
 
     show_log(debug)
     run(work(), output)
+
+
+@app.command()
+def skip(
+    group: GroupName,
+    place: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION:OFFSET", help="The record to pass.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit. Without it, only show what would be committed.")] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Make a group without members pass one record.
+
+    The rest stays as it is, what process(keep_done=True) has done after that record included. It shows what would be done, and does
+    it with --execute.
+    """
+    partition, offset = record_place(place)
+    options = admin_options(brokers, config, settings)
+    output = Output(debug=debug)
+
+    async def work() -> str | bytes:
+        move = await _skip(group, partition, offset, options, execute)
+        output.notify(
+            f"Group {group!r} passes offset {offset} of {partition.topic}:{partition.partition}."
+            if execute
+            else "Dry run: nothing was committed. Add --execute to commit the new offset."
+        )
+        return _moves_json(group, [move], execute) if as_json else _moves_table([move])
+
+    show_log(debug)
+    run(work(), output)
+
+
+def record_place(text: str) -> tuple[TopicPartition, int]:
+    """Return partition and offset of ``orders:0:17``. Raises ``typer.BadParameter``."""
+    topic, _, rest = text.partition(":")
+    number, _, offset = rest.partition(":")
+    try:
+        if topic:
+            return TopicPartition(topic, natural(number)), natural(offset)
+    except ValueError:
+        pass
+    raise typer.BadParameter(f"{text!r}: expected TOPIC:PARTITION:OFFSET, as in orders:0:17")
+
+
+async def _skip(group: str, partition: TopicPartition, offset: int, options: dict[str, Any], execute: bool) -> Move:
+    """Plan to pass one offset and, with ``execute``, do it."""
+    async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
+        admin = Admin(client)
+        if await kind_of_idle(admin, group) == "share":
+            raise IllegalStateError(f"group {group!r} is a share group: its members reject a record that is to be passed")
+        committed = (await admin.committed(group)).get(partition)
+    if committed is None:
+        raise NoOffsetForPartitionError(f"no offset is committed for {names_of([partition])}", (partition,))
+    async with KafkaConsumer(**options | {"group_id": group, "enable_auto_commit": False}) as consumer:
+        await find_partitions(consumer, (partition.topic,), (partition.partition,))
+        end = (await consumer.end_offsets([partition]))[partition]
+        if offset >= end:
+            raise OffsetOutOfRangeError(f"offset {offset} is beyond the end: {names_of([partition])} ends at {end}")
+        ids = (await consumer.describe_topics(partition.topic)).topics
+        kept = Committed.read(committed, ids[partition.topic].topic_id)
+        new = kept.skip(partition, offset)
+        left = Committed.read(new, kept.topic_id)
+        move = Move(partition=partition, current=committed.offset, new=new.offset, note=left.note, metadata=new.metadata)
+        if execute:
+            await _commit(consumer, [move])
+    return move
 
 
 @app.command()
@@ -345,16 +448,16 @@ def _moves_table(moves: Iterable[Move]) -> str:
     return table(("TOPIC", "PARTITION", "CURRENT", "NEW", "NOTE"), rows)
 
 
-def _moves_json(wanted: Reset, moves: Iterable[Move]) -> bytes:
+def _moves_json(group: str, moves: Iterable[Move], committed: bool) -> bytes:
     return b"".join(
         json_row(
             {
-                "group": wanted.group,
+                "group": group,
                 **move.partition._asdict(),
                 "current": move.current,
                 "new": move.new,
                 "note": move.note,
-                "committed": wanted.execute,
+                "committed": committed,
             }
         )
         for move in moves

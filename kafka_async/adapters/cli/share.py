@@ -93,6 +93,7 @@ async def _copy(
 ) -> int:
     written = 0
     async with consumer:
+        output.show_outages()
         last = time.monotonic()
         while count is None or written < count:
             batch = await consumer.getmany(timeout_ms=_WAIT, max_records=None if count is None else count - written)

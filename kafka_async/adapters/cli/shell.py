@@ -10,12 +10,14 @@ import asyncio
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, Final, NoReturn, TypeAlias
+from typing import Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
 import typer
 from attrs import define, field
+from typer.core import TyperCommand, TyperOption
 
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
 from ..running import EXIT_CODE, Terminated, until_terminated
@@ -24,18 +26,51 @@ from .launch import FAILED, drop_unwritten, to_stderr
 from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 PATIENCE: Final = 0.5
 """Seconds that a write has to end in once the command is to end."""
+ENDED: Final = "recovered: "
+"""How the line of the log about the end of an outage begins, after the client's name."""
 
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the log, and tracebacks.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
 
 
-def new_app(about: str | None = None) -> typer.Typer:
+class Command(TyperCommand):
+    """A command that refuses an option that is given twice but has one value: the parser would take the last without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for option, times in Counter(self.make_parser(ctx).parse_args(args=list(args))[2]).items():
+            if times > 1 and isinstance(option, TyperOption) and not (option.multiple or option.is_flag):
+                raise typer.BadParameter(f"{option.opts[0]} is given {times} times; it has one value")
+        return super().parse_args(ctx, args)
+
+
+class App(typer.Typer):
+    """What commands are added to."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        return super().command(name, cls=Command, **options)
+
+
+def new_app(about: str | None = None) -> App:
     """Return what commands are added to. ``about``: the help on a group of commands; ``None``: there is one command."""
-    return typer.Typer(
+    return App(
         add_completion=False, no_args_is_help=about is not None, pretty_exceptions_enable=False, rich_markup_mode=None, help=about
     )
+
+
+class OutageLines(logging.Handler):
+    """Shows the log's warnings, and the ends of outages, as lines for the person at the terminal."""
+
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._notify = notify
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING or ENDED in record.getMessage():
+            self._notify(f"% {record.getMessage()}")
 
 
 @define(eq=False, kw_only=True)
@@ -47,6 +82,13 @@ class Output:
     writing: bool = field(default=False, init=False)
     """A write has begun and is not over."""
     _thread: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "kafka_async output"), init=False)
+
+    def show_outages(self) -> None:
+        """From now on, tell of outages: whoever follows a topic would take one for silence."""
+        if not self.debug and not self.quiet:
+            logger = logging.getLogger("kafka_async")
+            logger.setLevel(logging.INFO)
+            logger.addHandler(OutageLines(self.notify))
 
     async def write(self, data: bytes) -> None:
         """Write ``data`` and flush it. Raises what writing raises.
@@ -131,7 +173,8 @@ def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoRetur
     except BrokenPipeError:  # the reader of our output has gone: nothing to complain about
         drop_unwritten()
         code = 0
-    except (KafkaError, ConsumerStoppedError, IllegalOperation, OSError, ValueError, TypeError) as error:
+    # ImportError: an extra that an option needs is missing, and the text says which
+    except (KafkaError, ConsumerStoppedError, IllegalOperation, ImportError, OSError, ValueError, TypeError) as error:
         if isinstance(error, OSError):
             drop_unwritten()
         raise output.fail(error) from None

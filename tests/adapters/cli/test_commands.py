@@ -277,6 +277,35 @@ def test_an_unknown_option_gets_the_name_of_one_that_exists() -> None:
     assert "did you mean 'fetch_max_wait_ms'" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("-c", "1", "--count", "2"), "-c is given 2 times; it has one value"),
+        (("-b", "a:1", "-b", "b:2"), "-b is given 2 times; it has one value"),
+        (("-o", "end", "-o", "5"), "'end' and '5': expected one beginning"),
+        (("-o", "e@2026-01-31", "-G", "g"), "e@ and --group do not go together"),
+    ],
+)
+def test_an_option_with_one_value_is_given_once(arguments: tuple[str, ...], complaint: str) -> None:
+    result = run("consume", TOPIC, *arguments)
+
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.stderr.split())
+
+
+def test_reading_ends_before_the_first_record_of_a_time(brokers: str) -> None:
+    result = run("consume", TOPIC, "-b", brokers, "-q", "-o", "e@1970-01-01T00:00:01.006", "-f", "%T ")
+
+    assert result.exit_code == 0
+    assert sorted(result.stdout.split()) == ["1000", "1001", "1002", "1003", "1004", "1005"]
+
+
+def test_reading_may_begin_and_end_at_a_time(brokers: str) -> None:
+    result = run("consume", TOPIC, "-b", brokers, "-q", "-o", "s@1002", "-o", "e@1970-01-01T00:00:01.005", "-f", "%T ")
+
+    assert sorted(result.stdout.split()) == ["1002", "1003", "1004"]
+
+
 # --- demo ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -284,9 +313,24 @@ def test_the_demo_says_that_everything_arrived() -> None:
     result = run("demo", "--records", "3000", "--rate", "max", "--partitions", "2", "--size", "300")
 
     assert result.exit_code == 0
-    assert "3,000 records in" in result.stdout
+    assert "3,000 records live in" in result.stdout
     assert "2 partitions on 3 brokers" in result.stdout
     assert result.stdout.endswith("All 3,000 records arrived, none missing, none twice.\n")
+
+
+def test_the_demo_reads_a_backlog_before_it_goes_live() -> None:
+    result = run("demo", "--records", "100", "--backlog", "2000")
+
+    assert result.exit_code == 0
+    assert re.search(r"^A backlog of 2,000 records, read in [0-9.]+ s: [0-9,]+ records/s. Now live:$", result.stdout, re.MULTILINE)
+    assert result.stdout.endswith("All 2,100 records arrived, none missing, none twice.\n")
+
+
+def test_a_backlog_that_the_cluster_would_not_keep_is_refused() -> None:
+    result = run("demo", "--backlog", "100", "--size", "900000", "--partitions", "1")
+
+    assert result.exit_code == 2
+    assert "--backlog 100: the cluster keeps 4 records of this size in 1 partitions" in result.stderr
 
 
 def test_a_demo_that_loses_a_record_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +359,7 @@ def test_a_rate_may_be_written_for_people() -> None:
 
 def test_progress_is_shown_no_more_often_than_asked() -> None:
     lines: list[str] = []
-    progress = ProgressLine(lines.append, 1.0)
+    progress = ProgressLine(lines.append, lines.append, 1.0)
     for tenth in range(35):
         progress.update(produced=9000, received=tenth * 100, seconds=tenth / 10, lag=5)
 

@@ -7,7 +7,7 @@ pytest.importorskip("typer")
 import typer
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.cli.copying import Start, find_partitions
+from kafka_async.adapters.cli.copying import Start, begin_and_end, find_partitions
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import consumer_on
@@ -88,3 +88,26 @@ def test_a_topic_or_a_partition_that_is_missing_is_named() -> None:
         partitions("payment")
     with pytest.raises(UnknownTopicOrPartitionError, match="topic 'b' has no partition 1, 4; it has 1, from 0 on"):
         partitions("b", wanted=(0, 4, 1))
+
+
+def test_a_beginning_and_an_end_go_together() -> None:
+    assert begin_and_end([]) == (None, None)
+    assert begin_and_end(["-5"]) == ("-5", None)
+    assert begin_and_end(["e@1970-01-02", "s@1970-01-01"]) == ("s@1970-01-01", 86_400_000)
+
+
+@pytest.mark.parametrize("texts", [["end", "beginning"], ["e@1970-01-02", "e@1970-01-03"], ["s@1970-01-02", "e@1970-01-03", "5"]])
+def test_two_beginnings_or_two_ends_are_refused(texts: list[str]) -> None:
+    with pytest.raises(typer.BadParameter, match="expected one beginning, and one end as in e@2026-01-31"):
+        begin_and_end(texts)
+
+
+@pytest.mark.parametrize("text", ["e@", "e@tomorrow", "e@1969-12-31"])
+def test_an_end_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected e@MILLISECONDS or e@DATE"):
+        begin_and_end([text])
+
+
+def test_an_end_before_2000_is_refused_since_it_was_not_meant_as_milliseconds() -> None:
+    with pytest.raises(typer.BadParameter, match=r"write a date such as e@2026-01-31, or e@1970-01-01T05:37:11\.114 "):
+        begin_and_end(["e@20231114"])

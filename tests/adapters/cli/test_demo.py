@@ -3,12 +3,15 @@ import json
 import pytest
 
 from kafka_async import ConsumerRecord
-from kafka_async.adapters.cli.demo import KEPT, Arrivals, DemoOutcome, DemoPlan, MockCluster, demonstrate, order
+from kafka_async.adapters.cli.demo import KEPT, Arrivals, DemoOutcome, DemoPlan, MockCluster, demonstrate, most_backlog, order
 
 
 class Seen:
     def __init__(self) -> None:
-        self.received = 0
+        self.received = self.backlog = 0
+
+    def caught_up(self, *, records: int, seconds: float) -> None:
+        self.backlog = records
 
     def update(self, *, produced: int, received: int, seconds: float, lag: int) -> None:
         assert received <= produced or seconds == 0
@@ -92,3 +95,17 @@ async def test_every_record_of_a_run_arrives_once() -> None:
     assert (result.received, result.partitions, result.brokers) == (5000, 4, 3)
     assert result.size >= 5000 * 200
     assert view.received == 5000
+
+
+async def test_a_backlog_is_read_before_anything_is_produced_live() -> None:
+    view = Seen()
+    with MockCluster() as cluster:
+        result = await demonstrate(DemoPlan(backlog=3000, records=500, seconds=None, rate=None), cluster, view)
+
+    assert result.complete, result.verdict
+    assert (result.received, result.backlog, view.backlog, view.received) == (3500, 3000, 3000, 500)
+
+
+def test_a_backlog_fits_into_what_the_cluster_keeps() -> None:
+    assert 0 < most_backlog(1, 900_000) * 900_000 < KEPT
+    assert most_backlog(2, 150) < most_backlog(4, 150)

@@ -6,7 +6,9 @@ pytest.importorskip("typer")
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import DescribedMember, Group
+from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import description, description_json, ends_of, names_of, progress
+from kafka_async.application.processing.encoding import encode
 from kafka_async.model import Node
 from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import consumer_on
@@ -43,6 +45,18 @@ def test_a_group_beyond_the_end_of_a_log_has_no_negative_lag() -> None:
     (row,) = progress({A0: OffsetAndMetadata(30)}, {A0: 10})
 
     assert row.lag == 0
+
+
+def test_a_group_that_one_record_holds_up_is_explained() -> None:
+    kept = {A0: Committed.read(OffsetAndMetadata(3, encode([1, 4], None)), None)}
+    rows = progress({A0: OffsetAndMetadata(3)}, {A0: 10, A1: 5}, [READER], kept)
+
+    assert description(group(READER), rows).splitlines()[-3:] == [
+        "TOPIC   PARTITION   COMMITTED   END   LAG   MEMBER   NOTE",
+        "a               0           3    10     7   m-1      offset 3 unfinished, 4 after it done",
+        "a               1           -     5     -   m-1      -",
+    ]
+    assert [row["done"] for row in json.loads(description_json(group(READER), rows))["partitions"]] == [4, 0]
 
 
 def test_a_group_is_described_in_two_tables() -> None:
@@ -108,6 +122,7 @@ def test_json_says_the_same_in_one_line() -> None:
                 "lag": 7,
                 "leader_epoch": 2,
                 "metadata": "note",
+                "done": 0,
                 "member_id": None,
             }
         ],

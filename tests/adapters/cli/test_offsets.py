@@ -6,9 +6,11 @@ pytest.importorskip("typer")
 
 import typer
 
-from kafka_async import TopicPartition
+from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import DescribedMember, Group
-from kafka_async.adapters.cli.offsets import Move, Target, milliseconds, refusal, topic_choice
+from kafka_async.adapters.cli.done_maps import Committed
+from kafka_async.adapters.cli.offsets import Move, Target, before, milliseconds, record_place, refusal, topic_choice
+from kafka_async.application.processing.encoding import encode
 from kafka_async.errors import NoOffsetForPartitionError
 from kafka_async.model import Node
 from kafka_async.testing.simulation import FakeCluster
@@ -16,7 +18,15 @@ from tests.application.support import consumer_on
 from tests.virtual import run_virtual
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
-NOTHING: dict[str, Any] = {"earliest": False, "latest": False, "offset": None, "moment": None, "shift": None}
+NOTHING: dict[str, Any] = {
+    "earliest": False,
+    "latest": False,
+    "offset": None,
+    "moment": None,
+    "ago": None,
+    "shift": None,
+    "now": 90_000_000,
+}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +37,9 @@ NOTHING: dict[str, Any] = {"earliest": False, "latest": False, "offset": None, "
         ({"offset": 0}, Target(kind="offset", number=0)),
         ({"shift": -3}, Target(kind="shift", number=-3)),
         ({"moment": "1970-01-01T00:00:01"}, Target(kind="time", number=1000)),
+        ({"ago": "P1D"}, Target(kind="time", number=3_600_000)),
+        ({"ago": "PT0.5S"}, Target(kind="time", number=89_999_500)),
+        ({"ago": "P400D"}, Target(kind="time", number=0)),
     ],
 )
 def test_each_way_to_say_where_to_move_a_group_is_understood(given: dict[str, Any], target: Target) -> None:
@@ -36,7 +49,7 @@ def test_each_way_to_say_where_to_move_a_group_is_understood(given: dict[str, An
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({}, "expected one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by$"),
+        ({}, "expected one of --to-earliest, --to-latest, --to-offset, --to-datetime, --by-duration, --shift-by$"),
         ({"earliest": True, "shift": 0}, "found --to-earliest and --shift-by"),
     ],
 )
@@ -62,6 +75,30 @@ def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: int) -> Non
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="expected a time"):
         milliseconds(text)
+
+
+@pytest.mark.parametrize("text", ["", "1d", "P", "PT", "-P1D", "P1M"])
+def test_a_duration_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected a duration as PnDTnHnMnS"):
+        before(90_000_000, text)
+
+
+def test_a_move_says_what_is_handled_again() -> None:
+    kept = Committed.read(OffsetAndMetadata(3, encode([1, 4], None)), None)
+
+    assert Move.within(A0, 3, 3, 0, 9, kept).note == "4 done offsets after it are handled again"
+    assert Move.within(A0, 3, 90, 0, 9, kept).note == "90 is outside of 0..9"
+    assert Move.within(A0, 3, -1, 0, 9, kept).note == "-1 is outside of 0..9; 4 done offsets after it are handled again"
+
+
+def test_a_record_is_named_by_topic_partition_and_offset() -> None:
+    assert record_place("orders:2:17") == (TopicPartition("orders", 2), 17)
+
+
+@pytest.mark.parametrize("text", ["", "orders", "orders:1", ":1:2", "orders:x:1", "orders:1:", "orders:1:-2", "orders:1:2:3"])
+def test_a_name_of_a_record_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected TOPIC:PARTITION:OFFSET"):
+        record_place(text)
 
 
 def test_a_topic_comes_with_all_or_some_partitions() -> None:

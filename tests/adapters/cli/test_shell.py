@@ -35,6 +35,7 @@ async def ends_with(outcome: int | BaseException) -> int:
         (KafkaError("evil\x1b]0;owned\x07 \x9b"), 1, "kafka-async: evil\\x1b]0;owned\\x07 \\x9b\n"),
         (GroupIdNotFound("group 'g' does not exist"), 1, "kafka-async: group 'g' does not exist\n"),
         (OSError(), 1, "kafka-async: OSError\n"),
+        (ImportError("ssl_keystore_location: stores need it"), 1, "kafka-async: ssl_keystore_location: stores need it\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -73,3 +74,26 @@ def test_the_log_is_shown_only_when_asked_for(capsys: pytest.CaptureFixture[str]
 def test_only_ascii_digits_are_a_number(text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         natural(text)
+
+
+def test_whoever_follows_a_topic_is_told_of_outages(capsys: pytest.CaptureFixture[str]) -> None:
+    show_log(False)
+    Output(debug=False).show_outages()
+    logger = logging.getLogger("kafka_async.network")
+    logger.info("[reader] connected")
+    logger.warning("[reader] no broker can be reached")
+    logger.info("[reader] recovered: brokers, after 12.0 s and 9 failures")
+
+    assert capsys.readouterr().err.splitlines() == [
+        "% [reader] no broker can be reached",
+        "% [reader] recovered: brokers, after 12.0 s and 9 failures",
+    ]
+
+
+@pytest.mark.parametrize("output", [Output(debug=True), Output(debug=False, quiet=True)])
+def test_outages_are_not_told_beside_the_log_nor_to_who_wants_quiet(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    show_log(False)
+    output.show_outages()
+    logging.getLogger("kafka_async").warning("no broker can be reached")
+
+    assert capsys.readouterr().err == ""
