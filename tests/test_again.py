@@ -46,7 +46,9 @@ def test_a_run_keeps_which_tests_failed(pytester: pytest.Pytester, workers: tupl
         "    if not hasattr(config, 'workerinput'):\n"
         "        config.pluginmanager.register(Failures(config))\n"
     )
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    brokers\n")
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    brokers\n    fast\n")
+    part = pytester.mkpydir("spark") / "test_part.py"
+    part.write_text("import pytest\n@pytest.mark.fast\ndef test_part(): assert False\n")
     pytester.makepyfile(
         "import pytest\n"
         "def test_fast(): assert False\n"
@@ -65,6 +67,7 @@ def test_a_run_keeps_which_tests_failed(pytester: pytest.Pytester, workers: tupl
     kept = json.loads((pytester.path / ".pytest_cache" / "d" / "tests-that-failed" / "by-tier.json").read_text())
     assert {name.partition("::")[2]: tier for name, tier in kept.items()} == {
         "test_fast": "fast",
+        "test_part": "fast",
         "test_broker": "brokers",
         "test_setup": "brokers",
     }
