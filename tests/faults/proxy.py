@@ -1,7 +1,7 @@
 """A proxy between a client and the brokers of a cluster that does to connections what networks and dying brokers do.
 
 Decides: which bytes pass, when, and in which pieces. Owns: the ports that the cluster advertises for its ``proxied`` listener, and
-the connections through them. Must never change what passes unless a ``Trap`` demands it.
+the connections through them. Must never change what passes unless a ``Trap`` or ``Line.edit`` demands it.
 
 Every connection is followed frame by frame (4 bytes of length; a request begins with API key, version, correlation id and client
 id, a response with the correlation id), so that a fault can strike the very request of a phase, and one client and not another.
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import struct
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum, auto
 from typing import Final, Literal
@@ -75,6 +75,8 @@ class Line:
     stalled: set[Way] = field(factory=set)
     refusing: bool = False
     traps: list[Trap] = field(factory=list)
+    edit: Callable[[int, int, bytes], bytes] | None = None
+    """Given API key and version of a request, and its answer without the length: what passes instead of the answer."""
     changed: asyncio.Event = field(factory=asyncio.Event)
 
     def set_trap(self, api: int, way: Way, strike: Strike) -> Trap:
@@ -90,6 +92,7 @@ class Line:
     def heal(self) -> None:
         """Be a good network again. What was held back passes now, but behind traps that stalled a connection."""
         self.latency, self.rate, self.piece, self.gather, self.refusing = 0.0, None, None, 0.0, False
+        self.edit = None
         self.stalled.clear()
         self.traps.clear()
         self.changed.set()
@@ -113,8 +116,8 @@ class _Connection:
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
     client_id: str = ""
-    apis: dict[int, int] = field(factory=dict)
-    """API keys of the requests that are not answered, by correlation id."""
+    apis: dict[int, tuple[int, int]] = field(factory=dict)
+    """API key and version of the requests that are not answered, by correlation id."""
     carried: set[int] = field(factory=set)
     """API keys of all requests so far."""
     stuck: set[Way] = field(factory=set)
@@ -144,7 +147,7 @@ class _Connection:
             return  # an end closed, which the other one learns when this returns
 
     async def _pass(self, way: Way, frame: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        api = self._look(way, frame)
+        api, version = self._look(way, frame)
         strike = self.line.caught(api, way)
         if strike is Strike.CUT:
             raise ConnectionAbortedError
@@ -152,6 +155,9 @@ class _Connection:
             self.stuck.add(way)
         await self._until_it_flows(way)
         line = self.line
+        if line.edit is not None and way == "response" and api is not None:
+            frame = line.edit(api, version, frame[_LENGTH.size :])
+            frame = _LENGTH.pack(len(frame)) + frame
         if line.gather:
             await asyncio.sleep(line.gather)
             frame += await self._gathered(way, reader)
@@ -189,19 +195,19 @@ class _Connection:
                 found += frame
         return found
 
-    def _look(self, way: Way, frame: bytes) -> int | None:
-        """Return the API key that a frame belongs to, and note what requests say."""
+    def _look(self, way: Way, frame: bytes) -> tuple[int | None, int]:
+        """Return API key and version that a frame belongs to, and note what requests say."""
         if way == "response":
             (correlation_id,) = _LENGTH.unpack_from(frame, 4)
-            return self.apis.pop(correlation_id, None)
-        api, _, correlation_id, length = _REQUEST.unpack_from(frame, 4)
-        self.apis[correlation_id] = api
+            return self.apis.pop(correlation_id, (None, 0))
+        api, version, correlation_id, length = _REQUEST.unpack_from(frame, 4)
+        self.apis[correlation_id] = api, version
         if api not in self.carried:
             self.carried.add(api)
             self.proxy.carried[api] += 1
         start = 4 + _REQUEST.size
         self.client_id = frame[start : start + max(length, 0)].decode()
-        return int(api)
+        return api, version
 
 
 def _struck(strike: Strike | None, way: Way, frame: bytes) -> bytes:

@@ -34,7 +34,7 @@ from .connections import connections
 from .options.source_options import SourceOptions
 from .plan.admission import Admission
 from .plan.lookup import Lookup
-from .plan.offsets import Offsets, OffsetSpec, as_json, from_json, names_of
+from .plan.offsets import Offsets, OffsetSpec, as_json, below, from_json, names_of
 from .plan.planner import OffsetRange
 from .plan.volume import Volume
 from .task import TaskReader, input_partitions, received
@@ -51,6 +51,8 @@ _FROM: Final = OffsetSpec("latest", "startingOffsets")
 _COMMIT_PAUSES: Final = ExponentialBackoff(5.0, 120.0)
 """Seconds without a commit after one that failed."""
 _LAST_COMMIT_PATIENCE: Final = 15.0
+_DOUBT_SECONDS: Final = 10.0
+"""How long an end below what was read is asked for again before the stream goes on from there, which may read records twice."""
 _METADATA_SECONDS: Final = 1.0
 """How old the known topics and partitions may be: Spark asks many times a second."""
 
@@ -152,11 +154,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept = self._of_topics(latest.ids, starts)
             moved = self._back(latest, kept) | self._anew(latest, starts.keys() - kept.keys())
             begun = {**kept, **moved}
+            latest = self._confirmed(latest, begun)
             ends = self._limited(begun, latest.offsets, limit)
             if mark.offsets is not None and (ends == begun or (ends in (kept, mark.offsets) and not moved)):
                 return start
             if self._target is not None or not self._made_anew(latest.ids):
                 break
+        for partition in sorted(below(ends, begun)):
+            self._lookup.lost(_shorter(partition, begun[partition], ends[partition]))
         self._note_away(latest, kept)
         self._handed_out.append(Known(ends, latest.ids))
         if mark.offsets is None:
@@ -164,6 +169,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         said = {partition: offset for partition, offset in moved.items() if partition in ends}
         end = Mark(ends, said or None).as_json()
         return end if end != start else {**end, INITIAL: {}}  # the same offsets of another topic: Spark must see that they differ
+
+    def _confirmed(self, latest: Known, begun: Offsets) -> Known:
+        """Return where the partitions end, asked again if that is before what was read of them."""
+        if not below(latest.offsets, begun):
+            return latest
+        patience = 0.0 if self._options.fail_on_data_loss else _DOUBT_SECONDS
+        ends = self._lookup.confirmed(latest.offsets, begun, patience=patience)
+        self._latest = {**(self._latest or {}), **ends}
+        if self._target is not None:
+            self._target = evolve(self._target, offsets=self._target.offsets | ends)
+        return evolve(latest, offsets=ends)
 
     def _anew(self, latest: Known, partitions: Set[TopicPartition]) -> Offsets:
         """Return where partitions begin that belong to another topic now, of which nothing has been read."""
@@ -312,10 +328,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lookup.lost(f"{partition} is new and begins at offset {begin}, not at 0")
             return OffsetRange(partition, begin, stop)
         if stop < start:
-            self._lookup.lost(
-                f"{partition} was read up to offset {start} and ends at {stop} now: truncated, or deleted and created again; or "
-                "the stream was to start above its end"
-            )
+            self._lookup.lost(_shorter(partition, start, stop))
         elif start < begin < stop or start < stop <= begin:
             self._lookup.lost(f"offsets {start} to {min(begin, stop) - 1} of {partition} are gone: its log begins at {begin}")
         return OffsetRange(partition, max(start, begin), stop)
@@ -346,3 +359,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Close the connections of this process. Spark does not always call it."""
         connections().close()
+
+
+def _shorter(partition: TopicPartition, start: int, stop: int) -> str:
+    return (
+        f"{partition} was read up to offset {start} and ends at {stop} now: truncated, or deleted and created again; or the stream "
+        "was to start above its end"
+    )

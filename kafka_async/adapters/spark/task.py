@@ -25,7 +25,7 @@ from ...errors import (
 )
 from ...model import TopicPartition
 from .connections import Lease, leased_for_a_task
-from .plan.offsets import names_of
+from .plan.offsets import below, names_of
 from .plan.planner import Task
 
 if TYPE_CHECKING:  # a process that only plans needs none of them
@@ -38,6 +38,8 @@ _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record before checking whether the topics are still there."""
 _SECOND_LOOK: Final = 1.0
 """Seconds until topics that seem to be gone are looked at again: a broker may be behind the others."""
+_LOOKS: Final = 3
+"""How often brokers are asked before what they say against a plan is believed."""
 _log = logging.getLogger("kafka_async.spark")
 
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -88,6 +90,8 @@ class _TaskReading:
         self._confirmed = not self._ids
         """The consumer reads these topics. It follows names, and so would read another topic that got the name since the plan. From
         now on it finds out by itself if the id of a topic changes."""
+        self._doubts = 0
+        """How often a broker refused offsets that are there."""
         self._assign({each.partition: (each.start, each.end) for each in task})
 
     def _assign(self, ranges: Ranges) -> None:
@@ -140,19 +144,31 @@ class _TaskReading:
             # Not an offset, but the id of the topic was wrong: the consumer had read an older topic of this name for another task.
             self._assign(left)
             return
-        if self._settings.fail_on_data_loss:
+        there = self._there(left)
+        if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < _LOOKS:
+            self._doubts += 1  # all of it is there: the broker that refused it is behind the others
+            self._settings.sleep(_SECOND_LOOK)
+        elif self._settings.fail_on_data_loss:
             text = f"{error}; set failOnDataLoss to false to go on without these records"
             raise DataLossError(text) from error
-        begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
-        there: Ranges = {}
         for partition, (start, end) in left.items():
-            first, last = max(start, begins[partition]), min(end, ends[partition])
-            if (first, last) != (start, end):
-                _log.warning("%s: offsets %d to %d are gone, in part or all; reading %d to %d of them",
-                             partition, start, end - 1, first, last - 1)  # fmt: skip
-            if first < last:
-                there[partition] = (first, last)
+            if (kept := there.get(partition)) != (start, end):
+                what = "nothing" if kept is None else f"{kept[0]} to {kept[1] - 1}"
+                text = "%s: offsets %d to %d are gone, in part or all; reading %s of them"
+                _log.warning(text, partition, start, end - 1, what)
         self._assign(there)
+
+    def _there(self, left: Ranges) -> Ranges:
+        """Return what the log holds of ranges. It held all when they were planned, so an end within them is asked for again."""
+        for look in range(_LOOKS):
+            if look:
+                self._settings.sleep(_SECOND_LOOK)
+                self._consumer.describe_topics(*{partition.topic for partition in left})  # leads to the leader of now
+            begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
+            if not below(ends, {partition: end for partition, (_, end) in left.items()}):
+                break
+        there = {partition: (max(start, begins[partition]), min(end, ends[partition])) for partition, (start, end) in left.items()}
+        return {partition: (first, last) for partition, (first, last) in there.items() if first < last}
 
     def _check_topics(self) -> None:
         """Raise ``DataLossError`` for partitions that are gone, or leave them out."""

@@ -31,6 +31,8 @@ class Cluster:
     commits: list[dict[TopicPartition, int]] = Factory(list)
     leased: list[dict[str, str]] = Factory(list)
     asked: list[str] = Factory(list)
+    stale: list[int] = Factory(list)
+    """What the next answers to where partitions end say at most."""
     on_topics: Callable[[], object] = lambda: None
     """Called when topics were described."""
     sizes: dict[TopicPartition, Callable[[int], int]] = Factory(dict)
@@ -75,7 +77,8 @@ class Cluster:
     def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         self.asked.append("ends")
         self._find(partitions, timeout_ms)
-        return {partition: self.logs[partition][1] for partition in partitions}
+        most = self.stale.pop(0) if self.stale else None
+        return {partition: min(self.logs[partition][1], most or self.logs[partition][1]) for partition in partitions}
 
     def _find(self, partitions: Any, timeout_ms: float | None) -> None:
         """Nobody answers for what is not there."""

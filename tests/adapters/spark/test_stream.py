@@ -145,10 +145,49 @@ def test_lost_offsets_are_named_or_left_out(
     logs: dict[TopicPartition, tuple[int, int]], message: str, tolerated: dict[TopicPartition, tuple[int, int]]
 ) -> None:
     strict, lenient = Query(Cluster(logs=logs)), Query(Cluster(logs=logs), failOnDataLoss="false")
-    end = strict.latest(START)
     with pytest.raises(DataLossError, match=message):
-        strict.ranges(START, end)
+        strict.ranges(START, strict.latest(START))
     assert lenient.ranges(START, lenient.latest(START)) == tolerated
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize("times", [1, 2, 4, 9])
+def test_an_end_below_what_was_read_is_asked_for_again(times: int, strict: str, available_now: bool) -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss=strict)
+    start = {"a": {"0": 10, "1": 20}}
+    there.stale, there.logs[A0] = [7] * times, (0, 15)
+    if available_now:
+        query.reader.prepareForTriggerAvailableNow()
+    if strict == "true" and times >= 3:
+        with pytest.raises(DataLossError, match="a-0 was read up to offset 10 and ends at 7 now"):
+            query.latest(start)
+        there.stale.clear()
+        if available_now:
+            query.reader.prepareForTriggerAvailableNow()
+    end = query.latest(start)
+    assert end == {"a": {"0": 15, "1": 20}}
+    assert query.ranges(start, end) == {A0: (10, 15)}
+    assert query.reader.reportLatestOffset() == end
+
+
+def test_a_first_batch_begins_within_what_the_log_holds() -> None:
+    there = Cluster(logs={A0: (50, 100), A1: (0, 20)})
+    there.stale = [30]
+    query = Query(there, startingOffsets="earliest")
+    first = query.reader.initialOffset()
+    assert query.ranges(first, query.latest(first)) == {A0: (50, 100), A1: (0, 20)}
+
+
+def test_how_often_an_end_is_asked_for_is_an_option() -> None:
+    there = cluster()
+    query = Query(there, fetchOffset__numRetries="5")
+    there.stale = [7] * 4
+    assert query.latest({"a": {"0": 10, "1": 20}}) == {"a": {"0": 10, "1": 20}}
+    there.stale = [7] * 5
+    with pytest.raises(DataLossError):
+        query.latest({"a": {"0": 10, "1": 20}})
 
 
 def test_a_partition_that_became_shorter_is_gone_on_from_its_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -130,8 +130,28 @@ def test_a_task_that_is_left_early_does_not_give_its_consumer_back() -> None:
 
 
 def test_offsets_that_are_gone_end_the_task() -> None:
+    consumer = script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log"))
+    consumer.logs[A0] = (4, 10)
     with pytest.raises(DataLossError, match="offset 3 of a-0 is outside the log; set failOnDataLoss to false"):
-        read(script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log")))
+        read(consumer)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("times", [1, 3, 4])
+def test_offsets_that_a_broker_refuses_although_they_are_there_are_asked_for_again(times: int, fail: bool) -> None:
+    consumer = script(*[OffsetOutOfRangeError("offset 3 of a-0 is outside the log")] * times)
+    if fail and times > 3:
+        with pytest.raises(DataLossError, match="offset 3 of a-0 is outside the log; set failOnDataLoss to false"):
+            read(consumer)
+    else:
+        assert read(consumer, fail=fail) == WHOLE
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_end_within_what_was_planned_is_asked_for_again(times: int) -> None:
+    consumer = script(OffsetOutOfRangeError("gone"))
+    consumer.logs[A0], consumer.stale = (2, 10), [7] * times
+    assert read(consumer, fail=False) == WHOLE[2:]
 
 
 def test_a_topic_that_is_deleted_while_its_loss_is_looked_at_is_left_out() -> None:
@@ -189,8 +209,10 @@ def test_a_consumer_that_knows_an_older_topic_of_the_name_begins_again_and_nothi
 
 
 def test_offsets_that_are_gone_end_a_task_whose_topic_is_the_one_that_was_planned() -> None:
+    consumer = script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log", offsets={A0: 3}))
+    consumer.logs[A0] = (4, 10)
     with pytest.raises(DataLossError, match="offset 3 of a-0 is outside the log; set failOnDataLoss to false"):
-        read(script(OffsetOutOfRangeError("offset 3 of a-0 is outside the log", offsets={A0: 3})), PLANNED)
+        read(consumer, PLANNED)
 
 
 @pytest.mark.parametrize("trouble", [(), (OffsetOutOfRangeError(CREATED_AGAIN),), (KafkaTimeoutError("no records came"),)])

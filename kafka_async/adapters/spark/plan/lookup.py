@@ -21,7 +21,7 @@ from ....events import TopicDescription
 from ....model import TopicPartition
 from ..connections import Lease, leased
 from ..options.source_options import SourceOptions
-from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, names_of
+from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, below, names_of
 
 if TYPE_CHECKING:
     from ...sync import KafkaConsumer
@@ -33,6 +33,8 @@ MOST_SAMPLED: Final = 16 << 20
 """Bytes of keys and values that are read to learn how large records are."""
 _SAMPLING_MS: Final = 10_000.0
 """How long to wait for these records."""
+_SHORTEST_PAUSE: Final = 0.05
+"""Seconds between two questions, at least."""
 _HASTE_MS: Final = 2000.0
 """How long to wait for offsets before checking whether the partitions are gone."""
 _log = logging.getLogger("kafka_async.spark")
@@ -91,8 +93,32 @@ class Lookup:
     def bounds(self, partitions: Partitions) -> tuple[Offsets, Offsets]:
         """Return where each partition that is still there begins and ends (``read_committed``: the last stable offset)."""
         begins = self.earliest(partitions)
-        ends = self.latest(begins)
+        ends = self.confirmed(self.latest(begins), begins)
+        if low := below(ends, begins):
+            self.lost(f"{names_of(low)}: the brokers say that its log ends before it begins")
+            ends |= {partition: begins[partition] for partition in low}
         return {partition: begins[partition] for partition in ends}, ends
+
+    def confirmed(self, ends: Offsets, known: Mapping[TopicPartition, int], *, patience: float = 0.0) -> Offsets:
+        """Return ``ends``, asked again where they are below what is ``known``: after a change of leaders a broker may answer with
+        an older end (SPARK-26267). The brokers are asked ``fetchOffset.numRetries`` times in all, and until ``patience`` (seconds)
+        is over.
+
+        Each time the topics are looked at first: that leads to the leader of now, and tells whether a topic was created again, of
+        which nothing is known. Its ends come back as they are.
+        """
+        ids, began, asks = self.topic_ids, self.clock(), 1
+        while low := below(ends, known):
+            if asks >= self.options.retries and self.clock() >= began + patience:
+                break
+            _log.warning("%s: a broker gave an end below an offset that is there; asking again", names_of(low))
+            self.sleep(max(self.options.retry_interval, _SHORTEST_PAUSE))
+            self.partitions(first=False)
+            now = self.topic_ids
+            known = {partition: known[partition] for partition in low if ids.get(partition.topic) == now.get(partition.topic)}
+            ends = ends | self.latest(known)
+            asks += 1
+        return ends
 
     def earliest(self, partitions: Partitions) -> Offsets:
         """Return where each partition that is still there begins."""
@@ -141,6 +167,7 @@ class Lookup:
 
     def _by_time(self, times: Mapping[TopicPartition, int], ends: Offsets, option: str, *, strict: bool) -> Offsets:
         found = self._persist(lambda consumer: consumer.offsets_for_times(times)) if times else {}
+        ends = self.confirmed(ends, {partition: answer.offset for partition, answer in found.items() if answer is not None})
         none = sorted(partition for partition, answer in found.items() if answer is None)
         if none and strict:
             text = f"{option}: no record of {none[0]} is at or after {times[none[0]]}"

@@ -122,6 +122,11 @@ def _at(spec: OffsetSpec) -> int | None:
     return spec.timestamp if spec.kind == "timestamp" else None
 
 
+def below(ends: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+    """Return the partitions that end before an offset that is known to be there, or to have been."""
+    return frozenset(partition for partition, at in known.items() if ends.get(partition, at) < at)
+
+
 def names_of(partitions: Iterable[TopicPartition]) -> str:
     """Return the names of partitions, in order."""
     return ", ".join(map(str, sorted(partitions)))
