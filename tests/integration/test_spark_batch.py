@@ -137,6 +137,23 @@ def test_offsets_that_are_gone_are_an_error_or_left_out(spark: Any, kafka43: Kaf
     assert source(spark, kafka43, wanted, failOnDataLoss="false").load().count() == 70
 
 
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize("wanted", [{"endingOffsets": "20"}, {"startingOffsets": "65", "endingTimestamp": str(BEGAN_MS + 55_000)}])
+def test_a_range_that_cannot_be_is_an_error_as_in_sparks_own_connector(
+    spark: Any, kafka43: KafkaCluster, wanted: dict[str, str], strict: str
+) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 100, timestamps=lambda i: BEGAN_MS + 1000 * i)
+    raise_log_start(kafka43, topic, 50)
+    given = {name: f'{{"{topic}":{{"0":{text}}}}}' if "Offsets" in name else text for name, text in wanted.items()}
+    for kind, message in (
+        (JVM, "resolved start offset (50|65) is greater than the resolved end"),
+        (OURS, f"(50|65) of {topic}-0 is above ending"),
+    ):
+        with pytest.raises(Exception, match=message):
+            source(spark, kafka43, given, kind=kind, subscribe=topic, failOnDataLoss=strict).load().count()
+
+
 def test_a_corrupt_batch_is_named_and_what_is_before_and_behind_it_is_read(spark: Any, kafka43: KafkaCluster) -> None:
     topic = new_topic(kafka43)
     for start in range(0, 100, 10):

@@ -18,15 +18,25 @@ _TO = OffsetSpec("latest", "endingOffsets")
 def plan_batch(options: SourceOptions, lookup: Lookup) -> list[Task]:
     """Return the tasks of a batch read.
 
-    Raises ``UnknownTopicOrPartitionError``, ``KafkaConfigurationError`` for offsets that contradict each other, ``DataLossError``
-    for offsets that are not in the log.
+    Raises ``UnknownTopicOrPartitionError``, ``KafkaConfigurationError`` for offsets that contradict each other, whatever kind of
+    option they came from and whatever ``failOnDataLoss`` says, ``DataLossError`` for offsets that are not in the log.
     """
     partitions = lookup.partitions()
     begins, ends = lookup.bounds(partitions)
     if gone := partitions - begins.keys():
         lookup.lost(f"{names_of(gone)}: deleted while the offsets to read were looked up")
-    starts = lookup.resolve(options.starting or _FROM, begins, ends, start=True)
-    stops = lookup.resolve(options.ending or _TO, begins, ends, start=False)
+    first, last = options.starting or _FROM, options.ending or _TO
+    starts = lookup.resolve(first, begins, ends, start=True)
+    ends = lookup.confirmed(ends, starts)
+    stops = lookup.resolve(last, begins, ends, start=False)
+    ends = lookup.confirmed(ends, stops)
+    for partition in begins:
+        start, stop, end = starts[partition], stops[partition], ends[partition]
+        if start > end:
+            raise KafkaConfigurationError(f"{first.option}: {start} of {partition} is above its end, {end}")
+        if start > stop:
+            after = "the resolved start offset is greater than the resolved end offset"
+            raise KafkaConfigurationError(f"{first.option}: {start} of {partition} is above {last.option}, {stop}: {after}")
     ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in begins]
     return options.tasks(ranges)
 
@@ -36,10 +46,6 @@ def _range(
 ) -> OffsetRange:
     """Return the range of one partition, within what its log holds."""
     start, stop, begin, end = starts[partition], stops[partition], begins[partition], ends[partition]
-    if start > end:
-        raise KafkaConfigurationError(f"startingOffsets: {start} of {partition} is above its end, {end}")
-    if start > stop and lookup.options.exact:
-        raise KafkaConfigurationError(f"startingOffsets: {start} of {partition} is above endingOffsets, {stop}")
     if start < begin:
         lookup.lost(f"offsets {start} to {begin - 1} of {partition} are gone: its log begins at {begin}")
     if stop > end:

@@ -155,11 +155,6 @@ class SourceOptions:
         if "bootstrap_servers" not in self.kafka:
             raise KafkaConfigurationError("kafka.bootstrap.servers is missing; expected 'host:port' or a list of them with commas")
 
-    @property
-    def exact(self) -> bool:
-        """Whether beginning and end are both given as offsets."""
-        return all(spec is not None and spec.kind == "offsets" for spec in (self.starting, self.ending))
-
     def check_batch(self) -> None:
         """Raise ``KafkaConfigurationError`` for what only a stream can mean."""
         if self.starting is not None and (self.starting.kind == "latest" or -1 in _offsets(self.starting)):
