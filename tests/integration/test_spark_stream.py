@@ -1,6 +1,7 @@
 """Streaming reads through Spark: nothing lost, nothing twice, whatever the first batch, a failure or the other connector does."""
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,10 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import Factory, define
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from kafka_async.spark import Lag, add_lag_listener
+from kafka_async.spark import Lag, add_lag_listener, report_lag
 from tests.brokers import KafkaCluster
 
 from .spark import JVM, OURS, Row, rows, source
@@ -122,21 +125,32 @@ def producing(cluster: KafkaCluster, topic: str) -> Iterator[Callable[[], int]]:
         stop()
 
 
-def test_a_listener_gets_the_lag_of_each_batch(job: Job) -> None:
+def test_a_listener_gets_the_lag_of_each_batch(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     topic = new_topic(job.cluster, 2)
     job.cluster.produce(topic, 250, partitions=2)
     told: list[tuple[str, Lag]] = []
-    listener = add_lag_listener(job.spark, lambda name, found: told.append((name, found)))
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    listeners = [add_lag_listener(job.spark, lambda name, found: told.append((name, found))), report_lag(job.spark, meter)]
     try:
-        job.run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="100")
-        wait_until(lambda: len(told) >= 3, PATIENCE)
+        with caplog.at_level(logging.INFO, "kafka_async.spark"):
+            job.run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="100")
+            wait_until(lambda: len(told) >= 3 and "nothing behind" in caplog.text, PATIENCE)
     finally:
-        job.spark.streams.removeListener(listener)
+        for listener in listeners:
+            job.spark.streams.removeListener(listener)
 
     assert [found.records for _, found in told] == [150, 50, 0]
     assert told[0][1].partitions == {(topic, 0): 75, (topic, 1): 75}
     assert told[0][1].seconds is not None
-    assert len({name for name, _ in told}) == 1
+    ((name,),) = {(name,) for name, _ in told}
+    assert f"query {name}: 150 records behind ({topic}: 150), " in caplog.text
+    assert f"query {name}: nothing behind ({topic}: 0)" in caplog.text
+    data: Any = reader.get_metrics_data()
+    metrics = {each.name: each.data.data_points for each in data.resource_metrics[0].scope_metrics[0].metrics}
+    ((records,), (seconds,)) = (metrics[f"kafka_async.spark.lag.{unit}"] for unit in ("records", "seconds"))
+    assert (records.value, records.attributes) == (0, {"query": name, "topic": topic})
+    assert (seconds.value, seconds.attributes) == (0.0, {"query": name})
 
 
 def test_a_batch_has_about_as_many_bytes_as_it_may(job: Job) -> None:
@@ -178,7 +192,8 @@ def test_a_start_at_the_end_loses_nothing_when_the_first_batch_fails(job: Job) -
             with pytest.raises(Exception, match="SinkFailed"):
                 query.awaitTermination(60)
         written = stop()
-    first = json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2])[f"__initial__/{topic}"]["0"]
+    (kept,) = (name for name in json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2]) if "/" in name)
+    first = int(kept.removeprefix(f"__initial__/{topic}/0="))
     job.run(subscribe=topic)
     assert job.sink.places == [(topic, 0, offset) for offset in range(first, written)]
     assert [before for before, _ in job.sink.replayed] == [after for _, after in job.sink.replayed]
@@ -186,16 +201,33 @@ def test_a_start_at_the_end_loses_nothing_when_the_first_batch_fails(job: Job) -
 
 
 @pytest.mark.parametrize(("before", "after"), [(JVM, OURS), (OURS, JVM)], ids=["to ours", "from ours"])
-def test_a_job_moves_from_one_connector_to_the_other(job: Job, before: str, after: str) -> None:
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_a_job_moves_from_one_connector_to_the_other(job: Job, before: str, after: str, fails: int) -> None:
     topic = new_topic(job.cluster, 2)
     job.cluster.produce(topic, 200, partitions=2)
     wanted = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"}
-    job.sink.fails_in = {2}
+    job.sink.fails_in = {fails}
     job.fail(kind=before, **wanted)
     job.run(kind=after, **wanted)
     assert job.sink.places == places(topic, p0=100, p1=100)
     ((old, new),) = job.sink.replayed
     assert old == new
+
+
+@pytest.mark.parametrize(("before", "after"), [(JVM, OURS), (OURS, JVM)], ids=["to ours", "from ours"])
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_job_that_finished_one_batch_moves_from_one_connector_to_the_other(job: Job, before: str, after: str, start: str) -> None:
+    topic = new_topic(job.cluster, 2)
+    job.cluster.produce(topic, 200, partitions=2)
+    wanted = {"subscribe": topic, "startingOffsets": start}
+    job.run(kind=before, **wanted)
+    assert list(job.sink.batches) == [0]
+    job.cluster.produce(topic, 100, start=200, partitions=2)
+    job.run(kind=after, **wanted)
+    job.cluster.produce(topic, 20, start=300, partitions=2)
+    job.run(kind=before, **wanted)
+    first = 0 if start == "earliest" else 100
+    assert job.sink.places == [(topic, number, offset) for number in range(2) for offset in range(first, 160)]
 
 
 def test_new_partitions_and_topics_are_read_and_the_end_is_committed(job: Job) -> None:

@@ -73,6 +73,35 @@ def test_avro_of_a_registry_becomes_columns_and_a_stream_outlives_a_poisoned_val
     assert found == [*((n, n, "ab", None) for n in range(20)), (20, None, None, b"poison"), (21, None, None, None)]
 
 
+def test_a_stream_keeps_the_schema_of_the_registry_that_it_began_with(spark: Any, kafka43: KafkaCluster, tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    versions = [
+        {"type": "record", "name": "R", "fields": [{"name": "id", "type": kind}, {"name": "item", "type": "string"}]}
+        for kind in ("long", "string")
+    ]
+    topic = filled(kafka43, "values-kept", [b"\0\0\0\0\1" + bytes([2 * n]) + b"\4ab" for n in range(20)])
+
+    def run(**more: str) -> list[tuple[Any, ...]]:
+        given = options(kafka43, topic, format="avro", schema_registry_url=registry.url, **more) | {"startingOffsets": "earliest"}
+        rows = spark.readStream.format("kafka_async").options(**given).load().select("offset", "id", "item")
+        found: list[tuple[Any, ...]] = []
+        writer = rows.writeStream.foreachBatch(lambda frame, _: found.extend(map(tuple, frame.collect())))
+        writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination()
+        return sorted(found)
+
+    with registry_server() as registry:
+        for number, schema in enumerate(versions, 1):
+            for path in (f"/subjects/{topic}-value/versions/{number}", f"/subjects/{topic}-value/versions/latest"):
+                registry.put(path, schema, id=number, version=number)
+            registry.put(f"/schemas/ids/{number}", schema)
+            if number == 1:
+                assert run() == [(n, n, "ab") for n in range(20)]
+        kafka43.produce(topic, 5, values=lambda n: b"\0\0\0\0\1" + bytes([2 * n]) + b"\4cd")
+        with pytest.raises(Exception, match="began with the schema of id 1, version 1, in which field 'id' was BIGINT"):
+            run()
+        assert run(schema_registry_version="1") == [(20 + n, n, "cd") for n in range(5)]
+
+
 def test_avro_with_ids_in_headers_becomes_columns(spark: Any, kafka43: KafkaCluster) -> None:
     pytest.importorskip("fastavro")
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from math import inf
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -42,11 +42,14 @@ from .task import TaskReader, input_partitions, received
 PENDING: Final = "__pending__/"
 """Key of an initial offset: the offsets are found with the first batch."""
 INITIAL: Final = "__initial__/"
-"""Prefix of a topic in the end of a batch, for offsets where the batch begins if they differ from its start.
+"""Prefix of a topic in the end of a batch, for offsets where the batch begins if they differ from its start: ``T/0=23,1=42``.
 
 These are the beginning of the first batch, of a partition that was missing for a while, and of a topic that was created again.
-No topic can have a slash in its name, and the form is that of offsets, so every reader of offsets can read these too.
+No topic can have a slash in its name, and the entry is a topic without partitions, which Spark's own connector passes over. An
+older form of it had partitions, ``"__initial__/T": {"0": 23}``, and is read too.
 """
+SCHEMA: Final = "__schema__/"
+"""Prefix of an entry that names the schema of a registry that values or keys are read with: ``value/id=7,version=2``."""
 _FROM: Final = OffsetSpec("latest", "startingOffsets")
 _COMMIT_PAUSES: Final = ExponentialBackoff(5.0, 120.0)
 """Seconds without a commit after one that failed."""
@@ -65,17 +68,21 @@ class Mark:
     """``None``: not found yet."""
     initial: Offsets | None = None
     """Where the batch that ends here begins, regardless of its start; ``None``: at its start."""
+    schemas: Mapping[str, str] = field(factory=dict)
+    """The schemas of a registry that values and keys are read with, as their decoders name them."""
 
     @classmethod
     def read(cls, offset: dict[str, Any]) -> "Mark":
         """Return what a checkpoint, or ``initialOffset``, says. Raises ``KafkaConfigurationError`` for anything else."""
         if PENDING in offset:
             return cls(None)
-        ends = {name: parts for name, parts in offset.items() if not name.startswith(INITIAL)}
-        initial = {name.removeprefix(INITIAL): parts for name, parts in offset.items() if name not in ends}
+        ends = {name: parts for name, parts in offset.items() if not name.startswith((INITIAL, SCHEMA))}
+        initial = dict(_initial(name.removeprefix(INITIAL), parts) for name, parts in offset.items() if name.startswith(INITIAL))
         said = bool(initial)
         initial.pop("", None)
-        return cls(from_json(ends, "checkpoint"), from_json(initial, "checkpoint") if said else None)
+        schemas = (name.removeprefix(SCHEMA).partition("/") for name in offset if name.startswith(SCHEMA))
+        initials = from_json(initial, "checkpoint") if said else None
+        return cls(from_json(ends, "checkpoint"), initials, {part: kept for part, _, kept in schemas})
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``read`` reads."""
@@ -83,8 +90,19 @@ class Mark:
             return {PENDING: {}}
         found: dict[str, Any] = as_json(self.offsets)
         if self.initial is not None:
-            found |= {f"{INITIAL}{topic}": parts for topic, parts in as_json(self.initial).items()} or {INITIAL: {}}
-        return found
+            listed = ((topic, ",".join(f"{n}={at}" for n, at in parts.items())) for topic, parts in as_json(self.initial).items())
+            found |= {f"{INITIAL}{topic}/{offsets}": {} for topic, offsets in listed} or {INITIAL: {}}
+        return found | {f"{SCHEMA}{part}/{kept}": {} for part, kept in self.schemas.items()}
+
+
+def _initial(name: str, parts: Any) -> tuple[str, Any]:
+    """Return topic and offsets of an entry, in the form that offsets have elsewhere."""
+    topic, _, listed = name.partition("/")
+    if not listed:
+        return topic, parts
+    return topic, {
+        number: int(at) if at.isdecimal() else at for number, _, at in (each.partition("=") for each in listed.split(","))
+    }
 
 
 @frozen
@@ -146,6 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends; ``start`` itself if there is none."""
         mark = Mark.read(start)
+        schemas = self._schemas(mark)
         if mark.offsets is not None:
             self._commit(mark.offsets)
         while True:
@@ -165,9 +184,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._note_away(latest, kept)
         self._handed_out.append(Known(ends, latest.ids))
         if mark.offsets is None:
-            return Mark(ends, begun).as_json()
+            return Mark(ends, begun, schemas).as_json()
         said = {partition: offset for partition, offset in moved.items() if partition in ends}
-        end = Mark(ends, said or None).as_json()
+        end = Mark(ends, said or None, schemas).as_json()
         return end if end != start else {**end, INITIAL: {}}  # the same offsets of another topic: Spark must see that they differ
 
     def _confirmed(self, latest: Known, begun: Offsets) -> Known:
@@ -300,7 +319,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, begin in begins.items()
             if partition in there
         ]
-        return input_partitions(self._options.tasks(ranges))
+        return input_partitions(self._options.tasks(ranges), self._schemas(last))
+
+    def _schemas(self, mark: Mark) -> dict[str, str]:
+        """Return the schemas that the query reads with: those that it began with, whichever are the newest by now.
+
+        Raises ``KafkaConfigurationError`` if those have other columns than the newest, which are the ones that Spark has planned.
+        """
+        decoders = self._tasks.decoders
+        kept = {part: decoder.keeping(mark.schemas.get(part, "")).kept for part, decoder in decoders.items()}
+        return {part: each for part, each in kept.items() if each}
 
     def _ids_now(self) -> Mapping[str, Any]:
         self._partitions(again=True)

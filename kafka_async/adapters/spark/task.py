@@ -65,12 +65,14 @@ class TaskReader:
         Raises ``DataLossError`` for offsets that are gone (with ``fail_on_data_loss``; else they are left out and reported),
         ``KafkaTimeoutError`` if a broker does not answer, ``CorruptRecordException``.
         """
-        task: Task = partition.value or ()  # Spark makes up a partition of nothing if there is none
-        if not task:
+        if not partition.value:  # Spark makes up a partition of nothing if there is none
             return
+        task: Task = partition.value[0]
+        schemas: Mapping[str, str] = partition.value[1]
         from .values.columns import BatchBuilder
 
-        builder = BatchBuilder(self.names, self.schema, self.decoders)
+        decoders = {part: decoder.keeping(schemas.get(part, "")) for part, decoder in self.decoders.items()}
+        builder = BatchBuilder(self.names, self.schema, decoders)
         wanted = builder.wanted
         with self.lease(self.kafka) as consumer:
             reading = _TaskReading(consumer, task, self)
@@ -209,9 +211,9 @@ class _TaskReading:
         return None not in (planned, topic.topic_id) and planned != topic.topic_id
 
 
-def input_partitions(tasks: Iterable[Task]) -> list[InputPartition]:
-    """Return tasks as what Spark sends to executors."""
-    return [InputPartition(task) for task in tasks]
+def input_partitions(tasks: Iterable[Task], schemas: Mapping[str, str] = {}) -> list[InputPartition]:
+    """Return tasks as what Spark sends to executors; ``schemas``: those that decoders are to keep."""
+    return [InputPartition((task, schemas)) for task in tasks if task]
 
 
 def received(tasks: TaskReader) -> TaskReader:

@@ -9,14 +9,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-from attrs import define
+from attrs import define, evolve, frozen
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from kafka_async import TopicPartition
+from kafka_async.adapters.spark.lag import lag
 from kafka_async.adapters.spark.stream import StreamReader
 from kafka_async.adapters.spark.task import TaskReader
+from kafka_async.adapters.spark.values.decoding import ValueDecoder
+from kafka_async.adapters.spark.values.formats import StringDecoder
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
     DataLossError,
@@ -35,9 +38,10 @@ ALL = ReadAllAvailable()
 class Query:
     """Asks a source as Spark does: every offset goes through JSON."""
 
-    def __init__(self, cluster: Cluster, **given: str) -> None:
+    def __init__(self, cluster: Cluster, *decoders: ValueDecoder, **given: str) -> None:
         settings = options(**given)
-        tasks = TaskReader(kafka={}, decoders={}, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
+        by_part = {decoder.part: decoder for decoder in decoders}
+        tasks = TaskReader(kafka={}, decoders=by_part, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
         self.now = 0.0
         self.reader = StreamReader(settings, tasks, lookup(cluster, settings), clock=lambda: self.now)
 
@@ -48,7 +52,7 @@ class Query:
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> dict[TopicPartition, tuple[int, int]]:
         found = self.reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
-        return {piece.partition: (piece.start, piece.end) for task in found for piece in task.value}
+        return {piece.partition: (piece.start, piece.end) for task in found for piece in task.value[0]}
 
 
 def cluster() -> Cluster:
@@ -76,14 +80,22 @@ def test_the_first_batch_begins_where_it_did_before_a_restart() -> None:
     there = cluster()
     query = Query(there)
     query.reader.initialOffset()
-    end = {"a": {"0": 12, "1": 20}, "__initial__/a": {"0": 10, "1": 20}}
-    assert query.ranges(query.reader.initialOffset(), end) == {A0: (10, 12)}
+    forms: list[dict[str, Any]] = [{"__initial__/a/0=10,1=20": {}}, {"__initial__/a": {"0": 10, "1": 20}}]  # the second is older
+    for kept in forms:
+        assert query.ranges(query.reader.initialOffset(), {"a": {"0": 12, "1": 20}} | kept) == {A0: (10, 12)}
+
+
+@pytest.mark.parametrize("kept", ["__initial__/a/0", "__initial__/a/0=x", "__initial__/a/x=1", "__initial__/a/0=1,"])
+def test_a_beginning_that_is_none_is_refused(kept: str) -> None:
+    query = Query(cluster())
+    with pytest.raises(KafkaConfigurationError, match="checkpoint"):
+        query.ranges(query.reader.initialOffset(), {"a": {"0": 12, "1": 20}, kept: {}})
 
 
 def test_from_the_second_batch_on_offsets_are_those_of_sparks_own_connector() -> None:
     query = Query(cluster(), startingOffsets="earliest")
     first = query.latest(query.reader.initialOffset(), ReadMaxRows(6))
-    assert first == {"a": {"0": 2, "1": 4}, "__initial__/a": {"0": 0, "1": 0}}
+    assert first == {"a": {"0": 2, "1": 4}, "__initial__/a/0=0,1=0": {}}
     assert query.latest(first, ReadMaxRows(6)) == {"a": {"0": 4, "1": 8}}
 
 
@@ -318,7 +330,7 @@ def test_tasks_know_which_topic_their_offsets_are_of() -> None:
     end = query.latest(start)
 
     def topics() -> list[Any]:
-        return [piece.topic_id for task in query.reader.partitions(start, end) for piece in task.value]
+        return [piece.topic_id for task in query.reader.partitions(start, end) for piece in task.value[0]]
 
     assert topics() == [UUID(int=1)]
     there.vanishes = True
@@ -364,6 +376,45 @@ def test_every_end_can_be_read_by_what_reads_offsets() -> None:
     start = query.reader.initialOffset()
     for end in (start, query.latest(start, ReadMaxRows(6))):
         assert all(number.isdecimal() and type(offset) is int for parts in end.values() for number, offset in dict(parts).items())
+
+
+@frozen(kw_only=True)
+class Keeping(StringDecoder):
+    """Keeps whatever schema a checkpoint names."""
+
+    schema: str
+
+    @property
+    def kept(self) -> str:
+        return self.schema
+
+    def keeping(self, kept: str) -> "Keeping":
+        return evolve(self, schema=kept or self.schema)
+
+
+@pytest.mark.parametrize("part", ["value", "key"])
+def test_the_schema_that_a_stream_began_with_is_kept(part: str) -> None:
+    def decoder(schema: str) -> Keeping:
+        return Keeping(columns=(), part=part, schema=schema)
+
+    there = cluster()
+    query = Query(there, decoder("id=1,version=1"), startingOffsets="earliest")
+    first = query.latest(query.reader.initialOffset())
+    entry: dict[str, Any] = {f"__schema__/{part}/id=1,version=1": {}}
+    assert first == {"a": {"0": 10, "1": 20}, "__initial__/a/0=0,1=0": {}} | entry
+    later = Query(there, decoder("id=2,version=2"))
+    assert later.latest(first) == first, "a batch for nothing"
+    assert [task.value[1] for task in later.reader.partitions(later.reader.initialOffset(), first)] == 2 * [
+        {part: "id=1,version=1"}
+    ]
+    there.logs[A0] = (0, 11)
+    end = later.latest(first)
+    assert end == {"a": {"0": 11, "1": 20}} | entry
+    there.logs[A0] = (0, 12)
+    assert later.latest({"a": {"0": 11, "1": 20}}) == {"a": {"0": 12, "1": 20}, f"__schema__/{part}/id=2,version=2": {}}
+    behind = lag({"sources": [{"endOffset": end, "latestOffset": later.reader.reportLatestOffset()}]})
+    assert behind is not None
+    assert behind.records == 1
 
 
 def test_a_topic_may_have_the_name_of_a_key() -> None:

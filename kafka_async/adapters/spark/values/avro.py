@@ -21,21 +21,22 @@ import contextlib
 import functools
 import io
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from uuid import UUID
 
 import pyarrow as pa
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ....application.arrow import array_of
 from ....errors import KafkaConfigurationError
 from ..options.secrets import REGISTRY
 from .avro_schema import Types, plain, with_sparks_times
-from .ddl import Fields
+from .ddl import Fields, shown
 from .decoding import BadValueError, Piece, ValueDecoder
 from .registry import RegisteredSchema, Registry, UnknownSchemaError, UnusableSchemaError
 
@@ -71,6 +72,10 @@ class AvroDecoder(ValueDecoder):
     built: Fields
     """The types that Arrow builds, by column, before they are cast to those of ``columns``."""
     registry: Registry | None = None
+    kept: str = ""
+    """Id and version of the reader's schema, ``id=7,version=2``, if it is one of a subject."""
+    chosen: bool = False
+    """Whether the user has chosen that version, and not what was newest."""
     known: tuple[tuple[int | str, str], ...] = field(default=(), repr=False)
     """Schemas of writers, by id, that the driver asked for, as JSON: tasks need not ask for these."""
 
@@ -78,6 +83,29 @@ class AvroDecoder(ValueDecoder):
     def id_header(self) -> str | None:
         """The header that may hold the id of a schema; none if there is no registry."""
         return None if self.registry is None else f"__{self.part}_schema_id"
+
+    def keeping(self, kept: str) -> Self:
+        """Return a decoder whose reader's schema is the one that was newest when a stream began, if the user names no other.
+
+        Raises ``KafkaConfigurationError`` if its columns are other ones: Spark has planned those of the newest.
+        """
+        if self.registry is None or not self.kept or self.chosen or kept in ("", self.kept):
+            return self
+        match = _KEPT.fullmatch(kept)
+        if match is None:
+            raise KafkaConfigurationError(f"checkpoint: {kept!r} is not like 'id=7,version=2'")
+        schema, built = _reader_of(self.registry, int(match[1]), dict(self.known).get(int(match[1])))
+        there = dict(with_sparks_times(built))
+        for name, kind in self.columns:
+            if there.get(name) != kind:
+                was = "not there" if name not in there else shown(there[name])
+                begun, newest = (text.replace(",", ", ").replace("=", " ") for text in (kept, self.kept))
+                raise KafkaConfigurationError(
+                    f"the stream began with the schema of {begun}, in which field {name!r} was {was}, and in the newest, {newest}, "
+                    f"it is {shown(kind)}; {self.part}.schema.registry.version={match[2]} goes on as before, and another version "
+                    "begins to read with that one"
+                )
+        return evolve(self, schema=schema, built=built, kept=kept)
 
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
         """Return the values decoded, each by itself.
@@ -244,6 +272,17 @@ def _writer(registry: Registry, name: str | int) -> "_Schema | str":
         return str(error)
 
 
+_KEPT: Final = re.compile(r"id=(\d+),version=(\d+)")
+
+
+@functools.lru_cache(maxsize=100)
+def _reader_of(registry: Registry, number: int, known: str | None) -> tuple[str, Fields]:
+    """Return a schema for reading, and the types that Arrow builds. ``known``: the schema, if it was asked for before."""
+    where = f"schema {number}"
+    schema, named = plain(RegisteredSchema(json.loads(known)) if known is not None else registry.schema(number), where)
+    return json.dumps(schema), Types(named, where).record(schema)
+
+
 @functools.lru_cache(maxsize=100)
 def _parsed(text: str) -> "_Schema":
     return _parse(json.loads(text), "value.schema")
@@ -288,7 +327,9 @@ def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapp
     built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
     columns = with_sparks_times(built)
-    return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), registry=registry, known=known, **common)
+    kept = f"id={given.id},version={given.version}" if None not in (given.id, given.version) else ""
+    common = {**common, "registry": registry, "kept": kept, "chosen": f"{REGISTRY}version" in options, "known": known}
+    return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), **common)
 
 
 def _known(found: Mapping[int | str, RegisteredSchema]) -> tuple[tuple[int | str, str], ...]:

@@ -65,6 +65,18 @@ class ValueDecoder(ABC):
         """The header that ``decode`` wants of each record; ``None``: no header."""
         return None
 
+    @property
+    def kept(self) -> str:
+        """The reader's schema, in words that ``keeping`` takes, if a stream has to keep it: what is newest changes."""
+        return ""
+
+    def keeping(self, kept: str) -> Self:
+        """Return a decoder with the reader's schema that a checkpoint names, unless the user has chosen one.
+
+        Raises ``KafkaConfigurationError`` if it has other columns.
+        """
+        return self
+
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of fewer columns: others cost nothing, and their faults are not noticed.
 

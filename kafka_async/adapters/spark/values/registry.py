@@ -88,6 +88,9 @@ class RegisteredSchema:
 
     schema: Any
     references: tuple[Any, ...] = ()
+    id: int | None = field(default=None, eq=False)
+    """The id and the version under which it was found as a version of a subject, if the registry said so."""
+    version: int | None = field(default=None, eq=False)
 
 
 @frozen(kw_only=True)
@@ -167,7 +170,9 @@ class _Questions:
     def found(self, answer: Any, what: str) -> RegisteredSchema:
         """Return the schema in an answer, with what it builds on."""
         seen: dict[tuple[str, int], Any] = {}
-        return RegisteredSchema(self._with_references(answer, what, seen), tuple(seen.values()))
+        schema = self._with_references(answer, what, seen)
+        number, version = (found if type(found := answer.get(name)) is int else None for name in ("id", "version"))
+        return RegisteredSchema(schema, tuple(seen.values()), number, version)
 
     def _with_references(self, answer: Any, what: str, seen: dict[tuple[str, int], Any]) -> Any:
         """Return the schema in an answer; ``seen`` gets those that it builds on."""

@@ -386,3 +386,53 @@ def test_a_version_that_cannot_be_read_with_is_left_to_the_task_that_meets_it(se
     server.put("/subjects/orders-value/versions/2", ID, id=7)
 
     assert [name for name, _ in decoder(ID, schema_registry_url=server.url).known] == [7]  # type: ignore[attr-defined]  # Avro's
+
+
+# --- the schema that a stream began with -----------------------------------------------------------------------------------------
+
+VERSIONS = (
+    {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "note", "type": "string"}]},
+    {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}, {"name": "note", "type": "string"}]},
+)
+
+
+def subject(server: RegistryServer, *versions: Any) -> str:
+    """Have a subject with versions, whose ids are ten times their numbers."""
+    for number, schema in enumerate(versions, 1):
+        for path in (f"/subjects/orders-value/versions/{number}", "/subjects/orders-value/versions/latest"):
+            server.put(path, schema, id=10 * number, version=number, subject="orders-value")
+        server.put(f"/schemas/ids/{10 * number}", schema)
+    server.answers["/subjects/orders-value/versions"] = (200, json.dumps([*range(1, len(versions) + 1)]).encode())
+    return server.url
+
+
+def test_a_stream_reads_on_with_the_schema_that_it_began_with(server: RegistryServer) -> None:
+    begun = decoder(schema_registry_url=subject(server, VERSIONS[0]))
+    assert begun.kept == "id=10,version=1"
+    now = decoder(schema_registry_url=subject(server, *VERSIONS))
+    assert now.kept == "id=20,version=2"
+    value = framed(10, written({"id": 7, "note": "x"}, VERSIONS[0]))
+    assert rows(now, [value])[0][-1] == value, "the newest schema does not read it"
+    message = (
+        "began with the schema of id 10, version 1, in which field 'id' was INT, and in the newest, id 20, version 2, it is STRING"
+    )
+    with pytest.raises(KafkaConfigurationError, match=rf"{message}; value\.schema\.registry\.version=1 goes on as before"):
+        now.keeping(begun.kept)
+    chosen = decoder(schema_registry_url=server.url, schema_registry_version="1")
+    assert rows(chosen.keeping(now.kept), [value]) == [(7, "x", None)], "what the user says counts"
+    note = now.select({"note"}).keeping(begun.kept)
+    assert note.kept == begun.kept
+    assert pickle.loads(pickle.dumps(note)) == note  # noqa: S301  # our own bytes
+    assert rows(note, [value]) == [("x", None)], "the other columns are not read"
+    assert now.keeping("") is now
+
+
+def test_the_schema_that_a_stream_began_with_is_asked_for_if_it_is_older_than_what_was_planned(server: RegistryServer) -> None:
+    now = decoder(schema_registry_url=subject(server, *VERSIONS))
+    server.put("/schemas/ids/5", ID | {"fields": [{"name": "note", "type": "string"}]})
+    assert rows(now.select({"note"}).keeping("id=5,version=9"), [b"\0\0\0\0\x05" + b"\x02x"]) == [("x", None)]
+    with pytest.raises(KafkaConfigurationError, match="field 'id' was not there"):
+        now.keeping("id=5,version=9")
+    with pytest.raises(KafkaConfigurationError, match="checkpoint: 'seven' is not like 'id=7,version=2'"):
+        now.keeping("seven")
+    assert decoder(VERSIONS[0]).keeping("id=5,version=9").kept == ""
