@@ -7,6 +7,7 @@ Spark's reports have a field for metrics of a source, which a Python source cann
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,11 @@ from ...model import TopicPartition
 from .plan.offsets import Offsets, from_json
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
+
+_log = logging.getLogger("kafka_async.spark")
 
 
 @frozen
@@ -34,6 +38,23 @@ class Lag:
     def records(self) -> int:
         """The offsets of all partitions together."""
         return sum(self.partitions.values())
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The offsets of each topic."""
+        found: dict[str, int] = {}
+        for partition, behind in self.partitions.items():
+            found[partition.topic] = found.get(partition.topic, 0) + behind
+        return found
+
+    @property
+    def description(self) -> str:
+        """What people read: ``150 records behind (orders: 100, payments: 50), 3.2 s at the speed of the last batch``."""
+        by_topic = ", ".join(f"{topic}: {behind}" for topic, behind in sorted(self.topics.items()))
+        if self.records == 0:
+            return f"nothing behind ({by_topic})"
+        time = "no speed is known" if self.seconds is None else f"{self.seconds:.1f} s at the speed of the last batch"
+        return f"{self.records} records behind ({by_topic}), {time}"
 
     @property
     def seconds(self) -> float | None:
@@ -99,3 +120,37 @@ def add_lag_listener(spark: "SparkSession", report: Callable[[str, Lag], Any]) -
     listener = LagListener()
     spark.streams.addListener(listener)
     return listener
+
+
+def report_lag(spark: "SparkSession", meter: "Meter | None" = None) -> "StreamingQueryListener":
+    """Write how far each streaming query is behind to the log ``kafka_async.spark`` after each batch, and to OpenTelemetry.
+
+    The log has a line at INFO each time. With ``opentelemetry-api`` (extra ``otel``) the gauges ``kafka_async.spark.lag.records``,
+    with the labels ``query`` and ``topic``, and ``kafka_async.spark.lag.seconds``, with the label ``query``, have the last batch's
+    lag; a lag in seconds that is not known is not set. ``meter``: default is ``kafka_async`` of the global provider. Returns the
+    listener, for ``spark.streams.removeListener``.
+    """
+    instruments = _gauges(meter)
+
+    def report(query: str, found: Lag) -> None:
+        _log.info("query %s: %s", query, found.description)
+        if instruments is None:
+            return
+        records, seconds = instruments
+        for topic, behind in found.topics.items():
+            records.set(behind, {"query": query, "topic": topic})
+        if found.seconds is not None:
+            seconds.set(found.seconds, {"query": query})
+
+    return add_lag_listener(spark, report)
+
+
+def _gauges(meter: "Meter | None") -> tuple[Any, Any] | None:
+    """Return the gauges for records and for seconds; ``None`` without ``opentelemetry-api``, which needs not be there."""
+    try:
+        from opentelemetry.metrics import get_meter
+    except ImportError:
+        return None
+    meter = meter or get_meter("kafka_async")
+    records = meter.create_gauge("kafka_async.spark.lag.records", "{offset}", "offsets that a query still has to read")
+    return records, meter.create_gauge("kafka_async.spark.lag.seconds", "s", "time to catch up at the speed of the last batch")

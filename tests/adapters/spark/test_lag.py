@@ -27,7 +27,7 @@ def test_a_partition_that_is_new_is_behind_from_its_beginning() -> None:
 
 
 def test_what_is_noted_beside_the_offsets_of_a_first_batch_is_passed_over() -> None:
-    found = lag(report(({"__initial__/t": {"0": 1}, "t": {"0": 5}}, {"t": {"0": 6}})))
+    found = lag(report(({"__initial__/t/0=1": {}, "t": {"0": 5}}, {"t": {"0": 6}})))
 
     assert found is not None
     assert found.partitions == {A: 1}
@@ -47,3 +47,11 @@ def test_a_report_that_does_not_say_is_no_lag_of_nothing(told: Any) -> None:
 @pytest.mark.parametrize(("behind", "rate", "seconds"), [(0, 0.0, 0.0), (5, 0.0, None), (5, 2.0, 2.5)])
 def test_a_query_that_processed_nothing_has_no_speed(behind: int, rate: float, seconds: float | None) -> None:
     assert Lag({A: behind}, rate).seconds == seconds
+
+
+def test_a_lag_is_described_as_people_read_it() -> None:
+    assert Lag({A: 10, B: 5, TopicPartition("a", 0): 1}, 10.0).description == (
+        "16 records behind (a: 1, t: 15), 1.6 s at the speed of the last batch"
+    )
+    assert Lag({A: 10}, 0.0).description == "10 records behind (t: 10), no speed is known"
+    assert Lag({A: 0}, 10.0).description == "nothing behind (t: 0)"
