@@ -9,10 +9,12 @@ Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for adm
 
 import logging
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import DataType, StructField, StructType
+
+from ...errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
     from .options.source_options import SourceOptions
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from .values.decoding import ValueDecoder
 
 NAME = "kafka_async"
+_READS_ONLY = (
+    'kafka_async only reads; to write, use the sink of Spark\'s own connector, format("kafka"), from the package '
+    "org.apache.spark:spark-sql-kafka-0-10"
+)
 _log = logging.getLogger("kafka_async.spark")
 
 
@@ -31,10 +37,13 @@ class KafkaDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        from .options.source_options import SourceOptions
+
         super().__init__(options)
         self._parsed: SourceOptions | None = None
         self._planned: tuple[dict[str, ValueDecoder], dict[str, DataType]] | None = None
-        _ = self._options  # what is wrong with them is said now
+        if SourceOptions.of_reading(options):
+            _ = self._options  # what is wrong with them is said now
 
     @property
     def _options(self) -> "SourceOptions":
@@ -59,15 +68,27 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._options.check_batch()
+        self._warn()
         return BatchReader(self._options, self._task_reader(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         from .stream import StreamReader
 
         self._options.check_stream()
+        self._warn()
         for name in self._options.exposed:
             _log.warning("Spark's plans and web UI show the secret in %s; give a reference, env:NAME or file:/path", name)
         return StreamReader(self._options, self._task_reader(schema))
+
+    def _warn(self) -> None:
+        if self._options.strays:
+            _log.warning("options that mean nothing to kafka_async: %s", ", ".join(self._options.strays))
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise KafkaConfigurationError(_READS_ONLY)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        raise KafkaConfigurationError(_READS_ONLY)
 
     def _plan(self) -> "tuple[dict[str, ValueDecoder], dict[str, DataType]]":
         """Return the decoder of values and the columns. A registry is asked once; its answer travels with this object."""

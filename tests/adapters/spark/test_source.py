@@ -79,3 +79,24 @@ def test_the_schema_is_what_the_options_say() -> None:
         "timestamp": "timestamp",
         "timestampType": "int",
     }
+
+
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_strays_are_said_once_and_mean_nothing(caplog: pytest.LogCaptureFixture, reader: str) -> None:
+    getattr(KafkaDataSource(PLAIN | {"path": "/data", "inferSchema": "true"}), reader)(VALUE)
+    assert [record.getMessage() for record in caplog.records] == ["options that mean nothing to kafka_async: inferSchema, path"]
+
+
+@pytest.mark.parametrize("writer", ["writer", "streamWriter"])
+@pytest.mark.parametrize("given", [{}, {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}, PLAIN])
+def test_who_wants_to_write_learns_where(writer: str, given: dict[str, str]) -> None:
+    with pytest.raises(KafkaConfigurationError, match=r'kafka_async only reads; to write, use .* format\("kafka"\)'):
+        getattr(KafkaDataSource(given), writer)(VALUE, overwrite=False)
+
+
+@pytest.mark.parametrize("given", [{}, {"topic": "t"}])
+def test_a_read_of_nothing_is_refused(given: dict[str, str]) -> None:
+    source = KafkaDataSource(given)
+    for read in (source.schema, lambda: source.reader(VALUE), lambda: source.streamReader(VALUE)):
+        with pytest.raises(KafkaConfigurationError, match="expected exactly one of subscribe, subscribePattern and assign"):
+            read()

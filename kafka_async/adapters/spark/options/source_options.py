@@ -48,11 +48,26 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 
 _UNITS: Final[Mapping[str, float]] = {
-    "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
-}  # fmt: skip
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
 _POWERS: Final[Mapping[str, int]] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
+_DURATIONS: Final = re.compile(r"\d+\s*[a-z]*|(?:\d+\s*[a-z]+\s*)+")
+_STRAYS: Final = frozenset(
+    (
+        *("path", "paths", "mode", "header", "inferschema", "mergeschema", "multiline", "topic", "checkpointlocation", "queryname"),
+        *("encoding", "charset", "sep", "delimiter", "compression", "timezone", "locale", "dateformat", "timestampformat"),
+        *("columnnameofcorruptrecord", "samplingratio", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"),
+        *("ignorecorruptfiles", "ignoremissingfiles", "maxfilespertrigger", "latestfirst", "basepath"),
+    )
+)
+"""Options of other sources and of sinks, which jobs hand to any source; Spark's own connector passes over them."""
 
 
 @frozen(kw_only=True)
@@ -89,6 +104,8 @@ class SourceOptions:
     group_id_prefix: str | None = None
     value: Mapping[str, str] = field(factory=dict)
     """The ``value.*`` and ``key.*`` options."""
+    strays: tuple[str, ...] = ()
+    """Options that mean nothing here, and are no mistakes."""
     kafka: Mapping[str, str] = field(factory=dict, repr=False)
     """Options of the consumer, by its names and still as texts; a text may be a reference to a secret, or to one of JAAS."""
 
@@ -122,6 +139,11 @@ class SourceOptions:
         shown = (name for name, text in secrets.items() if text is not None and not is_reference(name, text))
         return tuple(SPARK.dotted(name) if name == key else name for name in shown)
 
+    @staticmethod
+    def of_reading(options: Mapping[str, str]) -> bool:
+        """Return whether an option says what to read; if none does, Spark may have been asked to write."""
+        return any(name.lower() in map(str.lower, _STRATEGIES) for name in options)
+
     @property
     def committing(self) -> dict[str, str]:
         """The consumer's options for committing offsets: a stream waits for it, and can do without."""
@@ -141,6 +163,7 @@ class SourceOptions:
             starting=_spec(given, "starting", ("earliest", "latest", "committed")),
             ending=_spec(given, "ending", ("earliest", "latest")),
             value=_value(given),
+            strays=tuple(sorted(name for name in options if name.lower() in _STRAYS)),
             kafka=_kafka(given),
         )
         parsed._check_together()
@@ -204,6 +227,8 @@ def _recognized(options: Mapping[str, str]) -> dict[str, str]:
             given[lower] = text
         elif lower in known:
             given[known[lower]] = text
+        elif lower in _STRAYS:
+            continue
         elif lower == "provider":  # what Spark adds for CREATE TABLE
             raise KafkaConfigurationError(
                 "a permanent table is not supported; expected CREATE TEMPORARY VIEW ... USING kafka_async"
@@ -300,11 +325,11 @@ def _bytes(name: str, text: str) -> int:
 
 
 def _seconds(name: str, text: str) -> float:
-    """Return a duration as Spark writes them, ``15m``; milliseconds if it has no unit."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None or (match[2] or "ms") not in _UNITS:
-        raise KafkaConfigurationError(f"{name}={text!r}: expected a duration such as 500ms, 30s, 15m or 1h")
-    return int(match[1]) * _UNITS[match[2] or "ms"]
+    """Return a duration as Spark writes them, ``15m`` or ``1 hour 30 minutes``; milliseconds if it has no unit."""
+    parts = _DURATION.findall(text.strip().lower())
+    if not _DURATIONS.fullmatch(text.strip().lower()) or any((unit or "ms") not in _UNITS for _, unit in parts):
+        raise KafkaConfigurationError(f"{name}={text!r}: expected a duration such as 500ms, 30s, 15m, 1h or '1 minute'")
+    return sum(int(number) * _UNITS[unit or "ms"] for number, unit in parts)
 
 
 _PLAIN: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {

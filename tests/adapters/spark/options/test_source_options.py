@@ -44,7 +44,11 @@ def test_partitions_can_be_assigned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("15m", 900), ("500ms", 0.5), ("250", 0.25), ("1 h", 3600), ("2min", 120), ("1d", 86400)]
+    ("text", "seconds"),
+    [
+        *(("15m", 900), ("500ms", 0.5), ("250", 0.25), ("1 h", 3600), ("2min", 120), ("1d", 86400)),
+        *(("1 minute", 60), ("90 Seconds", 90), ("1 hour 30 minutes", 5400), ("2 days", 172_800)),
+    ],
 )
 def test_durations_are_sparks(text: str, seconds: float) -> None:
     assert options(maxTriggerDelay=text).max_trigger_delay == seconds
@@ -54,7 +58,8 @@ def test_durations_are_sparks(text: str, seconds: float) -> None:
     ("given", "message"),
     [
         ({"subscrib": "a"}, "unknown option 'subscrib'; did you mean 'subscribe'?"),
-        ({"path": "/tmp/x"}, "unknown option 'path'"),  # noqa: S108  # a text
+        ({"maxTriggerDelay": "1 minute 30"}, "maxTriggerDelay='1 minute 30'"),
+        ({"maxTriggerDelay": ""}, "maxTriggerDelay=''"),
         (
             {"subscribe": "a", "kafka.sasl.password": "x"},
             "unknown option 'kafka.sasl.password'; a login is given in 'kafka.sasl.jaas.config'",
@@ -273,3 +278,9 @@ def test_options_travel_and_do_not_show_what_may_be_secret() -> None:
     parsed = options(kafka__client__id="hunter2")
     assert pickle.loads(pickle.dumps(parsed)) == parsed  # noqa: S301  # our own bytes
     assert "hunter2" not in repr(parsed)
+
+
+def test_what_jobs_hand_to_any_source_is_passed_over() -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "subscribe": "a", "path": "/data", "inferSchema": "true", "MODE": "FAILFAST"}
+    assert SourceOptions.parse(given).strays == ("MODE", "inferSchema", "path")
+    assert options().strays == ()
