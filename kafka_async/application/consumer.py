@@ -517,7 +517,8 @@ class KafkaConsumer(Generic[K, V]):
         - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records that belong together in ``order``, and
           wait for up to ``linger_ms`` for so many.
         - ``retry``: which failures are tried again, how often and when. A handler may also raise ``RetryLater``, ``Skip``,
-          ``Reject``.
+          ``Reject``, in a task group too. Only the record's lane waits for its next attempt. At most 64 MiB of records wait that
+          way; then no more is read of their partitions (``ProcessingStatistics.full``), and a warning is logged.
         - ``on_failure``: after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after which
           the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes. A
           callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before

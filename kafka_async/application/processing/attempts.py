@@ -20,16 +20,21 @@ class LaterAttempts:
     _heap: list[tuple[float, int, Unit]] = field(factory=list, init=False)
     _count: int = field(default=0, init=False)
     """Of two units that are due at the same time, the one added first comes first."""
+    records: int = field(default=0, init=False)
+    """How many records wait."""
 
     def add(self, unit: Unit, due: float) -> None:
         """Let a unit wait until ``due``, in seconds of the caller's clock."""
         self._count += 1
+        self.records += len(unit.items)
         heappush(self._heap, (due, self._count, unit))
 
     def take_due(self, now: float) -> Iterator[Unit]:
         """Take out the units that are due, the earliest first."""
         while self._heap and self._heap[0][0] <= now:
-            yield heappop(self._heap)[2]
+            unit = heappop(self._heap)[2]
+            self.records -= len(unit.items)
+            yield unit
 
     def take_unless(self, stays: Callable[[Unit], bool]) -> list[tuple[Unit, float]]:
         """Take out the units that do not stay; return each with the time when it would have been due."""
@@ -40,6 +45,7 @@ class LaterAttempts:
                 kept.append(entry)
             else:
                 taken.append((entry[2], entry[0]))
+                self.records -= len(entry[2].items)
         heapify(kept)
         self._heap = kept
         return taken
@@ -48,8 +54,3 @@ class LaterAttempts:
     def due_at(self) -> float | None:
         """When the next is due; ``None`` if nothing waits."""
         return self._heap[0][0] if self._heap else None
-
-    @property
-    def records(self) -> int:
-        """How many records wait. Another thread may ask."""
-        return sum(len(entry[2].items) for entry in tuple(self._heap))

@@ -19,13 +19,16 @@ from .encoding import ROOM, DoneMap, varint_size
 Record = ConsumerRecord[Any, Any]
 
 MOST_AHEAD: Final = 10_000
-"""Records that may be done although an earlier one is not."""
+"""Records that may be done although an earlier one is not, without being in the map that is committed: a restart repeats these."""
+MOST_SPAN: Final = 200_000
+"""Records that may be received from the first unfinished one on, whatever the map holds: each takes some 40 bytes, and a restart
+fetches them again."""
 LONG_SPAN: Final = 1_000
 """With fewer records than this from the first unfinished one on, a partition cannot be too far ahead of it."""
 _COMPACT_AT: Final = 4096
 """After so many done records at the front the arrays give their room back."""
-_FULL: Final = 0.75
-"""A partition takes no more records once it has used this part of the room for runs: running ones still need the rest."""
+_LOOK_AFTER: Final = 100
+"""Records that are done before it is counted again how many are in the map."""
 _RUN_BYTES: Final = 2
 """Bytes that a run takes at most, but for the few that are longer than 16,383 offsets."""
 
@@ -47,6 +50,12 @@ class PartitionProgress:
     """Index of the first record that is not done; the length of the arrays if all are."""
     _arrivals: deque[tuple[int, float, int | None]] = field(factory=deque, init=False)
     """Number of a record, when it and those after it were received, and the epoch of their leader."""
+    _look_at: int = field(default=0, init=False)
+    """How many records are done when it is looked again at how many of them are in the map."""
+    _seen_from: int = field(default=0, init=False)
+    """Number of the first unfinished record when that was looked at."""
+    _exceeds: bool = field(default=False, init=False)
+    """More were not in it than may be."""
 
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
@@ -175,13 +184,28 @@ class PartitionProgress:
         """Records from the first one that is not done on."""
         return len(self._flags) - self._first
 
-    @property
-    def too_far(self) -> bool:
+    def too_far(self, *, keep_done: bool) -> bool:
         """Whether no more records should be taken until the oldest one is done."""
-        ahead = self.ahead
-        if ahead >= MOST_AHEAD:
+        if self.span >= MOST_SPAN:
             return True
-        room = ROOM * _FULL
-        if min(ahead, self.unfinished) * 2 * _RUN_BYTES < room:  # not even if done and unfinished ones alternated
+        ahead = self.ahead
+        if ahead < MOST_AHEAD or not keep_done:
+            return ahead >= MOST_AHEAD
+        if 2 * _RUN_BYTES * min(ahead, self.unfinished) <= ROOM:  # all runs fit, even if each of these records ends one
             return False
-        return sum(map(varint_size, self.runs())) > room
+        done, first = len(self._offsets) + self._base - self.unfinished, self._base + self._first
+        if done >= self._look_at or (self._exceeds and first != self._seen_from):  # seldom, as it looks at each run
+            room = MOST_AHEAD - (ahead - self._covered())
+            self._look_at, self._seen_from, self._exceeds = done + max(_LOOK_AFTER, room // 2), first, room <= 0
+        return self._exceeds
+
+    def _covered(self) -> int:
+        """Return how many of the done records are in the map: runs that do not fit are left out."""
+        size, covered, runs = 0, 0, iter(self.runs())
+        for not_done in runs:
+            done = next(runs)
+            size += varint_size(not_done) + varint_size(done)
+            if size > ROOM:
+                break
+            covered += done
+        return covered

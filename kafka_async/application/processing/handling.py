@@ -122,7 +122,7 @@ class Owner(Protocol):
         ...
 
     def progressed(self) -> None:
-        """A unit was handled, or given up, while the workers are ``watched`` or no more records than ``low_water`` are held."""
+        """A unit was handled, or given up, while the workers are ``watched`` or no more than ``low_water`` records take room."""
         ...
 
     def may_begin(self, now: float) -> bool:
@@ -326,14 +326,14 @@ class Handling:
         finally:
             slot.unit = slot.context = slot.stint = None
             slot.stops = False
-            if self.watched or self.work.held <= self.low_water:
+            if self.watched or self.work.held - self.work.lanes.held_up.records <= self.low_water:
                 self.owner.progressed()
 
     async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]], disturbances: Callable[[], int]) -> None:
         """Handle what is ready, until cancelled."""
         clock, counts, work, bench = self.clock, self.counts, self.work, self._bench
         direct, turns, base = self._direct, work.lanes.turns, copy_context()
-        steps = calls(invoke if direct is None else direct)
+        steps, held_up = calls(invoke if direct is None else direct), work.lanes.held_up
         alone = self.settings.batch is None
         take: Callable[[], Any] = work.take if alone else work.take_pack
         succeeded: Callable[[Any, float], None] = work.succeeded if alone else work.pack_succeeded
@@ -367,7 +367,7 @@ class Handling:
             slot.unit = slot.context = None
             if disturbances():
                 return  # the cancellation was meant for this unit, which ended nevertheless, and must not reach the next one
-            if self.watched or work.held <= self.low_water:
+            if self.watched or work.held - held_up.records <= self.low_water:
                 self.owner.progressed()
             if now >= bench.turn_ends:
                 now = await self._next_turn()
@@ -460,7 +460,7 @@ class Handling:
                 self._succeeded(result.unit, now)
             else:
                 self.work.interrupted(result, now)
-        if self.watched or self.work.held <= self.low_water:
+        if self.watched or self.work.held - self.work.lanes.held_up.records <= self.low_water:
             self.owner.progressed()
         self._begin_turn(now)
         crew.turn_ends = 0.0 if self.halted or self.doubtful else now + ALONE

@@ -14,7 +14,7 @@ With ``batch`` the records of a lane are handled together, and with ``linger`` a
 from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from ...model import ConsumerRecord
@@ -22,6 +22,9 @@ from ...values import define, field
 from .done import PartitionProgress
 
 Record = ConsumerRecord[Any, Any]
+
+RECORD_BYTES: Final = 512
+"""What a record takes besides its key and its value, roughly."""
 
 
 @define(eq=False)
@@ -40,6 +43,9 @@ class Part:
     """Records that are being handled."""
     topic_id: UUID | None = field(default=None, init=False)
     """Id of the topic that was assigned: a topic that is created again has another one."""
+    held_up: int = field(default=0, init=False)
+    """Records of it that are ``HeldUp``."""
+    held_up_bytes: int = field(default=0, init=False)
 
 
 @define(eq=False)
@@ -58,6 +64,8 @@ class Item:
     """Why the record cannot be handed to a handler: it could not be deserialized, or its lane could not be found."""
     raw: Record | None = None
     """The record before deserializers and interceptors; ``None``: the same."""
+    held_up: bool = False
+    """It counts in ``HeldUp``."""
 
     @property
     def items(self) -> "list[Item]":
@@ -77,12 +85,59 @@ class Pack:
 
 
 @define(eq=False)
+class HeldUp:
+    """Records that wait for a later attempt, and those behind them in their lanes.
+
+    They take no room from records that can be handled. A lane that has such a backlog is in ``lanes`` until it has caught up:
+    what arrives in it meanwhile counts here too, or the others would stop as soon as it goes on.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    """Including ``RECORD_BYTES`` for each record."""
+    lanes: set[tuple[int, Hashable]] = field(factory=set)
+
+    def count(self, items: Iterable[Item]) -> None:
+        """These are held up from now on."""
+        for item in items:
+            if item.part.live and not item.held_up:
+                item.held_up = True
+                self._change(item, 1)
+
+    def uncount(self, items: Iterable[Item]) -> None:
+        """These are not held up, or no longer."""
+        for item in items:
+            if item.held_up:
+                item.held_up = False
+                if item.part.live:  # else it was counted off as the partition began to leave
+                    self._change(item, -1)
+
+    def _change(self, item: Item, by: int) -> None:
+        part, size = item.part, by * _size(item.record)
+        self.records += by
+        self.bytes += size
+        part.held_up += by
+        part.held_up_bytes += size
+
+    def leave(self, part: Part) -> None:
+        """The partition leaves; what waits of it is forgotten."""
+        self.records -= part.held_up
+        self.bytes -= part.held_up_bytes
+        part.held_up = part.held_up_bytes = 0
+
+
+def _size(record: Record) -> int:
+    return RECORD_BYTES + max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
+
+
+@define(eq=False)
 class Lanes:
     """The records of all partitions that wait to be handled."""
 
     batch: int = 1
     linger: float = 0.0
     """Seconds for which a batch that is not full waits for more records."""
+    held_up: HeldUp = field(factory=HeldUp, init=False)
     turns: deque[Part] = field(factory=deque, init=False)
     """Partitions with something ready, in the order of their turns."""
     _lingering: list[tuple[float, int, Item]] = field(factory=list, init=False)
@@ -103,6 +158,7 @@ class Lanes:
             for item in items:
                 self.add(item)
             return
+        held_up = self.held_up.lanes
         for item in items:  # as ``add``, but without calls: most of the time is spent here if handlers take none
             part, lane = item.part, item.lane
             if lane is not None:
@@ -112,6 +168,8 @@ class Lanes:
                     if behind is None:
                         behind = lanes[lane] = deque()
                     behind.append(item)
+                    if held_up and (id(lanes), lane) in held_up:
+                        self.held_up.count((item,))
                     continue
                 lanes[lane] = None
             ready = part.ready
@@ -129,6 +187,8 @@ class Lanes:
                 if behind is None:
                     behind = lanes[lane] = deque()
                 behind.append(item)
+                if (id(lanes), lane) in self.held_up.lanes:
+                    self.held_up.count((item,))
                 if self.linger:
                     self._fill(lanes, lane, len(behind) + 1)
                 return
@@ -173,6 +233,8 @@ class Lanes:
                 if item.part.live:
                     items.append(item)
             _count(items[1:])
+            if (id(first.part.lanes), first.lane) in self.held_up.lanes:
+                self.held_up.uncount(items[1:])
         return Pack(items, first.attempt)
 
     def _gather(self, items: list[Item]) -> None:
@@ -191,6 +253,8 @@ class Lanes:
             return
         lanes = item.part.lanes
         behind = lanes[lane]
+        if self.held_up.lanes and behind:
+            self._catch_up(lanes, lane, behind)
         while behind:
             following = behind.popleft()
             if not following.part.live:
@@ -200,7 +264,32 @@ class Lanes:
             else:
                 self._offer(following)
             return
+        self.held_up.lanes.discard((id(lanes), lane))
         del lanes[lane]
+
+    def _catch_up(self, lanes: "dict[Hashable, deque[Item] | None]", lane: Hashable, behind: deque[Item]) -> None:
+        """A lane that was held up goes on with its next record, if it was; with the last one it has caught up."""
+        key = (id(lanes), lane)
+        if key in self.held_up.lanes:
+            following = next((item for item in behind if item.part.live), None)
+            self.held_up.uncount(() if following is None else (following,))
+            if following is None or following is behind[-1]:
+                self.held_up.lanes.remove(key)
+
+    def hold_up(self, unit: Item | Pack) -> None:
+        """A unit that was taken waits for a later attempt, and what is behind it waits with it."""
+        first = unit.items[0]
+        self.held_up.count(unit.items)
+        if first.lane is None:
+            return
+        key, behind = (id(first.part.lanes), first.lane), first.part.lanes[first.lane]
+        if behind and key not in self.held_up.lanes:
+            self.held_up.count(behind)
+        self.held_up.lanes.add(key)
+
+    def go_on(self, unit: Item | Pack) -> None:
+        """A unit waits no more."""
+        self.held_up.uncount(unit.items)
 
     def again(self, unit: Item | Pack) -> None:
         """Handle this once more, as the next of its partition. Its lane was not released."""
@@ -211,6 +300,7 @@ class Lanes:
 
     def drop(self, part: Part) -> None:
         """Forget a partition's waiting records. Those that are being handled keep their lane until ``release``."""
+        self.held_up.leave(part)
         part.live = False
         if part.ready:
             self.turns.remove(part)
@@ -236,6 +326,8 @@ class Lanes:
                 if behind is None:
                     behind = item.part.lanes[item.lane] = deque()
                 behind.appendleft(item)
+                if (id(item.part.lanes), item.lane) in self.held_up.lanes:
+                    self.held_up.count((item,))
 
     def _offer(self, item: Item) -> None:
         ready = item.part.ready

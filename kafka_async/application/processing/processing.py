@@ -28,7 +28,7 @@ from ...errors import (
 )
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import LoopSignal
-from ...trace import Fault, Notice, TraceEvent
+from ...trace import Fault, Notice, Recovered, TraceEvent
 from ...values import define, field
 from ..callbacks import Batch
 from .handling import Handling
@@ -47,6 +47,7 @@ DRAINING: Final = 2 / 3
 LOOK_AGAIN: Final = 0.1
 """Seconds after which partitions that wait for room are checked again, even if fewer records than expected are done; and a session
 that may be over."""
+_FULL: Final = "room for records that are tried again later"
 _NOTHING: Final = Intake(0, (), 0)
 
 
@@ -65,6 +66,16 @@ class _Reading:
     """Nothing more is started."""
     ended: bool = False
     """Nothing more will be read or handled."""
+
+
+@define(eq=False)
+class _Warned:
+    """What has been warned of."""
+
+    stalled: tuple[TopicPartition, int] | None = None
+    """A record that has been unfinished for too long."""
+    full: bool = False
+    """What later attempts hold up has reached its limit."""
 
 
 @define(eq=False)
@@ -94,7 +105,7 @@ class Processing:
     """For partitions that left, the offset up to which everything was done; until the next assignment."""
     _waiting: int = field(default=0, init=False, repr=False)
     """Tasks that wait for a change."""
-    _stalled: tuple[TopicPartition, int] | None = field(default=None, init=False, repr=False)
+    _warned: _Warned = field(factory=_Warned, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         settings, clock = self.settings, self.source.clock
@@ -112,13 +123,17 @@ class Processing:
     def statistics(self) -> ProcessingStatistics:
         """Return one frozen snapshot of the processing."""
         work, counts, now = self._work, self._handling.counts, self.source.clock()
-        oldest, retrying = work.oldest, work.retrying
+        oldest, retrying, held_up = work.oldest, work.retrying, work.lanes.held_up
         running = max(0, work.running - self._handling.laid_out)
         age = now - oldest[2] if oldest is not None else 0.0
         return ProcessingStatistics(
             running=running,
             waiting=max(0, work.held - running - retrying),
             retrying=retrying,
+            held_up=held_up.records,
+            held_up_bytes=held_up.bytes,
+            full=work.full,
+            far_ahead=work.far_ahead,
             lanes=work.open_lanes,
             oldest_age=age,
             oldest=(*oldest[0], oldest[1]) if oldest is not None else None,
@@ -189,7 +204,7 @@ class Processing:
     @property
     def stalled(self) -> bool:
         """Whether a record has been unfinished for longer than ``stalled_after_ms``."""
-        return self._stalled is not None
+        return self._warned.stalled is not None
 
     @property
     def _ending(self) -> bool:
@@ -353,7 +368,7 @@ class Processing:
         """A record was handled, or given up (for the workers)."""
         if self._waiting:
             self._change()
-        if self._work.held <= self._handling.low_water:
+        if self._work.load <= self._handling.low_water:
             self._refill()
 
     def starved(self) -> None:
@@ -381,7 +396,7 @@ class Processing:
             self._receive(batch, raw)
             self._handling.low_water = self._work.most - intake.step
         elif intake.waiting or not intake.limit:
-            self._handling.low_water = self._work.held - intake.step
+            self._handling.low_water = self._work.load - intake.step
         else:
             self._interrupt()
 
@@ -448,7 +463,7 @@ class Processing:
         intake = _NOTHING if self.reads_nothing else work.intake()
         seconds = max(0.0, reading.commit_at - self.source.clock())
         if intake.waiting:
-            self._handling.low_water, seconds = work.held - intake.step, min(seconds, LOOK_AGAIN)
+            self._handling.low_water, seconds = work.load - intake.step, min(seconds, LOOK_AGAIN)
         else:
             self._handling.low_water = work.most - intake.step if intake.limit == 0 and intake is not _NOTHING else -1
         before = reading.scope
@@ -476,6 +491,7 @@ class Processing:
         while not self._reading.ended:
             now = self.source.clock()
             ready = self._work.expire(now)
+            self._look_for_room(now)
             due_at = min(self._work.due_at or inf, self._look_for_stalls(now))
             if self._handling.doubtful:
                 due_at = now + LOOK_AGAIN
@@ -485,17 +501,28 @@ class Processing:
                 self._handling.rouse(1)  # mostly there is one; the worker that begins it wakes others if there are more
             await self._changes.wait(self._changes.ticket(), due_at - now)
 
+    def _look_for_room(self, now: float) -> None:
+        """Report that no more is read because of what later attempts hold up, and the end of that."""
+        full, before = self._work.full, self._warned.full
+        self._warned.full = full
+        if full and not before:
+            text = f"{self._work.lanes.held_up.records} records wait for later attempts or behind them, which is the limit"
+            self.report(Fault(now=now, text=f"{text}: no more is read of their partitions", outage=_FULL))
+        elif before and not full:
+            self.report(Recovered(now=now, outage=_FULL))
+            self._interrupt()
+
     def _look_for_stalls(self, now: float) -> float:
         """Warn, once, about a record that has been unfinished for too long. Return when to look again."""
         limit, oldest = self.settings.stalled_after, self._work.oldest
         if oldest is None:
-            self._stalled = None
+            self._warned.stalled = None
             return now + limit
         partition, offset, since = oldest
         if now - since < limit:
             return since + limit
-        if self._stalled != (partition, offset):
-            self._stalled = (partition, offset)
+        if self._warned.stalled != (partition, offset):
+            self._warned.stalled = (partition, offset)
             text = f"{at_offset(*partition, offset)} has been unfinished for {now - since:.0f} s"
             self.source.trace(Fault(now=now, text=f"{text}: {self.source.consequence}"))
         return now + limit

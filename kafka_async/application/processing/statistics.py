@@ -18,6 +18,14 @@ class ProcessingStatistics:
     """Received, and neither running nor waiting for a retry."""
     retrying: int
     """Waiting for their next attempt now."""
+    held_up: int
+    """Those, and the records behind them in their lanes, now. They take no room from other records."""
+    held_up_bytes: int
+    """What they take, about."""
+    full: bool
+    """Whether that has reached its limit of 64 MiB: no more is read of the partitions that they are in."""
+    far_ahead: int
+    """Partitions of which no more is read now, since too much after their oldest unfinished record is done."""
     lanes: int
     """Lanes that have records now."""
     oldest_age: float
@@ -46,6 +54,10 @@ class ProcessingStatistics:
             "records-running": self.running,
             "records-waiting": self.waiting,
             "records-retrying": self.retrying,
+            "records-held-up": self.held_up,
+            "bytes-held-up": self.held_up_bytes,
+            "held-up-full": float(self.full),
+            "partitions-far-ahead": self.far_ahead,
             "lanes": self.lanes,
             "oldest-age-seconds": self.oldest_age,
             "stalled": float(self.stalled),
@@ -65,6 +77,10 @@ NOTHING: Final = ProcessingStatistics(
     running=0,
     waiting=0,
     retrying=0,
+    held_up=0,
+    held_up_bytes=0,
+    full=False,
+    far_ahead=0,
     lanes=0,
     oldest_age=0.0,
     oldest=None,

@@ -29,12 +29,20 @@ FEWEST: Final = 5
 """Once there was no more room, at least so many records are taken in together: one by one costs more than handling."""
 
 
+MOST_HELD_UP: Final = 64 * 1024 * 1024
+"""Bytes of records that later attempts may hold up, see ``HeldUp``."""
+
+
 class Fate(Enum):
     """What happens to a record whose handler did not return."""
 
     DONE = "nothing is to be done about it"
     REFUSED = "it cannot be handled"
     RETURNED = "to be tried again by any member"
+
+
+def _load_of(part: Part) -> int:
+    return part.progress.unfinished - part.held_up
 
 
 def step_of(room: int) -> int:
@@ -134,6 +142,7 @@ class Work:
     def _drop_later_attempts(self) -> None:
         for unit, due in self._later.take_unless(lambda unit: all(item.part.live for item in unit.items)):
             first = unit.items[0]
+            self.lanes.go_on(unit)
             self.lanes.hand_back(unit.items[1:])
             if first.part.live and first.lane is None:
                 self.lanes.again(first)
@@ -227,15 +236,26 @@ class Work:
         self.forget((partition,))
         return self._begin(partition, PartitionProgress(partition), part.topic_id)
 
+    @property
+    def load(self) -> int:
+        """Records that take room: held, and not held up by a later attempt."""
+        return self.held - self.lanes.held_up.records
+
+    @property
+    def full(self) -> bool:
+        """What later attempts hold up has reached its limit."""
+        return self.lanes.held_up.bytes >= MOST_HELD_UP
+
     def intake(self) -> Intake:
         """Return how many more records may be read, and from which partitions none.
 
         A partition may hold as many as there is room left, so that it cannot use up what the others need, and takes at most a
-        quarter of all room at once. If all room is taken and nothing is ready (every record follows one that is being handled, or
-        waits to be tried again), partitions that hold none may have one each, so that handlers that never end keep no other
-        partition waiting.
+        quarter of all room at once. If all room is taken and nothing is ready (every record follows one that is being handled),
+        partitions that hold none may have one each, so that handlers that never end keep no other partition waiting.
+        What later attempts hold up takes no room. Once that has reached its own limit, partitions with some of it take no more.
         """
-        free = self.most - self.held
+        load = self.load
+        free = self.most - load
         if free <= 0:
             holding = {tp for tp, part in self.parts.items() if part.progress.unfinished}
             if self.lanes.some_ready or len(holding) == len(self.parts):
@@ -243,11 +263,13 @@ class Work:
             return Intake(1, holding, 1)
         if self._long:
             self._long = {tp for tp in self._long if self.parts[tp].progress.span >= LONG_SPAN}
-        waiting = {tp for tp in self._long if self.parts[tp].progress.too_far}
-        if free <= self.held:  # otherwise no partition can hold that many
-            waiting.update(tp for tp, part in self.parts.items() if part.progress.unfinished >= free)
+        waiting = {tp for tp in self._long if self.parts[tp].progress.too_far(keep_done=self.keep_done)}
+        if self.full:
+            waiting.update(tp for tp, part in self.parts.items() if part.held_up)
+        if free <= load:  # otherwise no partition can hold that many
+            waiting.update(tp for tp, part in self.parts.items() if _load_of(part) >= free)
         limit = free if len(self.parts) <= 1 else min(free, max(1, self.most // 4))
-        room = self.most - sum(self.parts[tp].progress.unfinished for tp in waiting) if waiting else self.most
+        room = self.most - sum(_load_of(self.parts[tp]) for tp in waiting) if waiting else self.most
         return Intake(limit, waiting, step_of(room))
 
     # --- handling --------------------------------------------------------------------------------------------------------------
@@ -323,6 +345,7 @@ class Work:
             self.lanes.again(unit)
         else:
             self._later.add(unit, due)
+            self.lanes.hold_up(unit)
         return True
 
     def interrupted(self, unit: Unit, now: float) -> None:
@@ -358,6 +381,7 @@ class Work:
     def expire(self, now: float) -> bool:
         """Make ready the units whose time has come. Return whether any is ready."""
         for unit in self._later.take_due(now):
+            self.lanes.go_on(unit)
             self.lanes.again(unit)
         self.lanes.expire(now)
         return self.lanes.some_ready
@@ -406,6 +430,11 @@ class Work:
     def done_ahead(self) -> int:
         """Records that are done although an earlier one is not, over all partitions."""
         return sum(part.progress.ahead for part in tuple(self.parts.values()))
+
+    @property
+    def far_ahead(self) -> int:
+        """Partitions of which no more is read until their oldest record is done."""
+        return sum(part.progress.too_far(keep_done=self.keep_done) for part in tuple(self.parts.values()))
 
     @property
     def oldest(self) -> tuple[TopicPartition, int, float] | None:

@@ -13,7 +13,7 @@ from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
 from ..processing.done import PartitionProgress
 from ..processing.lanes import Item, Lanes, Pack, Part
-from ..processing.work import Fate, Intake, Offsets, step_of
+from ..processing.work import MOST_HELD_UP, Fate, Intake, Offsets, step_of
 from .record import ShareRecord
 
 Record = ShareRecord[Any, Any]
@@ -79,13 +79,25 @@ class ShareWork:
 
     def intake(self) -> Intake:
         """Return how many more records may be read."""
-        return Intake(max(0, self.most - self.held), (), step_of(self.most))
+        limit = 0 if self.full else max(0, self.most - self.load)
+        return Intake(limit, (), step_of(self.most))
+
+    @property
+    def load(self) -> int:
+        """Records that take room: held, and not waiting for a later attempt."""
+        return self.held - self.lanes.held_up.records
+
+    @property
+    def full(self) -> bool:
+        """What waits for later attempts has reached its limit."""
+        return self.lanes.held_up.bytes >= MOST_HELD_UP
 
     def lose(self, record: Record) -> bool:
         """A lock has ended: another member gets the record. Return whether it was held here."""
         item = self._items.pop(record, None)
         if item is None:
             return False
+        self.lanes.go_on(item)
         item.part = self._lost
         self.held -= 1
         return True
@@ -176,6 +188,7 @@ class ShareWork:
         if isinstance(unit, Pack):
             unit.attempt += 1
         self._later.add(unit, due)
+        self.lanes.hold_up(unit)
         return True
 
     def interrupted(self, unit: Unit, now: float) -> None:
@@ -211,6 +224,7 @@ class ShareWork:
     def expire(self, now: float) -> bool:
         """Make ready the units whose time has come. Return whether any is ready."""
         for unit in self._later.take_due(now):
+            self.lanes.go_on(unit)
             if self._keep_open(unit):
                 self.lanes.again(unit)
         self.lanes.expire(now)
@@ -231,6 +245,11 @@ class ShareWork:
 
     @property
     def done_ahead(self) -> int:
+        """No order is kept."""
+        return 0
+
+    @property
+    def far_ahead(self) -> int:
         """No order is kept."""
         return 0
 

@@ -3,8 +3,8 @@
 import pytest
 
 from kafka_async import OffsetAndMetadata
-from kafka_async.application.processing.done import MOST_AHEAD, PartitionProgress
-from kafka_async.application.processing.encoding import LONGEST, DoneMap, encode
+from kafka_async.application.processing.done import MOST_AHEAD, MOST_SPAN, PartitionProgress
+from kafka_async.application.processing.encoding import DoneMap, decode, encode
 
 from .support import TOPIC_ID, TP, record, records
 
@@ -110,28 +110,39 @@ def test_50_000_records_behind_one_that_never_ends_are_one_run() -> None:
     assert committable(progress, 50_001) == 0
     assert progress.runs() == [1, 50_000]
     assert len(encode(progress.runs(), TOPIC_ID)) < 20
-    assert progress.too_far
+    assert not progress.too_far(keep_done=True), "a restart repeats none of them"
+    assert progress.too_far(keep_done=False)
 
 
-def test_too_far_is_a_number_of_records() -> None:
+def test_without_a_map_too_far_is_a_number_of_records() -> None:
     progress = received(range(MOST_AHEAD + 1))
     for number in range(1, MOST_AHEAD):
         progress.mark(number)
-    assert not progress.too_far
+    assert not progress.too_far(keep_done=False)
     progress.mark(MOST_AHEAD)
-    assert progress.too_far
+    assert progress.too_far(keep_done=False)
     progress.mark(0)
-    assert not progress.too_far
+    assert not progress.too_far(keep_done=False)
 
 
-def test_too_far_is_what_does_not_fit_into_the_metadata() -> None:
-    progress = received(range(6_000))
-    for number in range(1, 6_000, 2):
+@pytest.mark.parametrize("every", [2, 50, 1_000])
+def test_with_a_map_too_far_is_a_number_of_records_that_are_not_in_it(every: int) -> None:
+    progress = PartitionProgress(TP)
+    while not progress.too_far(keep_done=True):
+        number = progress.receive(records(range(progress.end or 0, (progress.end or 0) + 100)), 0.0)
+        for each in range(number, number + 100):
+            if each % every:
+                progress.mark(each)
+    recorded = decode(encode(progress.runs(), TOPIC_ID), 0, TOPIC_ID)
+    assert recorded is not None
+    repeated = sum(offset % every > 0 and offset not in recorded for offset in range(progress.end or 0))
+    if every == 1_000:
+        assert progress.span == MOST_SPAN
+    else:
+        assert MOST_AHEAD <= repeated < 1.02 * MOST_AHEAD
+    for number in range(0, progress.end or 0, every):
         progress.mark(number)
-        if progress.too_far:
-            break
-    assert progress.ahead < 3_000
-    assert 0.7 * LONGEST < len(encode(progress.runs(), TOPIC_ID)) < 0.8 * LONGEST
+    assert not progress.too_far(keep_done=True)
 
 
 def test_memory_is_given_back() -> None:

@@ -4,7 +4,7 @@
 - After a crash, and after partitions moved to another member, each record that the committed state does not call done comes again,
   and what it calls done was done.
 - The successful starts of a lane are in order, and a lane runs one at a time.
-- As many records are held as were received and not done.
+- As many records are held as were received and not done. Those that a later attempt holds up are among them, and are not handled.
 """
 
 from collections import defaultdict
@@ -263,6 +263,11 @@ class Processing(RuleBasedStateMachine):
         if hasattr(self, "member"):
             work = self.member.work
             assert work.held == sum(part.progress.unfinished if part.live else part.running for part in work.parts.values())
+            held_up = work.lanes.held_up
+            assert held_up.records == sum(part.held_up for part in work.parts.values())
+            assert held_up.bytes == sum(part.held_up_bytes for part in work.parts.values())
+            assert all(0 <= part.held_up <= part.progress.unfinished - part.running for part in work.parts.values())
+            assert work.retrying <= held_up.records <= work.held
             assert work.running == len([lane for lane, count in self.member.busy.items() if count]) or self.batch > 1
 
     def teardown(self) -> None:
@@ -279,6 +284,7 @@ class Processing(RuleBasedStateMachine):
                 self.succeed(taken)
             elif not any(self.log[tp] and self.member.next[tp] <= self.log[tp][-1].offset for tp in PARTITIONS):
                 break
+        assert (self.member.work.held, self.member.work.lanes.held_up.records, self.member.work.lanes.held_up.bytes) == (0, 0, 0)
         assert self.done == {(partition, record.offset) for partition, records in self.log.items() for record in records}
         self.commit(accepted=True)
         for partition, records in self.log.items():

@@ -1,5 +1,6 @@
 """Handlers that fail, take too long or decide for themselves; records that cannot be deserialized."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -70,9 +71,93 @@ async def test_half_of_the_records_fail_over_and_over_and_memory_is_bounded() ->
         while len(failing.done) < 2_000:
             await anyio.sleep(0.05)
             found = run.statistics()
-            held = max(held, found.running + found.waiting + found.retrying)
-        assert held <= 100
+            held = max(held, found.running + found.waiting + found.retrying - found.held_up)
+            assert found.held_up_bytes < 2_000 * 1_000
+        assert held <= 110, "and only those that were held up and are due come on top"
     assert some.committed() == 2_000
+
+
+@virtual
+async def test_records_that_wait_for_long_keep_only_their_own_lanes_waiting() -> None:
+    some = world()
+    some.produce(8_000, keys=100)
+    unwell = {b"k7", b"k50"}
+
+    async def handle(record: Record) -> None:
+        if record.key in unwell and anyio.current_time() < 600:
+            raise RetryLater(600)
+        await some.handle(record)
+
+    async with processed(some, handle, concurrency=4) as run:
+        await until(lambda: len(some.done) >= 7_840, 60)
+        found = run.statistics()
+        assert (found.retrying, found.held_up, found.full, found.far_ahead) == (2, 160, False, 0)
+        assert found.held_up_bytes > 160 * 512
+        assert found.waiting + found.running == 158, "behind those that wait"
+        await until(lambda: len(some.done) == 8_000, 700)
+        await run.drain()
+        assert run.statistics().held_up == 0
+    for key in unwell:
+        offsets = [record.offset for record in some.done if record.key == key]
+        assert offsets == sorted(offsets)
+    assert some.committed() == 8_000
+
+
+@virtual
+@pytest.mark.parametrize("failing", ["records", "keys"])
+async def test_records_that_fail_for_good_do_not_slow_the_others_down(failing: str) -> None:
+    """The README's retry, with 2 % of the records, or of the keys, failing."""
+    some = world(partitions=2)
+    for partition in range(2):
+        some.produce(10_000, keys=1_000, partition=partition)
+    letters: list[int] = []
+
+    def is_unwell(record: Record) -> bool:
+        number = int(record.key[1:]) if failing == "keys" else (record.offset * 7919) % 10_007
+        return number % 50 == 0
+
+    async def handle(record: Record) -> None:
+        await anyio.sleep(0.01)
+        if is_unwell(record):
+            raise OSError("down")
+        some.done.append(record)
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append(record.offset)
+
+    retry = Retry(attempts=5, delay=exponential(0.5, 30))
+    async with processed(some, handle, concurrency=20, retry=retry, on_failure=write):
+        began = anyio.current_time()
+        await until(lambda: len(some.done) >= 18_000, 100)
+        seconds = anyio.current_time() - began
+    assert seconds < 1.25 * 18_000 * 0.01 / 20
+
+
+@virtual
+async def test_too_much_that_waits_for_later_is_said_once_and_stops_only_its_partitions(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafka_async")
+    monkeypatch.setattr("kafka_async.application.processing.work.MOST_HELD_UP", 50 * 600)
+    some = world(partitions=2)
+    some.produce(200, keys=200)
+    some.produce(200, keys=200, partition=1)
+
+    async def handle(record: Record) -> None:
+        if record.partition == 0 and anyio.current_time() < 100:
+            raise RetryLater(100 - anyio.current_time())
+        await some.handle(record)
+
+    async with processed(some, handle, concurrency=4) as run:
+        await until(lambda: len(some.done) == 200, 50)
+        found = run.statistics()
+        assert found.full
+        assert 50 <= found.retrying == found.held_up < 100
+        await until(lambda: len(some.done) == 400, 200)
+        assert not run.statistics().full
+    said = [entry.message for entry in caplog.records if "which is the limit" in entry.message or "recovered" in entry.message]
+    assert len(said) == 2
+    assert "no more is read of their partitions" in said[0]
 
 
 @virtual

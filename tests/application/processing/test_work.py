@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.application.processing.encoding import decode, encode
-from kafka_async.application.processing.lanes import Item, Pack
-from kafka_async.application.processing.work import Work
+from kafka_async.application.processing.lanes import RECORD_BYTES, Item, Pack
+from kafka_async.application.processing.work import MOST_HELD_UP, Work
 from tests.effort import examples
 
 from .support import BY_KEY, BY_PARTITION, OTHER, TOPIC_ID, TP, Record, record, records, started, work
@@ -137,12 +137,68 @@ def test_only_the_lane_of_a_record_waits_for_its_retry() -> None:
     assert started(some) == [1]
 
 
-def test_what_waits_for_its_retry_counts_as_held() -> None:
-    some = work(most=2)
-    some.receive(TP, records(range(2)), 0.0)
-    for item in take(some).values():
-        some.retry(item, 100.0, 0.0)
-    assert some.intake().limit == 0
+def test_what_waits_for_its_retry_takes_no_room_but_has_a_limit_of_its_own() -> None:
+    some = work(most=20)
+    now = 0
+    while some.intake().limit and not some.intake().waiting:
+        some.receive(TP, [each._replace(serialized_value_size=100_000) for each in records(range(now, now + 20))], 0.0)
+        now += 20
+        for item in take(some).values():
+            some.retry(item, 100.0, 0.0)
+        assert some.intake().limit == 20
+    assert some.full
+    assert some.intake().waiting == {TP}
+    size = RECORD_BYTES + 100_000
+    assert (some.lanes.held_up.records, some.lanes.held_up.bytes) == (now, now * size)
+    assert MOST_HELD_UP <= now * size < MOST_HELD_UP + 20 * size
+    some.receive(OTHER, records(range(1), partition=OTHER), 0.0)
+    assert some.intake().waiting == {TP}, "others go on"
+    assert some.expire(100.0)
+    assert (some.lanes.held_up.records, some.lanes.held_up.bytes) == (0, 0)
+    assert not some.full
+    assert some.load == some.held == now + 1
+
+
+def test_what_is_behind_a_later_attempt_takes_no_room_until_its_lane_has_caught_up() -> None:
+    some = work(BY_KEY, most=10)
+    some.receive(TP, records(range(3), b"a"), 0.0)
+    first = some.take()
+    assert first is not None
+    some.retry(first, 100.0, 0.0)
+    assert (some.load, some.lanes.held_up.records) == (0, 3)
+    some.receive(TP, records(range(3, 6), b"a"), 0.0)
+    assert (some.load, some.lanes.held_up.records) == (0, 6)
+    assert some.expire(100.0)
+    assert (some.load, some.lanes.held_up.records) == (1, 5), "only the first can be handled"
+    for left in range(5, 0, -1):
+        assert (some.load, some.lanes.held_up.records) == (1, left)
+        if left == 3:  # also what comes while it catches up
+            some.receive(TP, records(range(6, 7), b"a"), 0.0)
+            assert (some.load, some.lanes.held_up.records) == (1, left + 1)
+        item = some.take()
+        assert item is not None
+        some.succeeded(item, 101.0)
+        if left == 3:
+            item = some.take()
+            assert item is not None
+            some.succeeded(item, 101.0)
+    some.receive(TP, records(range(7, 9), b"a"), 0.0)
+    assert (some.load, some.lanes.held_up.records) == (3, 0), "it has caught up"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("order", [None, BY_KEY], ids=["none", "key"])
+def test_what_leaves_is_held_up_no_more(batch: int, order: Any) -> None:
+    some = work(order, batch=batch)
+    for partition in (TP, OTHER):
+        some.receive(partition, records(range(8), b"a", partition), 0.0)
+    while (unit := some.take() if batch == 1 else some.take_pack()) is not None:
+        some.retry(unit, 100.0, 0.0)
+    assert some.lanes.held_up.records == 16
+    some.leave([TP])
+    assert some.retrying <= some.lanes.held_up.records <= 8, "what was packed with those that leave is ready again"
+    some.forget([TP, OTHER])
+    assert (some.lanes.held_up.records, some.lanes.held_up.bytes, some.held) == (0, 0, 0)
 
 
 def test_a_retry_of_a_partition_that_left_is_forgotten() -> None:

@@ -18,6 +18,7 @@ class Job:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.topic_partition = TP
+        self.serialized_key_size, self.serialized_value_size = -1, 1
         self._said: str | None = None
 
     @property
@@ -39,6 +40,19 @@ def held(count: int, *, batch: int = 1) -> tuple[ShareWork, list[Any]]:
     jobs: list[Any] = [Job(offset) for offset in range(count)]
     work.receive(TP, jobs, 0.0)
     return work, jobs
+
+
+def test_what_waits_for_its_retry_takes_no_room_and_is_let_go_if_it_is_lost() -> None:
+    work, jobs = held(3)
+    for _ in jobs:
+        item = work.take()
+        assert item is not None
+        assert work.retry(item, 5.0, 1.0)
+    assert (work.load, work.lanes.held_up.records, work.intake().limit) == (0, 3, 100)
+    work.lose(jobs[1])
+    assert (work.load, work.lanes.held_up.records) == (0, 2)
+    assert work.expire(5.0)
+    assert (work.load, work.lanes.held_up.records, work.intake().limit) == (2, 0, 98)
 
 
 def test_a_record_whose_handler_returns_is_accepted() -> None:
