@@ -1,6 +1,8 @@
 """The types as a user sees them: a program of one's own, checked strictly against the package as it is installed."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,44 +17,105 @@ from kafka_async.config import ConsumerConfig
 PROGRAM = """
 import asyncio
 import json
-from typing import assert_type
+from typing import Any, assert_type
 
 import kafka_async.sync
-from kafka_async import ConsumerRecord, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async import ConsumerRecord, KafkaConsumer, OffsetAndMetadata, ProcessingContext, TopicPartition
+from kafka_async import ShareConsumer, ShareRecord
+
+Order = dict[str, int]
 
 
-def decode(data: bytes) -> dict[str, int]:
+def decode(data: bytes) -> Order:
     return dict(json.loads(data))
 
 
+def decode_by_topic(topic: str, headers: object, data: bytes) -> Order:
+    return decode(data)
+
+
+async def bill(record: ConsumerRecord[Any, Order], context: ProcessingContext) -> None: ...
+
+
+async def bill_all(records: list[ConsumerRecord[Any, Order]]) -> None: ...
+
+
+def work(job: ShareRecord[Any, Order]) -> None: ...
+
+
 async def main() -> None:
-    consumer: KafkaConsumer[str, dict[str, int]] = KafkaConsumer("orders", value_deserializer=decode)
+    consumer: KafkaConsumer[str, Order] = KafkaConsumer("orders", value_deserializer=decode)
     async with consumer:
         async for record in consumer:
-            assert_type(record, ConsumerRecord[str, dict[str, int]])
+            assert_type(record, ConsumerRecord[str, Order])
             assert_type(record.value["n"], int)
-        assert_type(await consumer.getone(), ConsumerRecord[str, dict[str, int]])
+        assert_type(await consumer.getone(), ConsumerRecord[str, Order])
         batch = await consumer.getmany(timeout_ms=1000)
-        assert_type(batch, dict[TopicPartition, list[ConsumerRecord[str, dict[str, int]]]])
+        assert_type(batch, dict[TopicPartition, list[ConsumerRecord[str, Order]]])
         assert_type(consumer.next_offsets(), dict[TopicPartition, OffsetAndMetadata])
+
+    found = KafkaConsumer("orders", value_deserializer=decode, group_id="billing")
+    assert_type(found, KafkaConsumer[Any, Order])
+    await found.process(bill)
+    await found.process(bill_all, batch=10)
+    both = KafkaConsumer("orders", key_deserializer=bytes.decode, value_deserializer=decode)
+    assert_type(both, KafkaConsumer[str, Order])
+    assert_type(KafkaConsumer("orders", value_deserializer=decode_by_topic), KafkaConsumer[Any, Any])
+    jobs = ShareConsumer("jobs", group_id="workers", value_deserializer=decode)
+    assert_type(jobs, ShareConsumer[Any, Order])
+    await jobs.process(work)
+
+    with_tombstones: KafkaConsumer[bytes | None, Order | None] = KafkaConsumer("orders", value_deserializer=decode)
+    assert_type((await with_tombstones.getone()).value, Order | None)
 
 
 with kafka_async.sync.KafkaConsumer[bytes, str]("orders") as blocking:
     for one in blocking:
         assert_type((one.key, one.value), tuple[bytes, str])
 
+typed = kafka_async.sync.KafkaConsumer("orders", value_deserializer=decode)
+assert_type(typed, kafka_async.sync.KafkaConsumer[Any, Order])
 untyped = KafkaConsumer("orders", bootstrap_servers="localhost:9092")
 asyncio.run(main())
 """
 
+WRONG = """
+import json
 
-def check(tmp_path: Path, program: str) -> "subprocess.CompletedProcess[str]":
-    """Run ``mypy --strict`` over a program as its author would, with nothing of this repository but the package."""
+from kafka_async import ConsumerRecord, KafkaConsumer
+
+
+def decode(data: bytes) -> dict[str, int]:
+    return dict(json.loads(data))
+
+
+async def handle(record: ConsumerRecord[bytes, str]) -> None: ...
+
+
+async def main() -> None:
+    consumer = KafkaConsumer("orders", value_deserializer=decode)
+    await consumer.process(handle)
+    (await consumer.getone()).value.upper()
+    KafkaConsumer("orders", value_deserializer=decode, groupid="billing")
+    other: KafkaConsumer[bytes, str] = KafkaConsumer("orders", value_deserializer=decode)
+    with_tombstones: KafkaConsumer[bytes | None, dict[str, int] | None] = KafkaConsumer("orders", value_deserializer=decode)
+    (await with_tombstones.getone()).value["n"]
+"""
+
+
+def installed(tmp_path: Path) -> Path:
+    """Return a directory with nothing of this repository but the package."""
     package = Path(kafka_async.__file__).parent
     assert (package / "py.typed").exists()
     site = tmp_path / "site"
     site.mkdir()
     (site / "kafka_async").symlink_to(package)
+    return site
+
+
+def check(tmp_path: Path, program: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``mypy --strict`` over a program as its author would, with nothing of this repository but the package."""
+    site = installed(tmp_path)
     (tmp_path / "program.py").write_text(program)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", "cache", "program.py"]
     environment = {**os.environ, "PYTHONPATH": str(site)}
@@ -63,6 +126,28 @@ def check(tmp_path: Path, program: str) -> "subprocess.CompletedProcess[str]":
 def test_a_program_of_a_user_passes_mypy_strict(tmp_path: Path) -> None:
     done = check(tmp_path, PROGRAM)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.brokers
+def test_mypy_refuses_what_does_not_fit_the_type_of_the_values(tmp_path: Path) -> None:
+    done = check(tmp_path, WRONG)
+    wrong = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert [int(line.split(":")[1]) for line in wrong] == [16, 17, 18, 19, 21], done.stdout
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(("program", "errors"), [(PROGRAM, 0), (WRONG, 5)], ids=["right", "wrong"])
+def test_pyright_sees_what_mypy_sees(tmp_path: Path, program: str, errors: int) -> None:
+    pyright = shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed: npm install --global pyright")
+    site = installed(tmp_path)
+    (tmp_path / "program.py").write_text(program)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(site)], "typeCheckingMode": "standard"}))
+    command = [pyright, "--outputjson", "--pythonpath", sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert len([each for each in found if each["severity"] == "error"]) == errors, done.stdout
 
 
 VALUES = {

@@ -54,7 +54,7 @@ from ..records import ALL_COLUMNS, Columns
 if TYPE_CHECKING:
     import pyarrow
 
-    from ..application.processing.settings import OnFailure, Order
+    from ..application.processing.settings import Handler, OnFailure, Order
     from ..config import ConsumerConfig, ConsumerOptions
 
 K = TypeVar("K", default=Any)
@@ -309,7 +309,7 @@ class KafkaConsumer(Generic[K, V]):
     as ``KeyboardInterrupt``, no record is lost: the next call returns what that call had in hand.
     """
 
-    def __init__(self, *topics: str, **options: "Unpack[ConsumerOptions]") -> None:
+    def __init__(self, *topics: str, **options: "Unpack[ConsumerOptions[K, V]]") -> None:
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
         self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, runtime=runtime, **options)
@@ -474,7 +474,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def process(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ConsumerRecord[K, V]]",
         *,
         concurrency: int = 10,
         order: "Order" = "key",
@@ -510,7 +510,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def processing(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ConsumerRecord[K, V]]",
         *,
         concurrency: int = 10,
         order: "Order" = "key",

@@ -5,7 +5,7 @@ of its own. Records may be acknowledged from any thread.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
@@ -21,6 +21,7 @@ from ..model import ConsumerState, TopicPartition
 from .sync import LEAVE_TIME, LOOK_AGAIN, Processing, Seat, exclusive, finish, plain
 
 if TYPE_CHECKING:  # most programs that block have no use for it
+    from ..application.processing.settings import Handler
     from ..application.share.consumer import ShareConsumer as AsyncConsumer
     from ..application.share.options import ShareOnFailure, ShareOptions
     from ..application.share.record import ShareRecord
@@ -44,7 +45,7 @@ class ShareConsumer(Generic[K, V]):
     thread. If a signal handler raises inside a read call, no record is lost: records that were not returned are delivered again.
     """
 
-    def __init__(self, *topics: str, **options: "Unpack[ShareOptions]") -> None:
+    def __init__(self, *topics: str, **options: "Unpack[ShareOptions[K, V]]") -> None:
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
         self._consumer = _made(topics, runtime, options)
@@ -138,7 +139,7 @@ class ShareConsumer(Generic[K, V]):
 
     def process(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ShareRecord[K, V]]",
         *,
         concurrency: int = 10,
         batch: int | None = None,
@@ -169,7 +170,7 @@ class ShareConsumer(Generic[K, V]):
 
     def processing(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ShareRecord[K, V]]",
         *,
         concurrency: int = 10,
         batch: int | None = None,

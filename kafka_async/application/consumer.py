@@ -11,7 +11,7 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 from uuid import UUID
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from ..config import ConsumerOptions
     from ..network import TransportFactory
     from .processing.processing import Processing
-    from .processing.settings import OnFailure, Order
+    from .processing.settings import Handler, OnFailure, Order
     from .runtime import Runtime
 
 K = TypeVar("K", default=Any)
@@ -141,7 +141,7 @@ class KafkaConsumer(Generic[K, V]):
         # Not options of Kafka: where the background loop runs and what opens connections, for the blocking facade and for tests.
         runtime: "Runtime | None" = None,
         transport_factory: "TransportFactory | None" = None,
-        **options: "Unpack[ConsumerOptions]",
+        **options: "Unpack[ConsumerOptions[K, V]]",
     ) -> None:
         self._assemble(_named(ConsumerConfig.of(**options)), runtime, transport_factory)
         if topics:
@@ -490,7 +490,7 @@ class KafkaConsumer(Generic[K, V]):
 
     async def process(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ConsumerRecord[K, V]]",
         *,
         concurrency: int = 10,
         order: "Order" = "key",
@@ -552,7 +552,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def processing(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ConsumerRecord[K, V]]",
         *,
         concurrency: int = 10,
         order: "Order" = "key",

@@ -111,8 +111,8 @@ class ConsumerConfig:
     )
     allow_auto_create_topics: bool = field(default=True, validator=FLAG)
     max_poll_records: int = field(default=500, converter=checks.or_unlimited, validator=number(1))
-    key_deserializer: Deserializer | None = field(default=None, validator=OPTIONAL_CALLABLE)
-    value_deserializer: Deserializer | None = field(default=None, validator=OPTIONAL_CALLABLE)
+    key_deserializer: Deserializer[Any] | None = field(default=None, validator=OPTIONAL_CALLABLE)
+    value_deserializer: Deserializer[Any] | None = field(default=None, validator=OPTIONAL_CALLABLE)
     interceptors: tuple[Any, ...] = field(default=(), converter=checks.as_tuple)
     check_crcs: bool = field(default=True, validator=FLAG)
 

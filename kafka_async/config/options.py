@@ -10,7 +10,9 @@ A docstring says what the option does. Its last three lines are the default, wha
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, TypedDict
+from typing import Any, Generic, Literal, TypedDict
+
+from typing_extensions import TypeVar
 
 from ..model import IsolationLevel
 from ..trace import Listener
@@ -25,8 +27,11 @@ from .words import (
     TokenProvider,
 )
 
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
-class ConsumerOptions(TypedDict, total=False):
+
+class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     """The options of a consumer (PEP 692). All of them may be left out.
 
     Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
@@ -251,7 +256,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: ``max.poll.records`` (KIP-41).
     """
 
-    key_deserializer: Deserializer | None
+    key_deserializer: Deserializer[K] | None
     """Turns a key's bytes into an object. ``None``: keys are ``bytes``.
 
     Takes the same forms as ``value_deserializer``.
@@ -261,7 +266,7 @@ class ConsumerOptions(TypedDict, total=False):
     Kafka: ``key.deserializer``.
     """
 
-    value_deserializer: Deserializer | None
+    value_deserializer: Deserializer[V] | None
     """Turns a value's bytes into an object. ``None``: values are ``bytes``.
 
     A callable of the bytes, such as ``json.loads``; a callable of three arguments, ``(topic, headers, data)``; or an object
@@ -270,6 +275,9 @@ class ConsumerOptions(TypedDict, total=False):
 
     If it raises, a read call raises ``DeserializationError``, once, which holds the record with its bytes; reading goes on after
     that record.
+
+    A type checker takes the type of the values from the function. It does not know of tombstones: where they may come, annotate the
+    consumer, as in ``KafkaConsumer[bytes | None, Order | None]``.
 
     Default: ``None``.
     Allowed: a callable that takes bytes, or None.

@@ -3,8 +3,8 @@
 Decides: nothing. Owns nothing. ``checks.one_of`` refuses what is not among the words.
 """
 
-from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 GroupProtocol: TypeAlias = Literal["auto", "classic", "consumer"]
 DnsLookup: TypeAlias = Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
@@ -23,7 +23,14 @@ class HasDeserialize(Protocol):
         ...
 
 
-Deserializer: TypeAlias = Callable[..., Any] | HasDeserialize
+T = TypeVar("T")
+Deserializer: TypeAlias = (
+    Callable[[bytes], Awaitable[T]]
+    | Callable[[bytes], T]
+    | Callable[[str, Sequence[tuple[str, bytes | None]], bytes], Any]
+    | HasDeserialize
+)
+"""What turns bytes into a ``T``. Type checkers learn ``T`` from a function of the bytes; mypy not if it is ``async def``."""
 
 
 class HasToken(Protocol):

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from math import inf
 from operator import itemgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from ...functions import check_plain, check_work
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -15,6 +15,14 @@ from ...values import frozen
 from .retry import Retry
 
 Record = ConsumerRecord[Any, Any]
+T = TypeVar("T")
+Handler: TypeAlias = (
+    Callable[[T], object]
+    | Callable[[T, "ProcessingContext"], object]
+    | Callable[[list[T]], object]
+    | Callable[[list[T], "ProcessingContext"], object]
+)
+"""What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``."""
 Order = Literal["key", "partition", "none"] | Callable[[Record], Hashable]
 OnFailure = Literal["stop", "skip"] | Callable[[Record, BaseException, int], Awaitable[object] | object]
 Reaction = Literal["stop", "skip", "release"] | Callable[[Any, BaseException, int], Awaitable[object] | object]

@@ -5,7 +5,7 @@ here. Must never leave a waiter, a task or half a decision behind.
 """
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
@@ -41,6 +41,7 @@ from .statistics import ShareStatistics
 
 if TYPE_CHECKING:
     from ..processing.processing import Processing
+    from ..processing.settings import Handler
     from .options import ShareOnFailure, ShareOptions
 
 K = TypeVar("K", default=Any)
@@ -71,7 +72,7 @@ class ShareConsumer(Generic[K, V]):
         # Not Kafka's options: where the background loop runs and what connects, for the blocking facade and for tests.
         runtime: Runtime | None = None,
         transport_factory: TransportFactory | None = None,
-        **options: "Unpack[ShareOptions]",
+        **options: "Unpack[ShareOptions[K, V]]",
     ) -> None:
         config, settings = share_options(options)
         self._settings = settings
@@ -274,7 +275,7 @@ class ShareConsumer(Generic[K, V]):
 
     async def process(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ShareRecord[K, V]]",
         *,
         concurrency: int = 10,
         batch: int | None = None,
@@ -325,7 +326,7 @@ class ShareConsumer(Generic[K, V]):
 
     def processing(
         self,
-        handler: Callable[..., Any],
+        handler: "Handler[ShareRecord[K, V]]",
         *,
         concurrency: int = 10,
         batch: int | None = None,

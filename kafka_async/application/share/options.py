@@ -7,13 +7,13 @@ have. ``config/options.py`` says what the others mean.
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Generic, Literal, TypedDict
 
 from ...background.share.settings import ShareSettings
 from ...config import ConsumerConfig, ConsumerOptions
 from ...config.words import Background, Deserializer, DnsLookup, Mechanism, RecoveryStrategy, SecurityProtocol, TokenProvider
 from ...trace import Listener
-from .record import ShareRecord
+from .record import K, ShareRecord, V
 
 _GROUP: Final = "of the group's configuration; set it with 'kafka-async groups configure' or Java's kafka-configs"
 _REFUSED: Final[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ ShareOnFailure = Literal["stop", "skip", "release"] | Reaction
 _OWN: Final = ("max_processing_ms", "bad_record_deliveries", "strict_max_records")
 
 
-class ShareOptions(TypedDict, total=False):
+class ShareOptions(TypedDict, Generic[K, V], total=False):
     """The options of a share consumer. Those not described here mean what they mean for every consumer (``ConsumerOptions``)."""
 
     bootstrap_servers: str | Iterable[str]
@@ -85,8 +85,8 @@ class ShareOptions(TypedDict, total=False):
 
     Default: ``500``.
     """
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
+    key_deserializer: Deserializer[K] | None
+    value_deserializer: Deserializer[V] | None
     check_crcs: bool
     fetch_min_bytes: int
     fetch_max_bytes: int
