@@ -32,6 +32,10 @@ OWN_NAMES = {
 """Options that have another name than Kafka's key."""
 
 
+class _Checked:
+    deserializer: Deserializer[Any] | None
+
+
 def test_the_type_that_editors_see_has_every_option_and_no_other() -> None:
     assert sorted(ConsumerOptions.__annotations__) == NAMES
     assert ConsumerOptions.__required_keys__ == frozenset()
@@ -41,7 +45,7 @@ def test_the_type_that_editors_see_has_every_option_and_no_other() -> None:
 def test_the_type_that_editors_see_is_what_the_checking_class_takes(name: str) -> None:
     seen = get_type_hints(ConsumerOptions)[name]
     if name.endswith("_deserializer"):  # of a type that type checkers find out
-        seen = Deserializer[Any] | None
+        seen = get_type_hints(_Checked)["deserializer"]
     assert seen == get_type_hints(ConsumerConfig.__init__)[name]
 
 
