@@ -49,7 +49,7 @@ from .list_offsets import ListOffsetsManager
 from .metadata import MetadataManager
 from .news import ClusterNews
 from .positions import PositionsManager
-from .request_manager import Poll
+from .request_manager import Poll, parting_poll
 from .subscription import FetchPosition, FetchState, Subscription, SubscriptionState
 
 if TYPE_CHECKING:  # imported when they are needed: not every consumer has a group or telemetry
@@ -121,6 +121,15 @@ class Background:
         # The group last: leaving shares a connection with the last commits and must not overtake them.
         managers = sorted(self.agenda.managers, key=lambda manager: manager is self.group)
         return Poll(tuple(request for manager in managers for request in manager.poll_on_close(now).requests))
+
+    @property
+    def is_leaving(self) -> bool:
+        """See ``Membership``."""
+        return self.group is not None and self.group.is_leaving
+
+    def poll_leaving(self, now: float) -> Poll:
+        """Return what a member that is leaving has to ask before it has left: the coordinator may have moved."""
+        return parting_poll((self.group, self.group.coordinator, self.metadata) if self.group is not None else (), now)
 
     @property
     def is_being_named(self) -> bool:

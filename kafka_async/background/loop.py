@@ -34,7 +34,7 @@ from .assembly import assemble
 from .boundary import EventHandler, FetchBuffer
 from .environment import Environment
 from .life import Life
-from .request_manager import Poll
+from .request_manager import IDLE, Poll
 
 if TYPE_CHECKING:
     from .telemetry import MetricsSource
@@ -51,6 +51,11 @@ class Decider(Protocol):
     def poll(self, now: float) -> Poll: ...
 
     def poll_on_close(self, now: float) -> Poll: ...
+
+    def poll_leaving(self, now: float) -> Poll: ...
+
+    @property
+    def is_leaving(self) -> bool: ...
 
     @property
     def is_being_named(self) -> bool: ...
@@ -90,6 +95,8 @@ class BackgroundLoop:
     """That of the event loop."""
     failure: BaseException | None = field(default=None, init=False)
     background: Decider = field(init=False)
+    _nodes: Mapping[int, Node] = field(init=False)
+    """The brokers that the network knows of."""
     _factory: TransportFactory = field(init=False)
     _delegate: NetworkClientDelegate = field(init=False)
     _signal: LoopSignal = field(factory=LoopSignal, init=False)
@@ -113,6 +120,7 @@ class BackgroundLoop:
                 metrics_source=self.metrics_source,
             ),
         )
+        self._nodes = self.background.nodes
 
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics. From the loop's own thread, or once it is gone."""
@@ -143,15 +151,11 @@ class BackgroundLoop:
             self._finish()
 
     async def _turn_until_stopped(self, runner: ConnectionRunner) -> None:
-        known = self.background.nodes
         while self.background.stopping is None:
             ticket = self._signal.ticket()
             now = self.clock()
             poll = self.background.poll(now)
-            if self.background.nodes is not known:
-                known = self.background.nodes
-                self._follow_nodes(now)
-                self.wake()  # that ended requests, after their managers had been polled
+            self._follow_nodes(now)
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
@@ -159,10 +163,16 @@ class BackgroundLoop:
                 await self._sleep(ticket, min(poll.wake_at, plan.wake_at))
 
     def _follow_nodes(self, now: float) -> None:
-        if self.background.nodes:
-            self._delegate.set_nodes(self.background.nodes, now)
+        """Pass on which brokers there are, if that has changed."""
+        nodes = self.background.nodes
+        if nodes is self._nodes:
+            return
+        self._nodes = nodes
+        if nodes:
+            self._delegate.set_nodes(nodes, now)
         else:
             self._delegate.disconnect_all(now, self.background.former_nodes.values())
+        self.wake()  # that ended requests, after their managers had been polled
 
     async def _sleep(self, ticket: int, wake_at: float) -> None:
         """Wait until something happens or the deadline falls due; log it if the event loop took much longer."""
@@ -183,7 +193,7 @@ class BackgroundLoop:
         now = self.clock()
         self._delegate.drain(now)
         self._delegate.add(self.background.poll_on_close(now).requests, now)
-        await self._converse(runner, deadline, lambda: self._delegate.is_drained)
+        await self._converse(runner, deadline, lambda: self._delegate.is_drained and not self.background.is_leaving)
         now = self.clock()
         self._delegate.close(now)
         runner.perform(self._delegate.plan(now))
@@ -191,14 +201,18 @@ class BackgroundLoop:
             await runner.aclose()
 
     async def _converse(self, runner: ConnectionRunner, deadline: float, is_done: Callable[[], bool]) -> None:
-        """Exchange what is under way, and send nothing new, until it is done or the deadline has come."""
+        """Exchange what is under way until it is done or the deadline has come. Nothing new is sent but what leaving takes."""
         while (now := self.clock()) < deadline:
             ticket = self._signal.ticket()
+            poll = self.background.poll_leaving(now) if self.background.is_leaving else IDLE
+            self._follow_nodes(now)
+            self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
             if is_done():
                 break
-            await self._signal.wait(ticket, min(plan.wake_at, deadline) - now)
+            if not plan.settled:
+                await self._signal.wait(ticket, min(poll.wake_at, plan.wake_at, deadline) - now)
 
     def _finish(self) -> None:
         error: BaseException

@@ -119,6 +119,11 @@ class MetadataManager:
         """See ``ClusterView``."""
         return self.cluster.version
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """No broker can be reached."""
+        return self.network.unreachable_since is not None
+
     def topic_id(self, topic: str) -> UUID | None:
         """See ``ClusterView``."""
         return self.cluster.topic_id(topic)

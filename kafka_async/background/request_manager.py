@@ -8,13 +8,13 @@ the loop's clock.
 A manager never returns a ``wake_at`` in the past for something that it cannot do yet: that is how clients spin (promise 9).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from ..config import ConsumerConfig
 from ..network import NO_JITTER, ExponentialBackoff, UnsentRequest
-from ..values import define, field
+from ..values import define, evolve, field
 
 NEVER = inf
 """A ``wake_at`` that never falls due: only an event or a response can change anything."""
@@ -45,6 +45,13 @@ class RequestManager(Protocol):
     def poll_on_close(self, now: float) -> Poll:
         """Return the final requests: what must still be sent when the consumer stops."""
         ...
+
+
+def parting_poll(managers: Iterable[RequestManager], now: float) -> Poll:
+    """Poll ``managers`` once while the consumer stops. What they ask is still sent then (``UnsentRequest.final``)."""
+    polls = [manager.poll(now) for manager in managers]
+    requests = tuple(evolve(request, final=True) for poll in polls for request in poll.requests)
+    return Poll(requests, min((poll.wake_at for poll in polls), default=NEVER))
 
 
 @define(eq=False)

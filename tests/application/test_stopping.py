@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async import ConsumerState, TopicPartition
+from kafka_async import ConsumerState, ShareConsumer, TopicPartition
 from kafka_async.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -93,6 +93,54 @@ async def test_stop_returns_in_time_whatever_the_cluster_does(
     await consumer.stop(timeout_ms=3000)
     assert anyio.current_time() - before <= 3.01
     await settle(cluster)
+
+
+LEAVING = pytest.mark.parametrize("leave", ["stop", "unsubscribe"])
+
+
+def _move(cluster: FakeCluster) -> None:
+    cluster.groups.moved["g"] = 1
+
+
+def _end(cluster: FakeCluster) -> None:
+    cluster.stop(0)
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer", "share"])
+@pytest.mark.parametrize("trouble", [_move, _end])
+@LEAVING
+@virtual
+async def test_who_leaves_at_the_moment_when_the_coordinator_moves_leaves_at_the_new_one(
+    kind: str, trouble: Callable[[FakeCluster], None], leave: str
+) -> None:
+    """Otherwise the partitions would have no reader for a session."""
+    cluster, (tp,) = filled(size=2)
+    cluster.move_leader(tp, 1)
+    member: Consumer | ShareConsumer[Any, Any]
+    if kind == "share":
+        options: Any = {"bootstrap_servers": cluster.bootstrap_servers, "transport_factory": cluster.network}
+        member = ShareConsumer("t", group_id="g", **options)
+        await member.start()
+        with anyio.fail_after(60):
+            while not member.statistics().assignment:
+                await member.getmany(timeout_ms=500)
+    else:
+        member = consumer_on(cluster, "t", group_id="g", group_protocol=kind, enable_auto_commit=False)
+        await member.start()
+        await read_values(member, 20)
+    assert len(cluster.groups.members("g")) == 1
+    trouble(cluster)
+    before = anyio.current_time()
+    if leave == "stop":
+        await member.stop()
+    else:
+        result = member.unsubscribe()
+        if result is not None:
+            await result
+        await anyio.sleep(5)  # nobody waits for the answer
+    assert anyio.current_time() - before < 10
+    assert cluster.groups.members("g") == []
+    await member.stop()
 
 
 @virtual

@@ -212,6 +212,25 @@ async def a_static_member_whose_coordinator_moves_while_it_is_away(p: Place, mov
 
 
 @moving
+async def a_member_that_leaves_before_it_knows_that_its_coordinator_moved(p: Place, moves: Moves, protocol: str) -> Any:
+    """It leaves at the new coordinator, so that its partitions are free at once."""
+    p.spread(2, partitions=2)
+    if protocol == "classic":
+        options: dict[str, Any] = {"heartbeat_interval_ms": 20_000, "session_timeout_ms": 60_000}
+    else:
+        options = {}
+        p.cluster.group(p.g, consumer_heartbeat_interval_ms=15_000, consumer_session_timeout_ms=60_000)
+    async with p.member(protocol, **options) as one:
+        found = await values(one, 2)
+        before = len(p.cluster.members(p.g))
+        await moves.move_coordinator(p.g)
+    async with worker(p, group_id=f"{p.g}-share") as member:
+        joined = await until(lambda: bool(member.statistics().assignment))
+        await moves.move_coordinator(f"{p.g}-share")
+    return sorted(map(str, found)), before, len(p.cluster.members(p.g)), joined, len(p.cluster.members(f"{p.g}-share"))
+
+
+@moving
 async def jobs_that_are_held_as_the_leader_moves(p: Place, moves: Moves, protocol: str) -> Any:
     """The new leader does not know who holds what: the acknowledgement does not count, and every job comes again."""
     p.filled("a", "b")

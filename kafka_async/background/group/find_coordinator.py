@@ -66,6 +66,11 @@ class Brokers(Protocol):
     @property
     def nodes(self) -> Container[int]: ...
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """No broker can be reached."""
+        ...
+
     def answered_since(self, moment: float) -> bool:
         """Whether the metadata are from an answer that came after ``moment``."""
         ...
@@ -113,6 +118,11 @@ class FindCoordinatorManager:
         """The coordinator, if it is known and can be sent to."""
         return self.latest if self.state is SearchState.KNOWN and self._is_listed() else None
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """No broker can be reached, so a search has no end that could be waited for."""
+        return self.brokers.is_out_of_reach
+
     def request(self, now: float) -> None:
         """The caller needs the coordinator. To be repeated in every poll in which it waits."""
         self._requested_at = now
@@ -152,7 +162,7 @@ class FindCoordinatorManager:
         return Poll(wake_at=self._wake_at())
 
     def poll_on_close(self, now: float) -> Poll:
-        """A search sends nothing when the consumer stops: its answer would come too late (KAFKA-18569)."""
+        """A search that nobody waits for sends nothing when the consumer stops (KAFKA-18569); one that leaving takes is polled."""
         return Poll()
 
     def _feed(self, event: SearchInput) -> None:

@@ -182,6 +182,11 @@ class GroupManagers:
         return self._membership.state if self._membership is not None else ConsumerState.JOINING
 
     @property
+    def is_leaving(self) -> bool:
+        """See ``Membership``."""
+        return self._membership is not None and self._membership.is_leaving
+
+    @property
     def is_being_named(self) -> bool:
         """See ``Membership``."""
         return self._membership is not None and self._membership.is_being_named

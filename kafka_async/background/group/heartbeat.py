@@ -56,6 +56,9 @@ class Verdict(Enum):
 OUT: Final = frozenset((Verdict.UNKNOWN_MEMBER, Verdict.OLD_GENERATION, Verdict.GROUP_GONE))
 """We are no longer a member, or not under this identity: give the partitions up and join again."""
 
+NOT_HEARD: Final = frozenset((Verdict.REDISCOVER, Verdict.UNREACHABLE, Verdict.RETRY))
+"""The coordinator, if it was one, has not acted on the request. To leave is asked again, perhaps of another one."""
+
 _VERDICTS: Mapping[type[KafkaError], Verdict] = {
     UnknownMemberIdError: Verdict.UNKNOWN_MEMBER,
     IllegalGenerationError: Verdict.OLD_GENERATION,

@@ -53,6 +53,11 @@ class CoordinatorAccess(Protocol):
     @property
     def fatal(self) -> KafkaError | None: ...
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """No broker can be reached."""
+        ...
+
     def request(self, now: float) -> None: ...
 
     def lost(self, node_id: int, error: KafkaError | None, now: float) -> None: ...
@@ -109,6 +114,11 @@ class Membership(RequestManager, Protocol):
     @property
     def failure(self) -> KafkaError | None:
         """Why the membership has ended for good (FATAL); ``None`` again when the application subscribes or unsubscribes."""
+        ...
+
+    @property
+    def is_leaving(self) -> bool:
+        """A request to leave is due, or not answered yet."""
         ...
 
     @property

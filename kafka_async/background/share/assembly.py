@@ -34,7 +34,7 @@ from ..interests import Interests
 from ..life import Life
 from ..metadata import MetadataManager
 from ..news import ClusterNews
-from ..request_manager import Poll
+from ..request_manager import Poll, parting_poll
 from ..subscription import Subscription, SubscriptionState
 from .exchange import Close, Exchange, Flush
 from .fetch import ClosingState, ShareFetchManager
@@ -92,6 +92,15 @@ class ShareBackground:
         """Leave the group, if that was not done, and push metrics for the last time."""
         last = self.telemetry.poll_on_close(now).requests if self.telemetry is not None else ()
         return Poll((*last, *self.membership.poll_on_close(now).requests))
+
+    @property
+    def is_leaving(self) -> bool:
+        """A request to leave is due, or not answered yet."""
+        return self.membership.is_leaving
+
+    def poll_leaving(self, now: float) -> Poll:
+        """Return what a member that is leaving has to ask before it has left: the coordinator may have moved."""
+        return parting_poll((self.membership, self.coordinator, self.metadata), now)
 
     @property
     def is_being_named(self) -> bool:

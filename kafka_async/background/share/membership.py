@@ -24,7 +24,7 @@ from ...values import define, field
 from ...wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..boundary import EventHandler
 from ..group.find_coordinator import FindCoordinatorManager
-from ..group.heartbeat import OUT, PollInterval, Verdict, judge, next_heartbeat
+from ..group.heartbeat import NOT_HEARD, OUT, PollInterval, Verdict, judge, next_heartbeat
 from ..group.membership import PollProgress
 from ..metadata import MetadataManager
 from ..request_manager import NEVER, Backoff, Poll, backoff_of
@@ -106,6 +106,8 @@ class _Talk:
     """Grows when the member joins afresh or leaves: an answer to an earlier life is ignored (KAFKA-19335)."""
     in_flight: bool = False
     is_leaving: bool = False
+    leave_until: float = inf
+    """When leaving is given up: the session ends by itself."""
     subscribed: frozenset[str] | None = None
     """The topics that the coordinator has confirmed; ``None``: send everything."""
     due_at: float = 0.0
@@ -155,6 +157,11 @@ class ShareMembership:
         return self._topics
 
     @property
+    def is_leaving(self) -> bool:
+        """A request to leave is due, or not answered yet."""
+        return self.state is _S.LEAVING
+
+    @property
     def has_partitions(self) -> bool:
         """The coordinator has given us something to read."""
         return bool(self._assigned)
@@ -184,6 +191,7 @@ class ShareMembership:
         if call is not None:
             self._talk.calls.append(call)
         if self.state is not _S.LEAVING:
+            self._talk.leave_until = now + self.config.request_timeout_ms / 1000
             self._restart(LEAVE_EPOCH)
             self._assign(frozenset(), now)
             self._topics = frozenset()
@@ -237,7 +245,7 @@ class ShareMembership:
         return max(talk.due_at, talk.backoff.retry_at)
 
     def _without_coordinator(self, now: float) -> Poll:
-        if self.state is _S.LEAVING and (self.coordinator.fatal is not None or self._talk.seen_at is None):
+        if self.state is _S.LEAVING and self._leaves_in_vain(now):
             self._left(now)
             return Poll()
         self.coordinator.request(now)
@@ -249,6 +257,11 @@ class ShareMembership:
             self._talk.seen_at = now
         shown_at = self._talk.seen_at + self._talk.interval
         return Poll(wake_at=shown_at if shown_at > now else NEVER)
+
+    def _leaves_in_vain(self, now: float) -> bool:
+        coordinator, talk = self.coordinator, self._talk
+        found = coordinator.fatal is None and talk.seen_at is not None
+        return not found or coordinator.is_out_of_reach or now >= talk.leave_until
 
     def _progress(self) -> PollProgress:
         return PollProgress(polled_at=self.handler.polled_at, polling=self.handler.reading > 0)
@@ -309,11 +322,22 @@ class ShareMembership:
         self._talk.in_flight = False
         error = self._error_of(outcome)
         if self.state is _S.LEAVING:
-            self._left(now)  # whatever was answered: the session ends by itself
+            self._leave_answered(error, node_id, now)
         elif error is not None:
             self._failed(error, node_id, now)
         elif isinstance(outcome, ShareGroupHeartbeatResponse):
             self._went_well(outcome, topics, sent_at, now)
+
+    def _leave_answered(self, error: KafkaError | None, node_id: int, now: float) -> None:
+        """A request that the coordinator has not acted on is sent again while there is time. Any other answer means: we are out."""
+        verdict = judge(error) if error is not None else None
+        if verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
+            self.coordinator.lost(node_id, error, now)
+        if verdict in NOT_HEARD and now < self._talk.leave_until:
+            self._talk.backoff.failed(now)
+            self._talk.is_leaving = False
+        else:
+            self._left(now)
 
     def _error_of(self, outcome: object) -> KafkaError | None:
         if isinstance(outcome, KafkaError):

@@ -46,6 +46,7 @@ class FakeMembership:
     identity: Identity = MEMBER
     awaits_epoch: bool = False
     is_being_named: bool = False
+    is_leaving: bool = False
     failure: KafkaError | None = None
     lane: Lane = Lane.GROUP
     state: ConsumerState = ConsumerState.STEADY
@@ -86,6 +87,7 @@ class Brokers:
     cluster: ClusterView
     wanted: list[float]
     are_old: bool = False
+    is_out_of_reach: bool = False
 
     @property
     def nodes(self) -> Mapping[int, Node]:

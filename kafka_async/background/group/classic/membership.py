@@ -39,10 +39,10 @@ from ....model import ConsumerState, Node, TopicPartition
 from ....network import Lane, UnsentRequest
 from ....trace import Fault, Listener, Notice, Recovered
 from ....values import define, evolve, field
-from ....wire import HeartbeatResponse, JoinGroupResponse, SyncGroupResponse
+from ....wire import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from ...request_manager import NEVER, Poll, RequestState, backoff_of
 from ...subscription import Subscription
-from ..heartbeat import OUT, PollInterval, Verdict, judge
+from ..heartbeat import NOT_HEARD, OUT, PollInterval, Verdict, judge
 from ..lookup import CoordinatorLookup
 from ..membership import CommitFailure, CoordinatorAccess, Identity, MembershipHost
 from ..parting import MembershipParting
@@ -139,6 +139,10 @@ class ClassicMembership:
         return ConsumerState.REBALANCING
 
     @property
+    def is_leaving(self) -> bool:
+        return self._standing.state is _S.LEAVING
+
+    @property
     def is_being_named(self) -> bool:
         """See ``Membership``."""
         return self._standing.state is _S.JOINING and self._exchange.in_flight and not self._session.identity.member_id
@@ -198,6 +202,7 @@ class ClassicMembership:
         self._session.become(Identity(instance_id=self.config.group_instance_id))
         self._standing.reason = "the consumer unsubscribed from all topics"
         self._move(_I.LEAVE, now)
+        self._exchange.request.succeeded()  # the backoff was that of another request
         if not must_leave(self._parting.who):
             self._left(now)
 
@@ -246,15 +251,13 @@ class ClassicMembership:
 
     def poll_on_close(self, now: float) -> Poll:
         """Return the LeaveGroup of a dynamic member. It must follow the last commits on the connection that they share."""
-        leaving = self._standing.state is _S.LEAVING
-        who = self._parting.who if leaving else self._session.identity
+        if not self.is_leaving:
+            if not must_leave(self._session.identity):
+                return Poll()
+            self.leave(None, now)
+            self._standing.reason = "the consumer is being closed"
         node = self._lookup.last_known
-        if node is None or not must_leave(who) or (leaving and self._exchange.in_flight):
-            return Poll()
-        lane = self._parting.lane if leaving else self.lane
-        self._parting.who = stranger = Identity(instance_id=self.config.group_instance_id)
-        self._session.become(stranger)
-        return Poll((leave(self.config, who, "the consumer is being closed", node, now, lane=lane, on_done=_ignored),))
+        return Poll() if node is None or self._exchange.in_flight else Poll((self._leave_request(node, now),))
 
     def _next(self, now: float) -> tuple[UnsentRequest | None, float]:
         match self._standing.state:
@@ -497,25 +500,42 @@ class ClassicMembership:
     # --- leaving ---------------------------------------------------------------------------------------------------------------
 
     def _next_leave(self, now: float) -> tuple[UnsentRequest | None, float]:
-        parting = self._parting
-        if now >= parting.until:
+        until = self._parting.until
+        if self._exchange.in_flight:
+            return None, until
+        node = self._lookup.node(now)
+        if now >= until or (node is None and self._lookup.coordinator.is_out_of_reach):
             self._left(now)
             return self._next(now)
-        node = None if self._exchange.in_flight else self._lookup.node(now)
-        if node is None:
-            return None, parting.until
+        if node is None or not self._exchange.request.may_send(now):
+            return None, until if node is None else min(until, self._exchange.request.wake_at())
+        return self._leave_request(node, now), until
+
+    def _leave_request(self, node: Node, now: float) -> UnsentRequest:
         self._exchange.request.sent()
         turn = self._standing.turn
 
         def answered(outcome: object, at: float) -> None:
             if turn == self._standing.turn:
-                self._left(at)
+                self._leave_answered(node, outcome, at)
 
-        request = leave(self.config, parting.who, self._standing.reason, node, now, lane=parting.lane, on_done=answered)
-        return request, parting.until
+        who, reason = self._parting.who, self._standing.reason
+        return leave(self.config, who, reason, node, now, lane=self._parting.lane, on_done=answered)
+
+    def _leave_answered(self, node: Node, outcome: object, now: float) -> None:
+        """A request that the coordinator has not acted on is sent again while there is time. Any other answer means: we are out."""
+        code = outcome.error_code if isinstance(outcome, LeaveGroupResponse) else 0
+        error = outcome if isinstance(outcome, KafkaError) else self._error(code) if code else None
+        verdict = judge(error) if error is not None else None
+        if verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
+            self._lookup.coordinator.lost(node.id, error, now)
+        if verdict in NOT_HEARD and now < self._parting.until:
+            self._exchange.request.failed(now)
+        else:
+            self._left(now)
 
     def _left(self, now: float) -> None:
-        """Whatever the answer was: an unknown member has left, and if the request is lost, the session ends by itself."""
+        """An unknown member has left, and if the request is lost, the session ends by itself."""
         self._move(_I.LEFT, now)
         self._parting.done()
         if self._interest.subscription is not None:

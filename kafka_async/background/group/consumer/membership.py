@@ -30,7 +30,7 @@ from ....values import define, field
 from ....wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...request_manager import NEVER, Poll, backoff_of
 from ...subscription import Subscription
-from ..heartbeat import OUT, PollInterval, Verdict, judge, next_heartbeat
+from ..heartbeat import NOT_HEARD, OUT, PollInterval, Verdict, judge, next_heartbeat
 from ..lookup import CoordinatorLookup
 from ..membership import CommitFailure, CoordinatorAccess, Identity, MembershipHost
 from ..parting import MembershipParting
@@ -148,6 +148,10 @@ class ConsumerMembership:
         return ConsumerState.COORDINATOR_LOST if lost else SHOWN[self.member_state]
 
     @property
+    def is_leaving(self) -> bool:
+        return self.member_state is MemberState.LEAVING
+
+    @property
     def is_being_named(self) -> bool:
         return False  # we make our member id ourselves
 
@@ -235,7 +239,7 @@ class ConsumerMembership:
         return Poll(requests, min(wake_at, self._reconcile(now), self._watch_reading(now)))
 
     def poll_on_close(self, now: float) -> Poll:
-        """Leave, if there is anything to leave and a known coordinator: there is no time for a search any more."""
+        """Leave, if there is anything to leave. Ask the last known coordinator first: there may be no time for a search."""
         node = self._lookup.last_known
         if self.member_state not in LEAVABLE or node is None or self._conversation.leave_in_flight:
             return Poll()
@@ -278,10 +282,11 @@ class ConsumerMembership:
     def _leave_without_coordinator(self, now: float) -> float:
         if self._conversation.leave_in_flight:
             return NEVER
-        if now >= self._parting.until or self._lookup.coordinator.fatal is not None:
+        coordinator = self._lookup.coordinator
+        if now >= self._parting.until or coordinator.fatal is not None or coordinator.is_out_of_reach:
             self._left(now)
             return NEVER
-        self._lookup.coordinator.request(now)
+        coordinator.request(now)
         return self._parting.until
 
     # --- what is said ----------------------------------------------------------------------------------------------------------
@@ -396,7 +401,7 @@ class ConsumerMembership:
 
     def _leave_answered(self, error: KafkaError | None, verdict: Verdict | None, now: float) -> None:
         """A request to leave that did not arrive is sent again while there is time; any other answer means that we are out."""
-        if verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE, Verdict.RETRY) and now < self._parting.until:
+        if verdict in NOT_HEARD and now < self._parting.until:
             self._conversation.backoff.failed(now)
             return
         if error is not None and verdict not in OUT:

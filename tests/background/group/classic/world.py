@@ -79,6 +79,7 @@ class Coordinator:
     coordinator: Node | None = ONE
     latest: Node | None = ONE
     fatal: KafkaError | None = None
+    is_out_of_reach: bool = False
     wanted: int = 0
     reports: list[tuple[int, KafkaError | None]] = field(factory=list)
     served_at: float | None = None

@@ -58,6 +58,7 @@ class FakeCoordinator:
 
     coordinator: Node | None = ONE
     latest: Node | None = ONE
+    is_out_of_reach: bool = False
     fatal: KafkaError | None = None
     searches: int = 0
     losses: list[tuple[int, KafkaError | None]] = field(factory=list)
