@@ -387,6 +387,10 @@ class KafkaCluster:
         """``host:port`` of one broker."""
         return f"127.0.0.1:{self._nodes[broker].port}"
 
+    def controller(self, broker: int) -> str:
+        """``host:port`` at which a broker is a KRaft controller."""
+        return f"127.0.0.1:{self._nodes[broker].controller_port}"
+
     def listener(self, name: str) -> str:
         """``host:port`` of all brokers on one of the further ``listeners``, separated by commas."""
         return ",".join(f"127.0.0.1:{node.listener_ports[name]}" for node in self._nodes)

@@ -3,7 +3,7 @@
 Decides and owns nothing. Must never do anything by itself: it only answers questions, and is pure or given by the loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import KafkaError
@@ -30,6 +30,10 @@ class Network(Protocol):
 
     def problem(self) -> KafkaError | None:
         """Return why no broker can be used."""
+        ...
+
+    def problems(self) -> Sequence[KafkaError]:
+        """Return what was found at each server that cannot be used."""
         ...
 
     @property

@@ -258,7 +258,7 @@ class MetadataManager:
             return
         for lookup in self._lookups:
             if lookup.fail_fast:
-                lookup.call.fail(unable_to_bootstrap(self.config, self.network.problem()))
+                lookup.call.fail(unable_to_bootstrap(self.config, self.network.problems()))
 
     def _rebootstrap(self, now: float, why: str, *, misled: bool = False) -> None:
         self.cluster.forget_brokers(misled=misled)

@@ -304,17 +304,19 @@ class NetworkClientDelegate:
         return self._reachability.value()
 
     def problem(self) -> KafkaError | None:
-        """Return why brokers cannot be talked to: the last failure, or what a connection that is not ready is waiting for.
+        """Return the first of ``problems``."""
+        return next(iter(self.problems()), None)
 
-        Of several failures, one that is permanent.
+    def problems(self) -> list[KafkaError]:
+        """Return why brokers cannot be talked to: the last failures, or what connections that are not ready are waiting for.
+
+        Permanent failures come first, those of logins before all.
         """
         errors = [link.history.error for link in self._links.values() if link.history.error is not None]
         if errors:
-            return next((error for error in errors if not error.retriable), errors[0])
-        for link in self._links.values():
-            if not link.state.may_send:
-                return KafkaConnectionError(f"{link.node} has not answered: {link.state.value}")
-        return None
+            return sorted(errors, key=lambda error: (not isinstance(error, AuthenticationFailedError), error.retriable))
+        waiting = (link for link in self._links.values() if not link.state.may_send)
+        return [KafkaConnectionError(f"{link.node} {link.standing}") for link in waiting]
 
     def connection_states(self) -> tuple[ConnectionStatistics, ...]:
         """Return one value per known connection."""
@@ -526,7 +528,7 @@ class NetworkClientDelegate:
         elif not self._servers.current:
             why = "no broker is known"
         else:
-            why = "no connection was ready"
+            why = "; ".join(f"{link.node} {link.standing}" for link in links if link.setting_up) or "no connection was ready"
         peer = "any broker" if request.node_id is None else f"broker {request.node_id}"
         return self._settle(request, KafkaTimeoutError(f"{request.name} to {peer} was not sent in time: {why}"), now, cause=cause)
 

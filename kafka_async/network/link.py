@@ -29,7 +29,7 @@ from ..values import define, field, frozen
 from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, PendingWork, Step
-from .protocol import MAX_IN_FLIGHT, Protocol, settle
+from .protocol import MAX_IN_FLIGHT, InFlight, Protocol, settle
 from .request import Lane, UnsentRequest
 from .session import Session
 from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
@@ -204,6 +204,17 @@ class Link:
         return self.state in _OPEN
 
     @property
+    def standing(self) -> str:
+        """What an attempt that is not ready waits for."""
+        match self.state:
+            case ConnectionState.CONNECTING:
+                return "has not accepted the connection yet"
+            case ConnectionState.NEGOTIATING if self._protocol and self._protocol.silent:
+                return "accepted the connection and has sent nothing yet"
+            case state:
+                return f"has not answered: {state.value}"
+
+    @property
     def setting_up(self) -> bool:
         """An attempt is on its way to READY (or authenticates again)."""
         return self.state in _SETTING_UP
@@ -357,8 +368,7 @@ class Link:
             return 0
         late = protocol.overdue(now, self._shared.settings.request_timeout)
         if late is not None:
-            text = f"{self.peer}: connection closed, {late.request.name} was not answered in time"
-            return self.fail(KafkaConnectionError(text), now)
+            return self.fail(KafkaConnectionError(self._why_given_up(late, now)), now)
         before = self.state
         if before in _SENDING and now >= self._session.ends_at:
             self._feed(ConnectionInput.SESSION_ENDS)  # what is being prepared may still come in time to keep the connection
@@ -431,12 +441,18 @@ class Link:
             elif outcome.error_code:
                 self.fail(for_code(outcome.error_code), at)
             else:
-                self.versions = BrokerVersions.from_response(outcome)
-                self._feed(ConnectionInput.NEGOTIATED)
-                self._authenticate(at)
+                self._negotiated(BrokerVersions.from_response(outcome), at)
 
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
         self._ask(request, number, done, now)
+
+    def _negotiated(self, versions: BrokerVersions, now: float) -> None:
+        if versions.stranger is not None:
+            self.fail(KafkaConnectionError(f"{self.peer} is {versions.stranger}"), now)
+            return
+        self.versions = versions
+        self._feed(ConnectionInput.NEGOTIATED)
+        self._authenticate(now)
 
     def _authenticate(self, now: float) -> None:
         if self._shared.authenticators is None:
@@ -537,12 +553,23 @@ class Link:
         self._shared.trace(ConnectionClosed(now=now, node=self.peer, error=seen))
         return protocol.fail(error, now)
 
+    def _why_given_up(self, late: InFlight, now: float) -> str:
+        if self.state is not ConnectionState.NEGOTIATING or (self._protocol and not self._protocol.silent):
+            return f"{self.peer}: connection closed, {late.request.name} was not answered in time"
+        text = f"{self.peer} accepted the connection and sent nothing for {now - late.sent_at:.1f} s"
+        return text if self._is_known else f"{text}; is it a Kafka port, and for this security_protocol?"
+
+    @property
+    def _is_known(self) -> bool:
+        """Something that speaks Kafka has answered at this address."""
+        return (self.node.host, self.node.port) in self._shared.answered
+
     def _why_closed(self) -> str:
         protocol = self._protocol
         if protocol and protocol.frames.pending:
             return f"{self.peer} closed the connection in the middle of an answer, {protocol.frames.pending} bytes into it"
         # A connection may always be cut. It is likely to be the port only if every connection so far was cut.
-        suspect = self.history.failures > 0 and (self.node.host, self.node.port) not in self._shared.answered
+        suspect = self.history.failures > 0 and not self._is_known
         if protocol and protocol.silent:
             question = "; does the port speak another security_protocol?" if suspect else ""
             return f"{self.peer} closed the connection before it answered{question}"

@@ -15,7 +15,14 @@ from copy import copy
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from ..errors import CorrelationIdError, KafkaConnectionError, KafkaError, KafkaTimeoutError, SslAuthenticationError
+from ..errors import (
+    CorrelationIdError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    SslAuthenticationError,
+)
 from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
 from ..values import define
 from ..wire import decode_response, encode_request, response_correlation_id
@@ -163,9 +170,9 @@ class Protocol:
         """
         try:
             frame = self.frames.next_frame()
-        except SslAuthenticationError as error:
-            raise SslAuthenticationError(f"{self.peer}: {error}") from None
-        return None if frame is None else self._answer(frame, now)
+            return None if frame is None else self._answer(frame, now)
+        except (SslAuthenticationError, KafkaProtocolError) as error:
+            raise type(error)(f"{self.peer}: {error}") from error.__cause__
 
     def fail(self, error: KafkaError, now: float) -> int:
         """End every request in flight with an error like ``error`` and return how many there were.
@@ -210,11 +217,11 @@ class Protocol:
     def _answer(self, frame: memoryview, now: float) -> Answer:
         correlation_id = response_correlation_id(frame)
         if not self._in_flight:
-            raise CorrelationIdError(f"{self.peer} answered correlation id {correlation_id}: expected none, nothing is in flight")
+            raise CorrelationIdError(f"an answer with correlation id {correlation_id}: expected none, nothing is in flight")
         sent = self._in_flight[0]
         if correlation_id != sent.correlation_id:
             raise CorrelationIdError(
-                f"{self.peer} answered correlation id {correlation_id}: expected {sent.correlation_id} ({sent.request.name})"
+                f"an answer with correlation id {correlation_id}: expected {sent.correlation_id} ({sent.request.name})"
             )
         response = decode_response(sent.request.message, sent.version, frame)
         in_flight = self._in_flight

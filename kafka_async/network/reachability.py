@@ -5,6 +5,7 @@ Must never try anything itself. A connection that breaks, or is closed because i
 make another one does.
 """
 
+from collections.abc import Sequence
 from copy import copy
 
 from ..config import ConsumerConfig
@@ -12,14 +13,16 @@ from ..errors import AuthenticationFailedError, KafkaError, NoBrokersAvailable
 from ..values import define, frozen
 
 
-def unable_to_bootstrap(config: ConsumerConfig, cause: KafkaError | None) -> KafkaError:
-    """Return the error for a caller who does not wait for servers that cannot be reached; ``cause``: the last failure."""
+def unable_to_bootstrap(config: ConsumerConfig, problems: Sequence[KafkaError]) -> KafkaError:
+    """Return the error for a caller who does not wait for servers that cannot be reached; ``problems``: the last failures."""
+    cause = problems[0] if problems else None
     if isinstance(cause, AuthenticationFailedError):  # the error that a request waiting for a server would get
         error: KafkaError = copy(cause)
         error.__cause__ = cause.__cause__
         return error
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
-    error = NoBrokersAvailable(f"Unable to bootstrap from {servers}: {cause}")
+    found = "; ".join(dict.fromkeys(map(str, problems))) or "nothing was tried"
+    error = NoBrokersAvailable(f"Unable to bootstrap from {servers}: {found}")
     error.__cause__ = cause
     return error
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
     from .messages.share import ShareAcknowledgeRequest, ShareFetchRequest
 
 UNSUPPORTED_VERSION = 35
+_BROKER_REGISTRATION: Final = 62
+"""The API with which brokers tell the controller that they are there: only controllers offer it (KIP-631)."""
 _ANY = 0x7FFF
 
 
@@ -360,6 +362,15 @@ class BrokerVersions:
         """Return whether both sides speak ``version`` of an API, or any version of it."""
         common = self.range(api)
         return common is not None and (version is None or common.lowest <= version <= common.highest)
+
+    @property
+    def stranger(self) -> str | None:
+        """What the server is if it is no broker that clients can talk to, else ``None``."""
+        if Api.METADATA in self.ranges:
+            return None
+        if _BROKER_REGISTRATION in self.ranges:
+            return "a KRaft controller; clients need the address of a listener for clients"
+        return "no broker, since it does not offer METADATA"
 
     @property
     def offers_consumer_protocol(self) -> bool:

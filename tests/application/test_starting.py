@@ -101,7 +101,9 @@ async def test_start_tries_every_bootstrap_server() -> None:
 async def test_start_on_a_server_that_never_answers_ends_after_a_second_chance() -> None:
     cluster, _ = filled()
     cluster.control(Api.API_VERSIONS, lambda broker, request: HANG, keep=True)
-    with pytest.raises(NoBrokersAvailable, match="ApiVersions was not answered in time"):
+    with pytest.raises(
+        NoBrokersAvailable, match=r"from b0:9092: b0:9092 .* accepted the connection and sent nothing for 4.1 s; is it a Kafka port"
+    ):
         await consumer_on(cluster, "t", request_timeout_ms=4000).start()
     assert 8 < anyio.current_time() < 9
     await settle(cluster)
@@ -111,9 +113,11 @@ async def test_start_on_a_server_that_never_answers_ends_after_a_second_chance()
 async def test_start_on_a_server_that_never_answers_ends_at_its_deadline() -> None:
     cluster, _ = filled()
     cluster.control(Api.API_VERSIONS, lambda broker, request: HANG, keep=True)
-    with pytest.raises(KafkaTimeoutError):
+    with pytest.raises(KafkaTimeoutError, match=r"b0:9092 .*sent nothing"):
         await consumer_on(cluster, "t", request_timeout_ms=4000, default_api_timeout_ms=5000).start()
-    assert 5 <= anyio.current_time() < 6
+    with pytest.raises(KafkaTimeoutError, match=r"b0:9092 .* accepted the connection and has sent nothing yet"):
+        await consumer_on(cluster, "t", request_timeout_ms=4000, default_api_timeout_ms=3000).start()
+    assert 8 <= anyio.current_time() < 9
     await settle(cluster)
 
 

@@ -122,6 +122,9 @@ class FakeNetwork:
     def problem(self) -> KafkaError | None:
         return self.error
 
+    def problems(self) -> list[KafkaError]:
+        return [self.error] if self.error is not None else []
+
     @property
     def unreachable_since(self) -> float | None:
         return self.reach.unreachable_since

@@ -125,7 +125,7 @@ def test_time_in_the_queue_counts() -> None:
     assert world.plan(0.0).wake_at == 3.0
     assert world.plan(3.0).settled == 1
     assert isinstance(world.outcomes[0], KafkaTimeoutError)
-    assert "was not sent in time: no connection was ready" in str(world.outcomes[0])
+    assert "was not sent in time: one:9092 (id 1) has not accepted the connection yet" in str(world.outcomes[0])
 
 
 def test_an_expired_request_carries_the_last_failure_as_its_cause() -> None:

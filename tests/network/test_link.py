@@ -139,6 +139,17 @@ def test_a_broker_that_refuses_version_0_too_fails_the_attempt() -> None:
     assert isinstance(world.outcomes[0], KafkaConnectionError)
 
 
+@pytest.mark.parametrize(
+    ("api", "what"), [(62, "a KRaft controller; clients need"), (18, "no broker, since it does not offer METADATA")]
+)
+def test_a_server_that_is_no_broker_for_clients_fails_the_attempt_and_the_error_says_what_it_is(api: int, what: str) -> None:
+    world = World(ONE)
+    start(world)
+    world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=api, min_version=0, max_version=4),)), 0.0)
+    assert state_of(world) is S.WAITING
+    assert f"{ONE} is {what}" in str(world.delegate.problem())
+
+
 def test_an_error_in_the_negotiation_fails_the_attempt() -> None:
     world = World(ONE)
     start(world)
@@ -352,7 +363,7 @@ def test_a_broker_without_sasl_fails_the_attempt() -> None:
 
     world = World(ONE, authenticators=factory)
     start(world)
-    world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),)), 0.0)
+    world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=Api.METADATA, min_version=0, max_version=4),)), 0.0)
     assert isinstance(world.delegate.problem(), UnsupportedVersionError)
 
 
@@ -648,7 +659,8 @@ def test_answers_after_the_end_of_a_connection_are_nobodys() -> None:
 def test_a_request_that_the_broker_cannot_take_ends_at_once() -> None:
     world = World(ONE)
     start(world)
-    world.reply(ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),)), 0.0)
+    metadata_only = ApiVersion(api_key=Api.METADATA, min_version=0, max_version=12)
+    world.reply(ApiVersionsResponse(api_keys=(metadata_only,)), 0.0)
     assert world.plan(0.0).settled == 1
     assert isinstance(world.outcomes[0], UnsupportedVersionError)
     assert state_of(world) is S.READY

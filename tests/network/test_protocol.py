@@ -112,7 +112,7 @@ def test_any_chunking_gives_the_same_answers(responses: list[Response], cuts: li
 def test_another_correlation_id_is_an_error() -> None:
     protocol = make()
     ask(protocol, heartbeat(drop))
-    with pytest.raises(CorrelationIdError, match="answered correlation id 5: expected 0 \\(Heartbeat\\)"):
+    with pytest.raises(CorrelationIdError, match="an answer with correlation id 5: expected 0 \\(Heartbeat\\)"):
         pour(protocol, struct.pack(">ii", 10, 5) + bytes(6))
 
 

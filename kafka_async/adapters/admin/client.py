@@ -139,7 +139,7 @@ class Client:
             while not call.done:
                 ticket = self._signal.ticket()
                 if fail_fast and not self._delegate.has_usable_node(self.clock()):
-                    raise unable_to_bootstrap(self.config, self._delegate.problem())
+                    raise unable_to_bootstrap(self.config, self._delegate.problems())
                 await self._signal.wait(ticket, inf)
             return call.result()
         finally:
