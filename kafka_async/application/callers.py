@@ -56,8 +56,8 @@ class Callers(Protocol):
         """Return the exception or cancellation that ended a task; ``None`` also if that is not known."""
         ...
 
-    def check(self, *, strictly: bool) -> None:
-        """Raise ``IllegalStateError`` on another event loop than the consumer's; ``strictly``: anywhere else."""
+    def check(self) -> None:
+        """Raise ``IllegalStateError`` anywhere but on the consumer's event loop."""
         ...
 
     @property
@@ -109,11 +109,9 @@ class AsyncioCallers:
             return None
         return asyncio.CancelledError() if holder.cancelled() else holder.exception()
 
-    def check(self, *, strictly: bool) -> None:
-        running = running_loop()
-        if running is self.loop or (running is None and not strictly):
-            return
-        raise IllegalStateError(_GONE if self.is_gone else _FOREIGN)
+    def check(self) -> None:
+        if running_loop() is not self.loop:
+            raise IllegalStateError(_GONE if self.is_gone else _FOREIGN)
 
     @property
     def is_gone(self) -> bool:
@@ -168,14 +166,13 @@ class TrioCallers:
     def failure(self, holder: Any) -> BaseException | None:
         return None
 
-    def check(self, *, strictly: bool) -> None:
+    def check(self) -> None:
         try:
             running = current_token().native_token
         except Exception:  # no event loop at all: which error that is depends on what is installed
             running = None
-        if running is self.token or (running is None and not strictly):
-            return
-        raise IllegalStateError(_FOREIGN)
+        if running is not self.token:
+            raise IllegalStateError(_FOREIGN)
 
     @property
     def is_gone(self) -> bool:
@@ -215,7 +212,7 @@ class ThreadCallers:
     def failure(self, holder: Any) -> BaseException | None:
         return None
 
-    def check(self, *, strictly: bool) -> None:
+    def check(self) -> None:
         return
 
     @property

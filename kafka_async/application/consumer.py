@@ -212,7 +212,7 @@ class KafkaConsumer(Generic[K, V]):
         topic does not exist within ``request_timeout_ms`` (the broker may create it),
         ``AuthenticationFailedError`` and the authorization errors. After an error ``start`` may be called again.
         """
-        self._place.check(strictly=True)
+        self._place.check()
         await self._starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -257,15 +257,15 @@ class KafkaConsumer(Generic[K, V]):
     # --- checks ----------------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_open()
 
     def _check_running(self) -> None:
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_running()
 
     def _check_readable(self) -> None:
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_readable()
         if self._processing is not None:
             raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
@@ -302,7 +302,7 @@ class KafkaConsumer(Generic[K, V]):
         return self._only(chosen)
 
     def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
-        self._place.check(strictly=False)
+        self._place.check_process()
         self._cursor(partition)
         return self._unread.buffer.watermarks.get(partition)
 
@@ -657,7 +657,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed, or matched by the pattern."""
-        self._place.check(strictly=False)
+        self._place.check_process()
         self._inbox.sort()
         return self._subscribed.names(self._inbox.cluster, self._unread)
 
@@ -691,12 +691,12 @@ class KafkaConsumer(Generic[K, V]):
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned now."""
-        self._place.check(strictly=False)
+        self._place.check_process()
         return set(self._cursors())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition ids of a topic if its metadata is known, else ``None``."""
-        self._place.check(strictly=False)
+        self._place.check_process()
         self._inbox.sort()
         known = self._inbox.cluster.topics.get(topic)
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
@@ -860,7 +860,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        self._place.check(strictly=False)
+        self._place.check_process()
         return {partition for partition, cursor in self._cursors().items() if cursor.paused}
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
@@ -986,7 +986,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalOperation`` without a group.
         """
-        self._place.check(strictly=False)
+        self._place.check_process()
         if self._config.group_id is None:
             raise IllegalOperation("group_metadata() needs a group_id")
         self._inbox.sort()
@@ -1032,7 +1032,7 @@ class KafkaConsumer(Generic[K, V]):
 
         While ``process`` runs there is a group ``consumer-processing-metrics`` too.
         """
-        self._place.check(strictly=False)
+        self._place.check_process()
         found = self._observer.measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
         processing = self._processing
         return found if processing is None else found | processing.metrics()
@@ -1051,5 +1051,5 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s.
         """
-        self._place.check(strictly=False)
+        self._place.check_process()
         return self._observer.statistics(self._calls.snapshot())

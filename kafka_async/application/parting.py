@@ -82,6 +82,8 @@ class Parting:
             self.lifecycle.parting_by = None
             self.lifecycle.move(ends)
             self.runtime.wake_application()
+            if ends is Happening.UNDONE:
+                self.runtime.reset()
 
     async def wait_for_the_first(self, allowed: float) -> None:
         """Wait until the stop that is running is done, up to ``allowed`` seconds."""

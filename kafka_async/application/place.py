@@ -1,7 +1,7 @@
-"""Where a consumer may be used: in the process that made it, on the event loop on which it was started.
+"""Where a consumer may be used: in the process and on the event loop on which it was started; until then anywhere.
 
 Decides: whether a call comes from there, and whether a consumer that is garbage was never stopped. Owns: the number of forks so
-far, and that number when the consumer was made. Must never refer to the consumer itself.
+far, and that number when the consumer was last found to have nothing open. Must never refer to the consumer itself.
 
 Between two records an iteration does not check its process, so a fork makes the next step of each iteration in the child look.
 """
@@ -38,21 +38,24 @@ class Place:
         _places.add(self)
 
     def check_process(self) -> None:
-        """Raise ``IllegalStateError`` in a forked child."""
-        if forks() != self._forks:
-            raise IllegalStateError("the consumer was made before this process was forked; make one in the child")
+        """Raise ``IllegalStateError`` in a child that was forked since the start: sockets and threads are the parent's."""
+        if forks() == self._forks:
+            return
+        if self.lifecycle.phase is not Phase.NEW:
+            raise IllegalStateError("the consumer was started before this process was forked; make one in the child")
+        self._forks = forks()  # nothing was open: it is the child's own from here on
 
-    def check(self, *, strictly: bool) -> None:
+    def check(self) -> None:
         """Raise ``IllegalStateError`` if the consumer cannot be used here: in a forked child, on another event loop."""
         self.check_process()
         callers = self.runtime.callers
-        if callers is not None and self.lifecycle.phase is not Phase.CLOSED:
-            callers.check(strictly=strictly)
+        if callers is not None and self.lifecycle.phase not in (Phase.NEW, Phase.CLOSED):
+            callers.check()
 
     def check_to_stop(self) -> None:
         """As ``check``; if the consumer's event loop is closed, the consumer is ended without leaving the group."""
         try:
-            self.check(strictly=True)
+            self.check()
         except IllegalStateError:
             if self.runtime.callers is not None and self.runtime.callers.is_gone:
                 self.runtime.abandon()

@@ -87,6 +87,10 @@ class Runtime(Protocol):
         """Wait until the loop that is stopping is gone; at most ``seconds``, since the system may hold it (a name look-up)."""
         ...
 
+    def reset(self) -> None:
+        """Be as before the launch, if the loop is gone: the next one may be launched elsewhere."""
+        ...
+
     def abort(self) -> None:
         """End the loop now."""
         ...
@@ -149,6 +153,7 @@ class TaskRuntime:
         if hasattr(current_token().native_token, "run_sync_soon"):
             import trio  # it is running, so it is imported already
 
+            self.clock = trio.lowlevel.current_clock().current_time  # anyio's is that of the thread which asks
             self._scope = anyio.CancelScope()
             trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name="kafka_async background loop")
         else:
@@ -195,6 +200,11 @@ class TaskRuntime:
             with anyio.move_on_after(seconds):
                 await self._gone.wait()
         self.signal.rest()
+
+    def reset(self) -> None:
+        if self._gone.is_set() or (self._task is not None and self._task.done()):
+            self.callers = self._loop = self._task = self._scope = None
+            self._wake_from_afar = self._wake_application_from_afar = None
 
     def abort(self) -> None:
         if self._task is not None:
@@ -320,6 +330,11 @@ class ThreadRuntime:
         if self._thread is not None and self._ended.is_set():
             self._thread.join(1.0)  # it has nothing left to do
         self.signal.rest()
+
+    def reset(self) -> None:
+        if self._ended.is_set():
+            self.callers = self._loop = self._thread = None
+            self._wake_background = self._wake_application = self._abort = None
 
     def abort(self) -> None:
         if self._abort is not None:

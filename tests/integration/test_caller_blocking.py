@@ -228,6 +228,19 @@ def test_a_consumer_that_was_made_before_a_fork_says_so_in_the_child(kafka43: Ka
         assert next(iter(consumer)).offset == 1
 
 
+def test_a_consumer_that_was_made_before_a_fork_and_not_started_reads_in_the_child(kafka43: KafkaCluster) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 10)
+    consumer = KafkaConsumer(topic, **_options(kafka43, None))
+
+    def read() -> None:
+        with consumer:
+            assert [consumer.getone().offset for _ in range(10)] == list(range(10))
+
+    assert in_a_child(read) == "nothing"
+    read()
+
+
 def test_two_protocols_of_a_group_are_left_in_order(kafka43: KafkaCluster) -> None:
     for protocol in ("classic", "consumer"):
         topic = new_topic(kafka43)

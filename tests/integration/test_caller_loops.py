@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_async import KafkaConsumer, TopicPartition
-from kafka_async.errors import IllegalStateError
+from kafka_async import KafkaConsumer, ShareConsumer, TopicPartition
+from kafka_async.errors import IllegalStateError, KafkaConnectionError
 from tests.brokers import KafkaCluster
+from tests.faults.proxy import Proxy
 
 from .test_caller_iteration import both_backgrounds
 from .tools import in_a_child, new_topic, read
@@ -96,6 +97,102 @@ def test_after_its_event_loop_is_gone_every_call_says_so_at_once(kafka43: KafkaC
     assert found == dict.fromkeys(found, IllegalStateError)
     error = _elsewhere(calls["stop"])  # it says so, or it stops what is left to be stopped: the thread
     assert error is None or isinstance(error, IllegalStateError)
+
+
+@both_backgrounds
+async def test_what_only_reads_may_be_asked_from_any_thread_whether_it_runs_an_event_loop_or_not(
+    kafka43: KafkaCluster, background: str
+) -> None:
+    """Such as a web server's that exports metrics."""
+    topic = new_topic(kafka43)
+    await asyncio.to_thread(kafka43.produce, topic, 10)
+    partition = TopicPartition(topic, 0)
+    options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
+    async with KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **options) as consumer:
+        await read(consumer, 10)
+
+        def looks() -> dict[str, Any]:
+            return {
+                "assignment": consumer.assignment(),
+                "paused": consumer.paused(),
+                "subscription": consumer.subscription(),
+                "state": (consumer.state, consumer.ready, consumer.alive),
+                "highwater": consumer.highwater(partition),
+                "assigned-partitions": consumer.metrics()["consumer-coordinator-metrics"]["assigned-partitions"],
+                "statistics": consumer.statistics().partitions[partition].position,
+            }
+
+        async def with_a_loop() -> dict[str, Any]:
+            return looks()
+
+        here = looks()
+        assert here["assignment"] == {partition}
+        assert await asyncio.to_thread(looks) == here
+        assert await asyncio.to_thread(lambda: asyncio.run(with_a_loop())) == here
+
+
+@both_backgrounds
+def test_a_start_that_failed_may_be_repeated_on_another_event_loop(
+    kafka43: KafkaCluster, background: str, unused_tcp_port: int
+) -> None:
+    topic = new_topic(kafka43)
+    kafka43.produce(topic, 10)
+    options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
+    consumer = KafkaConsumer(topic, bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", **options)
+
+    async def later() -> int:
+        proxy = Proxy("")
+        await proxy.open(unused_tcp_port, kafka43.bootstrap_servers)
+        try:
+            async with consumer:
+                return len(await read(consumer, 10))
+        finally:
+            await proxy.close()
+
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(consumer.start())
+    assert asyncio.run(later()) == 10
+
+
+@both_backgrounds
+async def test_a_consumer_that_was_made_before_a_fork_and_not_started_is_the_childs(kafka43: KafkaCluster, background: str) -> None:
+    """At the top of a module that a server imports before it forks its workers (``gunicorn --preload``)."""
+    topic = new_topic(kafka43)
+    await asyncio.to_thread(kafka43.produce, topic, 10)
+    options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
+    consumer = KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **options)
+
+    async def in_the_child() -> None:
+        assert consumer.assignment() == set()
+        async with consumer:
+            assert len(await read(consumer, 10)) == 10
+
+    assert await asyncio.to_thread(in_a_child, lambda: asyncio.run(in_the_child())) == "nothing"
+    async with consumer:  # and the parent's
+        await consumer.seek_to_beginning()
+        assert len(await read(consumer, 10)) == 10
+
+
+@both_backgrounds
+def test_so_may_that_of_a_share_consumer_and_in_a_forked_child(
+    kafka43: KafkaCluster, background: str, unused_tcp_port: int
+) -> None:
+    options: dict[str, Any] = {"group_id": f"g-{unused_tcp_port}", "background": background}
+    consumer: ShareConsumer[Any, Any] = ShareConsumer(bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", **options)
+
+    async def later() -> None:
+        proxy = Proxy("")
+        await proxy.open(unused_tcp_port, kafka43.bootstrap_servers)
+        try:
+            async with consumer:
+                assert not consumer.statistics().assignment  # an assignment would take as long as a heartbeat
+        finally:
+            await proxy.close()
+
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(consumer.start())
+    assert in_a_child(lambda: asyncio.run(later())) == "nothing"
+    asyncio.run(later())
 
 
 @both_backgrounds

@@ -122,7 +122,7 @@ class ShareConsumer(Generic[K, V]):
         ``KafkaTimeoutError``, ``UnknownTopicOrPartitionError``, ``AuthenticationFailedError`` and the authorization errors. After
         an error the consumer may be started again.
         """
-        self._place.check(strictly=True)
+        self._place.check()
         await self._life.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -179,7 +179,7 @@ class ShareConsumer(Generic[K, V]):
         return f"<ShareConsumer client_id={self._config.client_id!r} state={str(self.state)!r}>"
 
     def _check_readable(self) -> None:
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_readable()
         if self._processing is not None:
             raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
@@ -194,7 +194,7 @@ class ShareConsumer(Generic[K, V]):
 
         Raises ``ValueError`` for a name that no topic can have and if there is no name, ``TypeError`` for a bare string.
         """
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_open()
         names = subscribed_topics(topics)
         if not names:
@@ -210,7 +210,7 @@ class ShareConsumer(Generic[K, V]):
         Those that were handed out can still be acknowledged, and running handlers go on. ``process`` continues with the next
         subscription.
         """
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_open()
         number = self._inbox.subscribe(leaves=True)
         self._life.subscribed = None
@@ -373,7 +373,7 @@ class ShareConsumer(Generic[K, V]):
         came back unnoticed (within half a second, or while nothing was read and nothing acknowledged).
         Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_running()
         answer: dict[TopicPartition, KafkaError | None] = await self._life.ask(
             lambda call: Flush(call=call), self._calls.deadline(timeout_ms)
@@ -409,7 +409,7 @@ class ShareConsumer(Generic[K, V]):
 
     def statistics(self) -> ShareStatistics:
         """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""
-        self._place.check(strictly=False)
+        self._place.check_process()
         self._inbox.sort()
         self._custody.sort()
         below, inbox, custody = self._calls.snapshot(), self._inbox, self._custody
@@ -442,7 +442,7 @@ class ShareConsumer(Generic[K, V]):
 
         While ``process`` runs there is a group ``consumer-processing-metrics`` too.
         """
-        self._place.check(strictly=False)
+        self._place.check_process()
         self._custody.sort()
         found = self._measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
         processing = self._processing
@@ -454,7 +454,7 @@ class ShareConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
         if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._place.check(strictly=True)
+        self._place.check()
         self._lifecycle.check_running()
         return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 

@@ -137,6 +137,8 @@ class ShareLife:
         finally:
             self.lifecycle.move(ends)
             self.runtime.wake_application()
+            if ends is Happening.UNDONE:
+                self.runtime.reset()
 
     async def _part(self, deadline: float, allowed: float) -> None:
         try:
