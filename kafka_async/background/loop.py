@@ -155,7 +155,8 @@ class BackgroundLoop:
             ticket = self._signal.ticket()
             now = self.clock()
             poll = self.background.poll(now)
-            self._follow_nodes(now)
+            if self.background.nodes is not self._nodes:
+                self._follow_nodes(now)
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
@@ -163,11 +164,8 @@ class BackgroundLoop:
                 await self._sleep(ticket, min(poll.wake_at, plan.wake_at))
 
     def _follow_nodes(self, now: float) -> None:
-        """Pass on which brokers there are, if that has changed."""
-        nodes = self.background.nodes
-        if nodes is self._nodes:
-            return
-        self._nodes = nodes
+        """Pass on which brokers there are."""
+        self._nodes = nodes = self.background.nodes
         if nodes:
             self._delegate.set_nodes(nodes, now)
         else:
@@ -205,7 +203,8 @@ class BackgroundLoop:
         while (now := self.clock()) < deadline:
             ticket = self._signal.ticket()
             poll = self.background.poll_leaving(now) if self.background.is_leaving else IDLE
-            self._follow_nodes(now)
+            if self.background.nodes is not self._nodes:
+                self._follow_nodes(now)
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
