@@ -52,6 +52,8 @@ from ..network.waiting import SIGNALS_AFTER
 from ..records import ALL_COLUMNS, Columns
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow
 
     from ..application.processing.settings import Handler, OnFailure, Order
@@ -614,14 +616,16 @@ class KafkaConsumer(Generic[K, V]):
 
     @exclusive
     def seek_to_timestamp(
-        self, when: int | Mapping[TopicPartition, int], *partitions: TopicPartition
+        self, when: "int | datetime | Mapping[TopicPartition, int | datetime]", *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Seek to the first record at or after a time (milliseconds)."""
+        """Seek to the first record at or after a time (milliseconds, or a ``datetime`` with a time zone)."""
         return finish(self._consumer.seek_to_timestamp(when, *partitions))
 
     @exclusive
-    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look offsets up by time (milliseconds)."""
+    def offsets_for_times(
+        self, timestamps: "Mapping[TopicPartition, int | datetime]"
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look offsets up by time (milliseconds, or a ``datetime`` with a time zone)."""
         return finish(self._consumer.offsets_for_times(timestamps))
 
     @exclusive

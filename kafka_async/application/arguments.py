@@ -6,10 +6,13 @@ and what was expected.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..config import is_sendable
 from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _INT32 = range(2**31)
 _INT64 = range(2**63)
@@ -161,9 +164,26 @@ def _check_epoch(epoch: Any, name: str) -> None:
         raise ValueError(f"{name}: leader_epoch={epoch!r}: expected an integer of at least 0, or None if it is not known")
 
 
-def timestamps(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def milliseconds(when: Any) -> int:
+    """Return a time as milliseconds since the epoch, rounded up, since records at or after it are wanted.
+
+    Raises ``ValueError`` for a ``datetime`` without a time zone: it would mean another moment on another machine.
+    """
+    from datetime import UTC, datetime, timedelta  # for few
+
+    if not isinstance(when, datetime):
+        return offset_number(when, "timestamp")
+    if when.utcoffset() is None:
+        raise ValueError(
+            f"timestamp={when!r}: expected a datetime with a time zone, such as when.astimezone() for local time or "
+            "when.replace(tzinfo=UTC)"
+        )
+    return offset_number(-((datetime.fromtimestamp(0, UTC) - when) // timedelta(milliseconds=1)), "timestamp")
+
+
+def timestamps(wanted: "Mapping[TopicPartition, int | datetime]") -> dict[TopicPartition, int]:
     """Return the timestamps of a look-up by time, milliseconds since the epoch."""
     if not isinstance(wanted, Mapping):
         raise TypeError(f"timestamps={wanted!r}: expected a mapping of partitions to timestamps")
     partition_set(wanted)
-    return {as_partition(partition): offset_number(value, "timestamp") for partition, value in wanted.items()}
+    return {as_partition(partition): milliseconds(value) for partition, value in wanted.items()}

@@ -106,6 +106,7 @@ class Calls:
             cluster: ClusterDescription = await self.find(
                 lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True), left_ms
             )
+            self.inbox.looked_up.update(cluster.topics)
             missing = sorted(name for name in topics if name not in cluster.topics or not cluster.topics[name].partitions)
             if not missing:
                 return

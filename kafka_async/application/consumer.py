@@ -54,7 +54,7 @@ from ..model import (
     SubscriptionPattern,
     TopicPartition,
 )
-from ..records import ALL_COLUMNS, ColumnBuilder, Columns
+from ..records import ALL_COLUMNS, ColumnBuilder, Columns, warn_if_slow
 from . import arguments
 from .arguments import (
     as_partition,
@@ -86,6 +86,8 @@ from .subscribed import Subscribed
 from .unread import Unread
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow
 
     from ..config import ConsumerOptions
@@ -166,6 +168,7 @@ class KafkaConsumer(Generic[K, V]):
         from .runtime import TaskRuntime, ThreadRuntime
         from .starting import Starting
 
+        warn_if_slow()
         self._config = config
         self._processing: Processing | None = None
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -695,10 +698,14 @@ class KafkaConsumer(Generic[K, V]):
         return set(self._cursors())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition ids of a topic if its metadata is known, else ``None``."""
+        """Return the partition ids of a topic if its metadata is known, else ``None``.
+
+        Known are the topics that are subscribed or assigned, once the consumer has started, and what was asked about since.
+        ``describe_topics`` asks the cluster.
+        """
         self._place.check_process()
         self._inbox.sort()
-        known = self._inbox.cluster.topics.get(topic)
+        known = self._inbox.topic(topic)
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
 
     async def topics(self) -> set[str]:
@@ -715,7 +722,9 @@ class KafkaConsumer(Generic[K, V]):
         """
         names = arguments.topic_names(topics) or None
         self._check_running()
-        return await self._calls.ask(lambda call: TopicMetadata(call=call, topics=names))
+        found: ClusterDescription = await self._calls.ask(lambda call: TopicMetadata(call=call, topics=names))
+        self._inbox.looked_up.update(found.topics)
+        return found
 
     # --- where -----------------------------------------------------------------------------------------------------------------
 
@@ -764,12 +773,13 @@ class KafkaConsumer(Generic[K, V]):
         return await self._seek_by_lookup(partitions, "latest")
 
     async def seek_to_timestamp(
-        self, when: int | Mapping[TopicPartition, int], *partitions: TopicPartition
+        self, when: "int | datetime | Mapping[TopicPartition, int | datetime]", *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Seek to the first record at or after ``when`` (milliseconds), in ``partitions`` (none: all) or by partition of a mapping.
+        """Seek to the first record at or after ``when``, in ``partitions`` (none: all) or by partition of a mapping.
 
-        Returns the offsets found; a partition without such a record is read from its end on. Raises as ``offsets_for_times`` does,
-        and ``IllegalStateError`` for a partition that is not assigned.
+        ``when``: milliseconds since the epoch, or a ``datetime`` with a time zone. Returns the offsets found; a partition without
+        such a record is read from its end on. Raises as ``offsets_for_times`` does, and ``IllegalStateError`` for a partition that
+        is not assigned.
         """
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._assigned(partitions), when)
         for partition in wanted:
@@ -783,10 +793,14 @@ class KafkaConsumer(Generic[K, V]):
             await self.seek_to_end(*beyond)
         return found
 
-    async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look up, per partition, the first offset at or after the given timestamp (milliseconds); ``None`` if there is none.
+    async def offsets_for_times(
+        self, timestamps: "Mapping[TopicPartition, int | datetime]"
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look up, per partition, the first offset at or after the given timestamp; ``None`` if there is none.
 
-        The partitions need not be assigned. Raises ``ValueError`` for a negative timestamp, ``KafkaTimeoutError`` with the reason.
+        A timestamp is a number of milliseconds since the epoch or a ``datetime`` with a time zone. The partitions need not be
+        assigned. Raises ``ValueError`` for a negative timestamp and for a ``datetime`` without a time zone, ``KafkaTimeoutError``
+        with the reason.
         """
         wanted = arguments.timestamps(timestamps)
         self._check_running()

@@ -15,6 +15,7 @@ from ..events import (
     GroupChanged,
     MetadataUpdated,
     RevokePartitions,
+    TopicDescription,
 )
 from ..model import ConsumerState, GroupMetadata, Node
 from ..values import define, evolve, field
@@ -30,6 +31,8 @@ class Inbox:
     group_state: ConsumerState | None = None
     coordinator: Node | None = None
     cluster: ClusterDescription = field(factory=lambda: ClusterDescription(cluster_id=None, brokers=(), topics={}))
+    looked_up: dict[str, TopicDescription] = field(factory=dict)
+    """Topics as they were when somebody last asked for them by name; ``cluster`` has what is kept up to date."""
     reachability: ClusterReachability = field(factory=lambda: ClusterReachability(unreachable_since=None, last_answer_at=None))
     reported: Reported = field(factory=Reported)
     proposals: deque[AssignPartitions | RevokePartitions] = field(factory=deque)
@@ -49,6 +52,10 @@ class Inbox:
         """Whether the background has reported partitions as lost that the application's side has not given up yet."""
         self.sort()
         return any(isinstance(each, RevokePartitions) and each.lost for each in self.proposals)
+
+    def topic(self, name: str) -> TopicDescription | None:
+        """Return what is known of a topic."""
+        return self.cluster.topics.get(name) or self.looked_up.get(name)
 
     def subscribe(self, *, leaves: bool = False) -> int:
         """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void."""

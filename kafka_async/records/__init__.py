@@ -13,7 +13,7 @@ decompressed batch. Must never do I/O, read a clock or know what a consumer is.
 
 from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn, ViewColumn
 from .header import Span
-from .implementation import IMPLEMENTATION, measure
+from .implementation import IMPLEMENTATION, measure, warn_if_slow
 from .reader import RecordReader
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "Span",
     "ViewColumn",
     "measure",
+    "warn_if_slow",
 ]

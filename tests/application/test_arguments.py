@@ -1,6 +1,7 @@
 """What callers may pass, and how they are told that they may not."""
 
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 import pytest
@@ -141,6 +142,26 @@ def test_metadata_that_cannot_be_sent_is_named(bad: Any) -> None:
 def test_timestamps_come_by_partition() -> None:
     with pytest.raises(TypeError, match="expected a mapping"):
         timestamps([TP])  # type: ignore[arg-type] # what is tested
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        (datetime(1970, 1, 1, tzinfo=UTC), 0),
+        (datetime(2026, 11, 25, 12, tzinfo=timezone(timedelta(hours=2))), 1_795_600_800_000),
+        (datetime(2026, 11, 25, 10, 0, 0, 1, tzinfo=UTC), 1_795_600_800_001),  # up: records at or after it are wanted
+        (datetime(2026, 11, 25, 10, 0, 0, 1000, tzinfo=UTC), 1_795_600_800_001),
+    ],
+)
+def test_a_time_may_be_a_datetime(when: datetime, expected: int) -> None:
+    assert timestamps({TP: when}) == {TP: expected}
+
+
+def test_a_datetime_without_a_time_zone_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"expected a datetime with a time zone, such as when.astimezone\(\) for local time"):
+        timestamps({TP: datetime(2026, 11, 25)})  # what is tested
+    with pytest.raises(ValueError, match="expected an integer of at least 0"):
+        timestamps({TP: datetime(1969, 12, 31, tzinfo=UTC)})
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63, 1.5, True, "0", None])

@@ -183,6 +183,21 @@ async def test_topics_can_be_listed_and_described() -> None:
 
 
 @virtual
+async def test_partitions_of_a_topic_that_somebody_asked_about_are_known() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", partitions=3)
+    (tp,) = cluster.create_topic("u")
+    async with consumer_on(cluster) as consumer:
+        assert consumer.partitions_for_topic("t") is None
+        await consumer.describe_topics("t")
+        assert consumer.partitions_for_topic("t") == {0, 1, 2}
+    consumer = consumer_on(cluster)
+    consumer.assign([tp])
+    async with consumer:
+        assert consumer.partitions_for_topic("u") == {0}
+
+
+@virtual
 async def test_partitions_for_topic_is_known_after_start() -> None:
     cluster, _ = filled(partitions=3)
     async with consumer_on(cluster, "t") as consumer:

@@ -16,13 +16,6 @@ from .retry import Retry
 
 Record = ConsumerRecord[Any, Any]
 T = TypeVar("T")
-Handler: TypeAlias = (
-    Callable[[T], object]
-    | Callable[[T, "ProcessingContext"], object]
-    | Callable[[list[T]], object]
-    | Callable[[list[T], "ProcessingContext"], object]
-)
-"""What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``."""
 Order = Literal["key", "partition", "none"] | Callable[[Record], Hashable]
 OnFailure = Literal["stop", "skip"] | Callable[[Record, BaseException, int], Awaitable[object] | object]
 Reaction = Literal["stop", "skip", "release"] | Callable[[Any, BaseException, int], Awaitable[object] | object]
@@ -55,6 +48,15 @@ class ProcessingContext:
         or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
         """
         return self._completed(partition)
+
+
+Handler: TypeAlias = (
+    Callable[[T], object]
+    | Callable[[T, ProcessingContext], object]
+    | Callable[[list[T]], object]
+    | Callable[[list[T], ProcessingContext], object]
+)
+"""What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``."""
 
 
 @frozen(kw_only=True)

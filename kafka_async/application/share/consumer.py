@@ -18,6 +18,7 @@ from ...errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
 from ...model import ConsumerState, GroupMetadata, TopicPartition
 from ...network import TcpConnector, TransportFactory
+from ...records import warn_if_slow
 from ...trace import LoggingListener, TraceEvent
 from ..arguments import seconds, subscribed_topics
 from ..callbacks import Deserializers
@@ -75,6 +76,7 @@ class ShareConsumer(Generic[K, V]):
         **options: "Unpack[ShareOptions[K, V]]",
     ) -> None:
         config, settings = share_options(options)
+        warn_if_slow()
         self._settings = settings
         self._processing: Processing | None = None
         if "client_id" not in config.given:
