@@ -17,6 +17,9 @@ from .values import define, field, frozen
 LONGEST: Final = 2000
 """Characters of a line in the log that is not for debugging. Names in it may come from brokers."""
 
+STOP: Final = "stop"
+"""Outcome of the record that ends ``process``."""
+
 MEMBERSHIP: Final = "membership"
 """Subject of the changes that either group protocol reports."""
 
@@ -164,7 +167,7 @@ class RecordFailed:
     attempt: int
     error: BaseException
     outcome: str
-    """``"tried again in 0.5 s"``, ``"skipped"``, ``"dead letter"`` or ``"stop"``."""
+    """``"tried again in 0.5 s"``, ``"released"``, ``"skipped"``, ``"dead letter"`` or ``STOP``."""
     final: bool
     """The record counts as done, though no handler returned for it."""
 
@@ -267,6 +270,9 @@ class LoggingListener:
     _seen: dict[str, float] = field(factory=dict, init=False, repr=False)
     _outages: dict[tuple[str, TopicPartition | None], _Outage] = field(factory=dict, init=False, repr=False)
     _loggers: dict[str, logging.Logger] = field(init=False, repr=False)
+    _passing: int = field(default=0, init=False, repr=False)
+    """Failures of records that are tried again, since one was logged."""
+    _passing_logged_at: float | None = field(default=None, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._loggers = {"": self.logger} | {subject: self.logger.getChild(subject) for subject in _SUBJECTS}
@@ -301,11 +307,24 @@ class LoggingListener:
         return any(self._loggers[subject].isEnabledFor(logging.DEBUG) for subject in ("network", "fetch"))
 
     def _record_failed(self, event: RecordFailed) -> None:
-        """Say what becomes of a record; each time, if it counts as done without a handler having returned."""
-        level = logging.WARNING if event.final else logging.INFO
-        if self.logger.isEnabledFor(level):  # a service that retries fails often, and the error's text may be long
+        """Say what becomes of a record; each time, if it counts as done without a handler having returned.
+
+        While a dependency is down everything fails and is tried again: of that there is one line in ``quiet_for``, with a number.
+        """
+        level, more = logging.WARNING, ""
+        if event.outcome == STOP:  # raised as well
+            level = logging.INFO
+        elif not event.final:
+            self._passing += 1
+            if self._passing_logged_at is not None and event.now - self._passing_logged_at < self.quiet_for:
+                level = logging.DEBUG
+            else:
+                more = f"; {self._passing} failures since the last such line" if self._passing > 1 else ""
+                self._passing, self._passing_logged_at = 0, event.now
+        if self.logger.isEnabledFor(level):  # the error's text may be long
             where = at_offset(event.topic, event.partition, event.offset)
-            self._write(level, "", f"{where}: {event.outcome} after attempt {event.attempt} ({event.error!r})", error=event.error)
+            text = f"{where}: {event.outcome} after attempt {event.attempt} ({event.error!r}){more}"
+            self._write(level, "", text, error=event.error)
 
     def _fault(self, event: Fault) -> None:
         news = self._begun(event) if event.outage else event.partitions

@@ -17,6 +17,7 @@ from kafka_async.trace import (
     Fetched,
     LoggingListener,
     Notice,
+    RecordFailed,
     Recovered,
     StateChanged,
     TraceEvent,
@@ -197,3 +198,29 @@ def test_every_line_of_the_background_belongs_to_a_subject() -> None:
     assert len(calls) > 20
     without = {name for name, node in calls if "subject" not in {keyword.arg for keyword in node.keywords}}
     assert without == {"loop.py", "telemetry.py"}, "which are about no subject of their own"
+
+
+def test_failures_that_are_tried_again_are_one_warning_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka_async")
+    log = LoggingListener()
+
+    def fail(now: float, offset: int, outcome: str, *, final: bool = False) -> None:
+        error = OSError("down")
+        log(RecordFailed(now=now, topic="t", partition=0, offset=offset, attempt=1, error=error, outcome=outcome, final=final))
+
+    for offset in range(30_000):
+        fail(offset / 1_000, offset, "tried again in 0.5 s")
+    fail(61, 30_000, "tried again in 0.5 s")
+    fail(61, 30_001, "skipped", final=True)
+    fail(61, 30_002, "skipped", final=True)
+    fail(61, 30_003, "stop")
+    assert [(entry.levelname, entry.message) for entry in caplog.records] == [
+        ("WARNING", "t-0 at offset 0: tried again in 0.5 s after attempt 1 (OSError('down'))"),
+        (
+            "WARNING",
+            "t-0 at offset 30000: tried again in 0.5 s after attempt 1 (OSError('down')); 30000 failures since the last such line",
+        ),
+        ("WARNING", "t-0 at offset 30001: skipped after attempt 1 (OSError('down'))"),
+        ("WARNING", "t-0 at offset 30002: skipped after attempt 1 (OSError('down'))"),
+        ("INFO", "t-0 at offset 30003: stop after attempt 1 (OSError('down'))"),
+    ]

@@ -859,18 +859,22 @@ class KafkaConsumer(Generic[K, V]):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until ``resume``. Fetched records are kept, even through a rebalance in which
-        the partitions stay here.
+        the partitions stay here. ``process`` starts no more handlers for them; running ones go on.
 
         Raises ``IllegalStateError`` for a partition that is not assigned.
         """
-        self._check_open()
-        self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=True)
+        self._pause(partitions, paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again. Raises ``IllegalStateError`` for a partition that is not assigned."""
-        self._check_open()
-        self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=False)
+        self._pause(partitions, paused=False)
         self._runtime.wake_application()
+
+    def _pause(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
+        self._check_open()
+        self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=paused)
+        if self._processing is not None:
+            self._processing.attend_to_pauses()
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""

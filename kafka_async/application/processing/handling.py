@@ -32,7 +32,7 @@ from ...errors import ProcessingError
 from ...functions import is_async, returned
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
-from ...trace import RecordFailed, TraceEvent
+from ...trace import STOP, RecordFailed, TraceEvent
 from ...values import define, field
 from .attempts import Unit
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
@@ -290,9 +290,13 @@ class Handling:
         return self._crew is not None
 
     @property
-    def laid_out(self) -> int:
-        """Records that threads may begin by themselves."""
-        return sum(len(unit.items) for unit in self._crew.laid_out.copy()) if self._crew is not None else 0
+    def running(self) -> int:
+        """Records whose handlers run. From any thread.
+
+        A thread goes on with another record before the event loop learns how the last one ended, so the loop counts more.
+        """
+        units = [slot.under_way for slot in tuple(self._slots)]
+        return sum(len(unit.items) for unit in units if unit is not None)
 
     def take_back(self) -> None:
         """Put what was laid out for threads back among what is ready, in the same order."""
@@ -709,7 +713,7 @@ class Handling:
     def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         first = unit.items[0]
         record = first.record
-        self._report(slot, unit.items, unit.attempt, error, "stop", final=False)
+        self._report(slot, unit.items, unit.attempt, error, STOP, final=False)
         gone = first.part.gone
         self.work.interrupted(unit, self.clock())
         if gone:

@@ -43,6 +43,8 @@ class Part:
     """Records that are being handled."""
     topic_id: UUID | None = field(default=None, init=False)
     """Id of the topic that was assigned: a topic that is created again has another one."""
+    paused: bool = field(default=False, init=False)
+    """Nothing of it is handled for now."""
     held_up: int = field(default=0, init=False)
     """Records of it that are ``HeldUp``."""
     held_up_bytes: int = field(default=0, init=False)
@@ -173,7 +175,7 @@ class Lanes:
                     continue
                 lanes[lane] = None
             ready = part.ready
-            if not ready:
+            if not ready and not part.paused:
                 self.turns.append(part)
             ready.append(item)
 
@@ -294,7 +296,7 @@ class Lanes:
     def again(self, unit: Item | Pack) -> None:
         """Handle this once more, as the next of its partition. Its lane was not released."""
         part = unit.items[0].part
-        if not part.ready:
+        if not part.ready and not part.paused:
             self.turns.append(part)
         part.ready.appendleft(unit)
 
@@ -302,7 +304,7 @@ class Lanes:
         """Forget a partition's waiting records. Those that are being handled keep their lane until ``release``."""
         self.held_up.leave(part)
         part.live = False
-        if part.ready:
+        if part.ready and not part.paused:
             self.turns.remove(part)
         heads = [unit.items[0] for unit in part.ready]
         heads += [item for item in (*self._heads.values(), *self._loose) if item.part is part]
@@ -313,6 +315,15 @@ class Lanes:
             self._heads.pop((id(part.lanes), item.lane), None)
             self._loose.pop(item, None)
             self.release(item, item.arrived)
+
+    def pause(self, part: Part, *, paused: bool) -> None:
+        """Hand out nothing of this partition, or go on."""
+        if part.paused != paused:
+            part.paused = paused
+            if part.ready and paused:
+                self.turns.remove(part)
+            elif part.ready:
+                self.turns.append(part)
 
     def hand_back(self, items: list[Item]) -> None:
         """Put back in front the records that were taken after the first of their lane, which is still closed."""
@@ -331,7 +342,7 @@ class Lanes:
 
     def _offer(self, item: Item) -> None:
         ready = item.part.ready
-        if not ready:
+        if not ready and not item.part.paused:
             self.turns.append(item.part)
         ready.append(item)
 

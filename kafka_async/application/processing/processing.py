@@ -124,7 +124,7 @@ class Processing:
         """Return one frozen snapshot of the processing."""
         work, counts, now = self._work, self._handling.counts, self.source.clock()
         oldest, retrying, held_up = work.oldest, work.retrying, work.lanes.held_up
-        running = max(0, work.running - self._handling.laid_out)
+        running = self._handling.running
         age = now - oldest[2] if oldest is not None else 0.0
         return ProcessingStatistics(
             running=running,
@@ -168,12 +168,15 @@ class Processing:
         self._interrupt()
 
     async def drain(self) -> None:
-        """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that."""
+        """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that.
+
+        Records of partitions that are paused (``consumer.pause``) are not waited for.
+        """
         self._holding = True
         if not self._ending:
             self._handling.halt(halted=False)
         self._interrupt()
-        await self._until(lambda: not self._work.held or self._ending)
+        await self._until(lambda: self._work.held <= self._work.suspended or self._ending)
         await self._commit(self._work.to_commit(self.source.positions()))
         await self.source.settle()
 
@@ -339,6 +342,13 @@ class Processing:
     def in_handlers(self) -> set[Any]:
         """Return the records that are being handled (for the source)."""
         return self._handling.under_way()
+
+    def attend_to_pauses(self) -> None:
+        """Partitions were paused or resumed (for the consumer)."""
+        self._handling.take_back()
+        self._work.suspend(self.source.paused())
+        self._handling.rouse()
+        self._change()
 
     def look_again(self) -> None:
         """Records that waited are gone: there is room (for the source)."""
@@ -614,6 +624,7 @@ class Processing:
         if foreign:
             text = f"{len(foreign)} partitions have commit metadata of another program or another topic; it is ignored"
             self.source.trace(Notice(now=self.source.clock(), text=text))
+        self._work.suspend(self.source.paused())
         return found
 
     async def _on_sought(self, partitions: Collection[TopicPartition]) -> None:

@@ -7,7 +7,7 @@ The only file of this package that knows the parts of a consumer.
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
@@ -24,6 +24,9 @@ from .work import Intake, Offsets, Work
 if TYPE_CHECKING:
     from ..consumer import KafkaConsumer
     from .processing import Processing
+
+SHORTEST_INTERVAL: Final = 0.1
+"""Seconds between two commits, at least."""
 
 CallBack = Callable[[Collection[TopicPartition]], Awaitable[None]]
 Around = Callable[[], AbstractContextManager[None]]
@@ -109,6 +112,9 @@ class Account(Assigned, Protocol):
         self, partition: TopicPartition, committed: OffsetAndMetadata | None = None, topic_id: UUID | None = None
     ) -> bool: ...
     def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: UUID | None) -> None: ...
+    def suspend(self, paused: Collection[TopicPartition]) -> None: ...
+    @property
+    def suspended(self) -> int: ...
     def leave(self, partitions: Iterable[TopicPartition]) -> None: ...
     def forget(self, partitions: Iterable[TopicPartition]) -> None: ...
     def running_of(self, partitions: Iterable[TopicPartition]) -> int: ...
@@ -143,6 +149,7 @@ class Supplier(Protocol):
     async def settle(self) -> None: ...
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
     def position(self, partition: TopicPartition) -> OffsetAndMetadata | None: ...
+    def paused(self) -> Collection[TopicPartition]: ...
     def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]: ...
     def assignment(self) -> Collection[TopicPartition]: ...
@@ -191,7 +198,8 @@ class Source:
 
     @property
     def commit_interval(self) -> float:
-        return self.consumer._config.auto_commit_interval_ms / 1000
+        """Seconds. Reads end as often, so with 0 they would never wait."""
+        return max(SHORTEST_INTERVAL, self.consumer._config.auto_commit_interval_ms / 1000)
 
     @property
     def retry_backoff(self) -> float:
@@ -286,8 +294,16 @@ class Source:
         return self.consumer.next_offsets()
 
     def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """As ``positions``, for one partition."""
-        return self.positions().get(partition)
+        """As ``positions``, for one partition, however many there are."""
+        consumer = self.consumer
+        consumer._check_open()
+        consumer._unread.settle()
+        cursor = consumer._unread.partitions.get(partition)
+        return None if cursor is None or consumer._is_given_up(cursor) else cursor.to_commit
+
+    def paused(self) -> Collection[TopicPartition]:
+        """Return the partitions that are paused: none of their records is to be handled."""
+        return self.consumer.paused()
 
     def go_back(self, partition: TopicPartition, offset: int | None) -> None:
         """Read on from ``offset`` if the partition's position is elsewhere."""

@@ -91,6 +91,7 @@ class Work:
     _long: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with so many records after the first unfinished one that they may run too far ahead of it."""
     _committed: Offsets = field(factory=dict, init=False)
+    _paused: frozenset[TopicPartition] = field(default=frozenset(), init=False)
 
     # --- partitions ------------------------------------------------------------------------------------------------------------
 
@@ -112,11 +113,28 @@ class Work:
         self.assign(partition, sought, topic_id)
         del self._committed[partition]  # it may not be
 
-    def _begin(self, partition: TopicPartition, progress: PartitionProgress, topic_id: UUID | None = None) -> Part:
-        part = Part(progress, self._shared) if self.one_set_of_lanes else Part(progress)
-        part.topic_id = topic_id
+    def _begin(
+        self,
+        partition: TopicPartition,
+        progress: PartitionProgress,
+        topic_id: UUID | None = None,
+        lanes: dict[Hashable, Any] | None = None,
+    ) -> Part:
+        part = Part(progress, self._shared if self.one_set_of_lanes else {} if lanes is None else lanes)
+        part.topic_id, part.paused = topic_id, partition in self._paused
         self.parts[partition] = part
         return part
+
+    def suspend(self, paused: Collection[TopicPartition]) -> None:
+        """Begin nothing of these partitions until this is called without them; running handlers go on."""
+        self._paused = frozenset(paused)
+        for partition, part in self.parts.items():
+            self.lanes.pause(part, paused=partition in self._paused)
+
+    @property
+    def suspended(self) -> int:
+        """Records of paused partitions that are not being handled."""
+        return sum(part.progress.unfinished - part.running for part in self.parts.values() if part.paused)
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin nothing more of these partitions, which are about to leave. Running handlers may still end in time."""
@@ -233,8 +251,9 @@ class Work:
         if part.progress.follows(offset):
             return part
         # Sought back, truncated or created again: the records that come now are not those received before.
+        # Handlers that still run for those keep their lanes, or a key would be handled twice at once.
         self.forget((partition,))
-        return self._begin(partition, PartitionProgress(partition), part.topic_id)
+        return self._begin(partition, PartitionProgress(partition), part.topic_id, part.lanes)
 
     @property
     def load(self) -> int:
@@ -438,8 +457,12 @@ class Work:
 
     @property
     def oldest(self) -> tuple[TopicPartition, int, float] | None:
-        """Partition and offset of the record that has been unfinished the longest, and when it was received."""
-        found = ((tp, part.progress.oldest) for tp, part in tuple(self.parts.items()) if part.progress.unfinished)
+        """Partition and offset of the record that has been unfinished the longest, and when it was received.
+
+        Records of paused partitions are meant to wait.
+        """
+        parts = tuple((tp, part.progress) for tp, part in tuple(self.parts.items()) if not part.paused)
+        found = ((tp, progress.oldest) for tp, progress in parts if progress.unfinished)
         return min(((tp, *oldest) for tp, oldest in found if oldest is not None), key=lambda entry: entry[2], default=None)
 
     @property

@@ -224,6 +224,9 @@ class ShareSource:
     def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         return None
 
+    def paused(self) -> Collection[TopicPartition]:
+        return ()
+
     def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
 
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -253,6 +253,14 @@ class ShareWork:
         """No order is kept."""
         return 0
 
+    @property
+    def suspended(self) -> int:
+        """No partition can be paused."""
+        return 0
+
+    def suspend(self, paused: Collection[TopicPartition]) -> None:
+        """No partition can be paused."""
+
     # --- what is committed: nothing --------------------------------------------------------------------------------------------
 
     def completed(
