@@ -526,7 +526,9 @@ class KafkaConsumer(Generic[K, V]):
           the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes. A
           callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
           deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one.
-        - ``timeout_ms``: of one attempt; one that takes longer fails. It cannot end a thread, only abandon it.
+        - ``timeout_ms``: of one attempt; one that takes longer is cancelled once, and fails when it ends. If it goes on for as long
+          again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not count,
+          and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
         - ``stalled_after_ms``: if a record is not done after this time, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms``: how long running handlers may go on when their partition is revoked, or at the end. Then they are
           cancelled.

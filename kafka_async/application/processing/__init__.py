@@ -5,6 +5,7 @@
     handling.py    the workers: calling the handler, and what happens to a record that failed
     contexts.py    a copy of the context variables for each call
     crew.py        the threads of plain handlers
+    threads.py     threads that can be left behind
     tasks.py       the tasks of all this, which nobody else can end
     source.py      what processing needs from a consumer; the only file here that knows its parts
     settings.py    the arguments, checked

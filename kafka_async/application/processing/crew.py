@@ -162,7 +162,7 @@ class Crew:
             fine = outcome.error is None and outcome.awaitable is None
             if not stint.end(keep=not fine):
                 self.late.append(None)
-                return None
+                return None if fine else outcome  # what it returned to be awaited is dropped
             if not fine:
                 return outcome
             self._results.append(outcome)

@@ -19,20 +19,13 @@ from math import inf
 from typing import Any, Final, Protocol
 
 import anyio
-from anyio import (
-    CapacityLimiter,
-    from_thread,
-    get_cancelled_exc_class,
-    get_current_task,
-    sleep,
-    to_thread,
-)
+from anyio import get_cancelled_exc_class, get_current_task, sleep
 
 from ...errors import ProcessingError
 from ...functions import is_async, returned
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
-from ...trace import STOP, RecordFailed, TraceEvent
+from ...trace import STOP, Fault, RecordFailed, Recovered, TraceEvent
 from ...values import define, field
 from .attempts import Unit
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
@@ -41,11 +34,14 @@ from .lanes import Item, Lanes, Pack, Record
 from .retry import Reject, Skip, decided
 from .settings import ProcessingContext, Settings, takes_context
 from .tasks import Running, Tasks
+from .threads import Threads
 from .work import Fate
 
 TURN: Final = 0.02
 """Seconds for which handlers that never wait may go on, all workers together, without letting others run on the event loop."""
 
+NO_THREADS: Final = "threads for handlers"
+"""The outage while every thread that there may be is at work on something whose time is over."""
 ALONE: Final = 0.1
 """Seconds for which threads go on by themselves after the event loop has seen that the session lasts."""
 
@@ -222,9 +218,12 @@ class Handling:
     _slots: list[Slot] = field(factory=list, init=False)
     _bench: Bench = field(factory=Bench, init=False)
     _crew: Crew | None = field(default=None, init=False)
-    """The threads of a plain handler."""
+    """What the threads of a plain handler share."""
+    _threads: Threads = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        # As many as there are workers, and as many again that may be left behind.
+        self._threads = Threads(2 * self.settings.concurrency, self._threads_freed)
         # With a timeout each call is waited for on the event loop, which has the clock that ends it.
         if not is_async(self.handler) and self.settings.timeout is None:
             enough, with_context = (self.settings.concurrency + 1) // 2, takes_context(self.handler)
@@ -284,6 +283,13 @@ class Handling:
         for slot in self._slots:
             slot.cancel()
 
+    def close(self) -> None:
+        """End the threads that are idle; say which go on."""
+        self._threads.close()
+        if self._threads.left:
+            text = f"{self._threads.left} threads go on with plain functions whose time is over; their results will not count"
+            self.owner.report(Fault(now=self.clock(), text=text))
+
     @property
     def uses_threads(self) -> bool:
         """Whether threads go on by themselves, so that somebody has to ``look`` at their results."""
@@ -339,8 +345,7 @@ class Handling:
         direct, turns, base = self._direct, work.lanes.turns, copy_context()
         steps, held_up = calls(invoke if direct is None else direct), work.lanes.held_up
         alone = self.settings.batch is None
-        take: Callable[[], Any] = work.take if alone else work.take_pack
-        succeeded: Callable[[Any, float], None] = work.succeeded if alone else work.pack_succeeded
+        take, succeeded = self._taking, work.succeeded if alone else work.pack_succeeded
         now = clock()
         while True:
             unit = None if self.halted or self.doubtful else take()
@@ -379,9 +384,8 @@ class Handling:
     async def _serve_on_threads(self, slot: Slot, crew: Crew, disturbances: Callable[[], int]) -> None:
         """As ``_serve``, on a thread, which goes on with other units by itself for as long as they are laid out for it."""
         crew.open()
-        limiter = _unlimited()
         while True:
-            unit = None if self.halted or self.doubtful else self._next(crew)
+            unit = self._next(crew) if self._may_begin() else None
             if unit is None:
                 await self._wait_for_more()
                 continue
@@ -390,7 +394,7 @@ class Handling:
             slot.stint = stint = Stint(unit)
             self._lay_out(crew)
             try:
-                outcome = await self._outcome_of(slot, crew, stint, limiter)
+                outcome = await self._outcome_of(slot, crew, stint)
             except BaseException as error:
                 stint.give_up()
                 if stint.unit is None:  # cancelled between two units
@@ -404,10 +408,9 @@ class Handling:
                 return
             self.take_in()
 
-    @staticmethod
-    async def _outcome_of(slot: Slot, crew: Crew, stint: Stint, limiter: CapacityLimiter) -> Outcome | None:
+    async def _outcome_of(self, slot: Slot, crew: Crew, stint: Stint) -> Outcome | None:
         """Let a thread work, and await what a plain function returned, such as a lambda around a coroutine function."""
-        outcome = await to_thread.run_sync(crew.work, stint, abandon_on_cancel=True, limiter=limiter)
+        outcome: Outcome | None = await self._on_thread(lambda: stint.unit, "its handler", crew.work, stint)
         if outcome is not None:
             slot.inside = copy_context()
             slot.inside.run(put, outcome.changes)
@@ -426,6 +429,42 @@ class Handling:
     def _take(self) -> Unit | None:
         unit: Unit | None = self.work.take() if self.settings.batch is None else self.work.take_pack()
         return unit
+
+    @property
+    def _taking(self) -> Callable[[], Any]:
+        """The function that returns what is handled next, with as little in between as possible."""
+        if not is_async(self.handler):
+            return lambda: self._take() if self._may_begin() else None
+        return self.work.take if self.settings.batch is None else self.work.take_pack
+
+    def _may_begin(self) -> bool:
+        """Whether a plain handler may begin."""
+        if self.halted or self.doubtful:
+            return False
+        if self._threads.used_up:
+            text = (
+                f"all {self._threads.most} threads go on with plain functions whose time is over; no handler begins until one ends"
+            )
+            self.owner.report(Fault(now=self.clock(), text=text, outage=NO_THREADS))
+            return False
+        return True
+
+    def _threads_freed(self) -> None:
+        self.owner.report(Recovered(now=self.clock(), outage=NO_THREADS))
+        self.rouse()
+
+    async def _on_thread(self, unit: Callable[[], Unit | None], what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a plain function on a thread. If it is given up, and is the first one that goes on, say so."""
+        left = self._threads.left
+        try:
+            return await self._threads.run(function, *arguments)
+        except BaseException:
+            if self._threads.left > left == 0 and (given_up := unit()) is not None:
+                record = given_up.items[0].record
+                where = at_offset(record.topic, record.partition, record.offset)
+                text = "threads cannot be ended, so it is left to itself, and its result will not count"
+                self.owner.report(Fault(now=self.clock(), text=f"{where}: {what} goes on though its time is over; {text}"))
+            raise
 
     def _lay_out(self, crew: Crew) -> None:
         """While every worker is busy, lay out two units for each, which threads begin by themselves."""
@@ -498,7 +537,8 @@ class Handling:
 
     async def _wait_for_more(self) -> float:
         """Return, with the time, when something may be ready."""
-        if self.low_water >= 0 and not (self.halted or self.doubtful):
+        used_up = self._threads.used_up and not is_async(self.handler)
+        if self.low_water >= 0 and not (self.halted or self.doubtful or used_up):
             self.owner.starved()
             if self.work.lanes.some_ready:
                 return self.clock()
@@ -587,9 +627,7 @@ class Handling:
         arguments = (_argument(unit, self.settings.batch), context) if with_context else (_argument(unit, self.settings.batch),)
         changes: Changes = []
         try:
-            result = await to_thread.run_sync(
-                self._in_thread, context, arguments, changes, abandon_on_cancel=True, limiter=_unlimited()
-            )
+            result = await self._on_thread(lambda: unit, "its handler", self._in_thread, context, arguments, changes)
         finally:
             put(changes)
         if isawaitable(result):  # a plain function that returns a coroutine, such as a lambda
@@ -626,7 +664,7 @@ class Handling:
             return self.work.completed(partition, self.owner.position(partition), unit.items)
 
         def completed_for_thread(partition: TopicPartition) -> OffsetAndMetadata | None:
-            return from_thread.run_sync(completed, partition)
+            return self._threads.ask(completed, partition)
 
         return ProcessingContext(unit.attempt, completed_for_thread if in_thread else completed)
 
@@ -679,7 +717,7 @@ class Handling:
             try:
                 record = item.raw if item.raw is not None and getattr(reaction, "raw_records", False) else item.record
                 # Its own copy: a thread that was given up may still be in the other one.
-                await called_in(slot.inside.copy(), self._react, reaction, record, item.error or error, unit.attempt)
+                await called_in(slot.inside.copy(), self._react, unit, reaction, record, item.error or error)
             except BaseException as other:
                 if isinstance(other, get_cancelled_exc_class()) and self._is_ended(slot):
                     self.work.interrupted(unit, self.clock())
@@ -695,12 +733,11 @@ class Handling:
         self._report(slot, unit.items, unit.attempt, error, "dead letter", final=True)
         self.work.gave_up(unit, Fate.REFUSED, self.clock())
 
-    @staticmethod
-    async def _react(reaction: Callable[..., Any], record: Record, error: BaseException, attempts: int) -> None:
+    async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> None:
         if is_async(reaction):
-            result = await reaction(record, error, attempts)
+            result = await reaction(record, error, unit.attempt)
         else:
-            result = await to_thread.run_sync(reaction, record, error, attempts, limiter=_unlimited())
+            result = await self._on_thread(lambda: unit, "on_failure", reaction, record, error, unit.attempt)
             if isawaitable(result):
                 result = await result
         returned(result, "on_failure")
@@ -761,8 +798,3 @@ def _argument(unit: Unit, batch: int | None) -> Any:
         if item.error is not None:
             raise item.error
     return unit.items[0].record if batch is None else [item.record for item in unit.items]
-
-
-def _unlimited() -> CapacityLimiter:
-    """There are as many threads as workers; threads that go on after they were given up are no longer counted."""
-    return CapacityLimiter(inf)

@@ -257,6 +257,7 @@ class Processing:
                     text = f"{left} handlers ignore that they were cancelled, and go on; their results will not count"
                     self.report(Fault(now=self.source.clock(), text=text))
             finally:
+                self._handling.close()
                 self._give_back()
         if self._failure is not None and (exc is None or swallowed):
             raise self._failure

@@ -305,7 +305,9 @@ class ShareConsumer(Generic[K, V]):
           another attempt, here or elsewhere, as often as the group delivers it. ``"skip"`` rejects it, and so does
           ``async def (record, error, attempts)`` once it has returned. A record that cannot be deserialized is passed to it, with
           its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is released.
-        - ``timeout_ms``: for one attempt; one that takes longer has failed. A thread cannot be ended, only abandoned.
+        - ``timeout_ms``: for one attempt; one that takes longer is cancelled once, and has failed when it ends. If it goes on for
+          as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not
+          count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
         - ``stalled_after_ms``: if a record takes longer, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms``: how long running handlers may go on at the end. Then they are cancelled, and their records are
           released.

@@ -159,7 +159,7 @@ async def test_a_shutdown_that_cancels_all_tasks_waits_for_nothing_and_fails_no_
     async def main() -> None:
         async with (
             some.consumer() as consumer,
-            consumer.processing(lambda record: asyncio.sleep(1_000), on_failure=on_failure) as run,
+            consumer.processing(some.handle, on_failure=on_failure) as run,
         ):
             runs.append(run)
             await run.wait()
