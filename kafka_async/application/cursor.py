@@ -105,7 +105,7 @@ class Cursor:
     ahead: deque[Piece] = field(factory=deque)
     reader: RecordReader | None = None
     data: FetchedData | None = None
-    """What ``reader`` reads; its bytes are released when the reader is done."""
+    """What is being read; its bytes are released when they are used up. Without a ``reader``, a new one goes on at ``taken_to``."""
     parcels: deque[FetchedData | Repositioned | PartitionFailed] = field(factory=deque)
     corrupt_at: int | None = None
     """Offset at which data was found corrupt and fetched again."""
@@ -187,6 +187,11 @@ class Cursor:
         return None if standing is None else OffsetAndMetadata(standing[0], "", standing[1])
 
     @property
+    def is_readable(self) -> bool:
+        """Whether its records may be handed out."""
+        return self.custody is PartitionCustody.OURS and not self.paused
+
+    @property
     def is_halted(self) -> bool:
         return bool(self.ahead) and isinstance(self.ahead[0], Halted)
 
@@ -198,7 +203,7 @@ class Cursor:
     @property
     def has_more(self) -> bool:
         """Whether a read may find something, even if only an error."""
-        return self.front() is not None or self.reader is not None or bool(self.parcels)
+        return self.front() is not None or self.data is not None or bool(self.parcels)
 
     def discard_ahead(self) -> None:
         """Forget the pieces: the position was moved elsewhere, or the partition is gone."""

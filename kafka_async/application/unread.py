@@ -12,7 +12,7 @@ before.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from ..values import define, field
 from .cursor import OTHER_PIECES, Cursor, Failure, Halted, PartitionCustody, Piece, Raw, Refusal, Standing, standing_in
 from .iteration import PORTION, HandOut, Portion
 from .outbox import Outbox
+from .turns import Turns
 
 Record = ConsumerRecord[Any, Any]
 Batch = dict[TopicPartition, list[Record]]
@@ -86,14 +87,16 @@ class Unread:
 
     ``None``: all is delivered. Only the frame that hands the records to the caller may set that.
     """
-    _ready: dict[TopicPartition, None] = field(factory=dict, init=False)
-    """Partitions with something to read, in the order of their turns."""
+    _turns: Turns = field(init=False)
     failing: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
     _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
     _left_records: int = field(default=0, init=False)
     """Records handed out of partitions that have left."""
+
+    def __attrs_post_init__(self) -> None:
+        self._turns = Turns(self.config.fetch_buffer_bytes)
 
     @property
     def consumed_records(self) -> int:
@@ -115,7 +118,7 @@ class Unread:
                 self.partitions[partition] = back if back is not None else Cursor(partition, self.next_stamp())
                 self.partitions[partition].custody = PartitionCustody.ARRIVING if arriving else PartitionCustody.OURS
                 if back is not None and back.has_more:
-                    self._ready[partition] = None
+                    self._turns.join(back)
         self.drop_aside()
         self.handout.attend()
         return self.stamps(self.partitions)
@@ -134,7 +137,7 @@ class Unread:
         self.settle()
         for partition in partitions:
             cursor = self.partitions.pop(partition)
-            self._ready.pop(partition, None)
+            self._turns.leave(cursor)
             self.set_aside[partition] = cursor
         self.handout.attend()
 
@@ -156,7 +159,7 @@ class Unread:
 
     def _forget(self, cursor: Cursor) -> None:
         del self.partitions[cursor.partition]
-        self._ready.pop(cursor.partition, None)
+        self._turns.leave(cursor)
         self._leave(cursor)
 
     def _leave(self, cursor: Cursor) -> None:
@@ -201,7 +204,7 @@ class Unread:
         cursor.corrupt_at = None
         cursor.committed = cursor.attempted = None
         self.failing.discard(cursor.partition)
-        self._ready.pop(cursor.partition, None)
+        self._turns.leave(cursor)
         if self.taken is not None:
             self.taken.pop(cursor, None)
         self.handout.attend()
@@ -338,7 +341,7 @@ class Unread:
     @property
     def is_empty(self) -> bool:
         """A read would find no records."""
-        return not (self._ready or self.buffer.parcels)
+        return not (self._turns or self.buffer.parcels)
 
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
@@ -353,7 +356,7 @@ class Unread:
                 if not (cursor.parcels and cursor.parcels[-1] is parcel):
                     cursor.parcels.append(parcel)
                 if cursor.partition in self.partitions:
-                    self._ready.setdefault(parcel.partition)
+                    self._turns.join(cursor)
             elif isinstance(parcel, FetchedData):
                 self.buffer.release(parcel)
             self.buffer.take()
@@ -376,6 +379,8 @@ class Unread:
         ahead.
         """
         while True:
+            if cursor.reader is None and cursor.data is not None and cursor.taken_to is not None:
+                cursor.reader = self._reader(cursor.data, cursor.taken_to[0])
             if cursor.reader is not None:
                 if not cursor.reader.exhausted:
                     return cursor.reader
@@ -403,23 +408,25 @@ class Unread:
     def _unpack(self, cursor: Cursor, parcel: FetchedData | Repositioned | PartitionFailed) -> None:
         match parcel:
             case FetchedData():
-                reader = RecordReader(
-                    cursor.partition.topic,
-                    cursor.partition.partition,
-                    parcel.records,
-                    parcel.fetch_offset,
-                    read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
-                    aborted=parcel.aborted,
-                    check_crcs=self.config.check_crcs,
-                    max_decompressed_bytes=self.config.max_decompressed_bytes,
-                )
-                cursor.data, cursor.reader = parcel, reader
+                cursor.data, cursor.reader = parcel, self._reader(parcel, parcel.fetch_offset)
             case Repositioned():
                 if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
                     cursor.committed = cursor.attempted = None
                 cursor.follow(parcel)
             case PartitionFailed():
                 self._fail(cursor, Failure(parcel.error, parcel.halted))
+
+    def _reader(self, data: FetchedData, offset: int) -> RecordReader:
+        return RecordReader(
+            data.partition.topic,
+            data.partition.partition,
+            data.records,
+            offset,
+            read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
+            aborted=data.aborted,
+            check_crcs=self.config.check_crcs,
+            max_decompressed_bytes=self.config.max_decompressed_bytes,
+        )
 
     def _fail(self, cursor: Cursor, piece: Failure | Refusal) -> None:
         cursor.ahead.append(piece)
@@ -430,6 +437,7 @@ class Unread:
             cursor.taken_to = self._end_of(cursor, cursor.reader)
             cursor.reader = None
         if cursor.data is not None:
+            self._turns.of(cursor).bytes += cursor.data.size
             self.buffer.release(cursor.data)
             cursor.data = None
 
@@ -457,26 +465,19 @@ class Unread:
 
     # --- turns -----------------------------------------------------------------------------------------------------------------
 
-    def _turns(self, only: Collection[TopicPartition]) -> Iterator[Cursor]:
-        for partition in tuple(self._ready):
-            cursor = self.partitions.get(partition)
-            if cursor is not None and self.may_read(cursor, only):
-                yield cursor
-
     @staticmethod
     def may_read(cursor: Cursor, only: Collection[TopicPartition] = ()) -> bool:
-        return not cursor.paused and cursor.custody is PartitionCustody.OURS and (not only or cursor.partition in only)
+        return cursor.is_readable and (not only or cursor.partition in only)
 
     def _settle_turn(self, cursor: Cursor) -> None:
-        """Let a partition keep its turn while it has a reader open or pieces ahead; else it goes to the end of the line, or out
-        of it.
-        """
+        """Let a partition keep its turn while it has not had its part, and while pieces are ahead."""
         if cursor.reader is not None and cursor.reader.exhausted:
             self._close(cursor)
-        if cursor.reader is None and cursor.front() is None:
-            self._ready.pop(cursor.partition, None)
-            if cursor.parcels:
-                self._ready[cursor.partition] = None
+        if cursor.front() is None:
+            if cursor.data is None and not cursor.parcels:
+                self._turns.leave(cursor)
+            else:
+                self._turns.end_if_over(cursor)
 
     # --- handing out a batch ---------------------------------------------------------------------------------------------------
 
@@ -486,9 +487,8 @@ class Unread:
         """Return up to ``max_records`` unread records by partition and move the positions past them.
 
         Without ``decode`` only what is ready: the rest has to pass call-backs first (``stage``). An empty answer means that
-        nothing is there, or that a failure waits (``failure``). A partition keeps its turn until its data is used up, then goes to
-        the end of the line. The caller sets ``taken`` to ``None`` in the last step of delivering the records. ``raw`` is filled
-        with the same records as they were before deserializers and interceptors.
+        nothing is there, or that a failure waits (``failure``). The caller sets ``taken`` to ``None`` in the last step of
+        delivering the records. ``raw`` is filled with the same records as they were before deserializers and interceptors.
         """
         if self.is_empty:
             self.settle()
@@ -496,25 +496,37 @@ class Unread:
         self.receive()
         before = self._begin()
         batch: Batch = {}
-        for cursor in self._turns(only):
-            if max_records <= 0:
+        left = max_records
+        while left > 0:
+            wanted = left
+            for cursor, alone in self._turns.readable(only):
+                if cursor not in before:
+                    if cursor.taken_to is None:
+                        self.locate(cursor)
+                    before[cursor] = (cursor.standing, cursor.consumed_records)
+                records = self._take_from(cursor, left, alone=alone, decode=decode, raw=raw)
+                if records:
+                    known = batch.get(cursor.partition)
+                    batch[cursor.partition] = records if known is None else known + records
+                    left -= len(records)
+                self._settle_turn(cursor)
+                if left <= 0:
+                    break
+            if left == wanted:  # nobody had anything
                 break
-            if cursor.taken_to is None:
-                self.locate(cursor)
-            before[cursor] = (cursor.standing, cursor.consumed_records)
-            undecoded: list[Record] | None = None if raw is None else []
-            records = self._take_portions(cursor, max_records, undecoded) if cursor.ahead else []
-            if decode and (ready := len(records)) < max_records:
-                records = self._take_data(cursor, max_records, records)
-                cursor.passed_records += len(records) - ready
-            if records:
-                batch[cursor.partition] = records
-                if raw is not None and undecoded is not None:
-                    raw[cursor.partition] = undecoded + records[len(undecoded) :]
-                max_records -= len(records)
-            self._settle_turn(cursor)
         self._end(bool(batch))
         return batch
+
+    def _take_from(self, cursor: Cursor, max_records: int, *, alone: bool, decode: bool, raw: Batch | None) -> list[Record]:
+        """Take records of one partition. ``alone``: no other one waits for its turn."""
+        undecoded: list[Record] | None = None if raw is None else []
+        records = self._take_portions(cursor, max_records, undecoded) if cursor.ahead else []
+        if decode and (ready := len(records)) < max_records:
+            records = self._take_data(cursor, max_records, records, alone=alone)
+            cursor.passed_records += len(records) - ready
+        if raw is not None and undecoded is not None and records:
+            raw.setdefault(cursor.partition, []).extend(undecoded + records[len(undecoded) :])
+        return records
 
     def _take_portions(self, cursor: Cursor, max_records: int, raw: list[Record] | None) -> list[Record]:
         records: list[Record] = []
@@ -532,17 +544,22 @@ class Unread:
         piece = cursor.front()
         return None if piece is None or isinstance(piece, OTHER_PIECES) else piece
 
-    def _take_data(self, cursor: Cursor, max_records: int, records: list[Record]) -> list[Record]:
+    def _take_data(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
+        """Decode records of one partition, up to the end of its turn unless it is ``alone``, and append them to ``records``."""
+        turn = self._turns.of(cursor)
+        if not alone:
+            max_records = min(max_records, len(records) + self._turns.left(turn))
         while len(records) < max_records and cursor.front() is None and (reader := self._open(cursor)) is not None:
             try:
                 more = reader.read(max_records - len(records))
             except _OF_A_READ as error:
                 self._corrupt(cursor, error)
                 break
+            turn.records += len(more)
             cursor.taken_to = self._end_of(cursor, reader)
             records = more if not records else records + more
-            if more and reader.exhausted and not cursor.parcels:
-                break  # nearly always: what ends the turn closes the reader
+            if more and reader.exhausted and (not cursor.parcels or (not alone and self._turns.is_long(turn, cursor.data))):
+                break  # what settles the turn closes the reader
         return records
 
     # --- handing out one by one ------------------------------------------------------------------------------------------------
@@ -554,10 +571,10 @@ class Unread:
         if self.is_empty:
             return None
         self.receive()
-        for cursor in self._turns(only):
+        for cursor, alone in self._turns.readable(only):
             piece = cursor.front()
-            if piece is None and decode and (cursor.reader is not None or cursor.parcels):
-                self._stage(cursor, max_records, ready=True)
+            if piece is None and decode and (cursor.data is not None or cursor.parcels):
+                self._stage(cursor, max_records, alone=alone, ready=True)
                 piece = cursor.front()
             self._settle_turn(cursor)
             if piece is not None and not isinstance(piece, OTHER_PIECES):
@@ -570,11 +587,11 @@ class Unread:
         """
         self.receive()
         staged: dict[Cursor, Raw] = {}
-        for cursor in self._turns(only):
+        for cursor, alone in self._turns.readable(only):
             if max_records <= 0:
                 break
             if cursor.front() is None:
-                self._stage(cursor, max_records, ready=False)
+                self._stage(cursor, max_records, alone=alone, ready=False)
             piece = cursor.front()
             if isinstance(piece, Raw):
                 staged[cursor] = piece
@@ -582,14 +599,14 @@ class Unread:
             self._settle_turn(cursor)
         return staged
 
-    def _stage(self, cursor: Cursor, max_records: int, *, ready: bool) -> None:
+    def _stage(self, cursor: Cursor, max_records: int, *, alone: bool, ready: bool) -> None:
         """Turn the next data of a partition into a piece."""
         before = self._begin()
         if cursor.taken_to is None:
             self.locate(cursor)
         start = cursor.taken_to
         before[cursor] = (start, cursor.consumed_records)
-        records = self._take_data(cursor, max_records, [])
+        records = self._take_data(cursor, max_records, [], alone=alone)
         end = cursor.taken_to
         if records and end is not None:
             begin = (records[0].offset, end[1]) if start is None else start
@@ -618,24 +635,39 @@ class Unread:
         """Append up to ``max_records`` unread records to ``into`` and move the positions past them. Return how many."""
         self.receive()
         before = self._begin()
-        rows = 0
-        for cursor in self._turns(only):
-            if rows >= max_records:
+        left, is_full = max_records, False
+        while left > 0 and not is_full:
+            wanted = left
+            for cursor, alone in self._turns.readable(only):
+                if cursor not in before:
+                    self.locate(cursor)
+                    before[cursor] = (cursor.standing, cursor.consumed_records)
+                rows, is_full = self._columns_of(cursor, left, into, alone=alone)
+                cursor.passed_records += rows
+                left -= rows
+                if is_full:
+                    break
+                self._settle_turn(cursor)
+                if left <= 0:
+                    break
+            if left == wanted:  # nobody had anything
                 break
-            self.locate(cursor)
-            before[cursor] = (cursor.standing, cursor.consumed_records)
-            copied = self._copy_columns(cursor, max_records - rows, into)
-            more, is_full = self._read_columns(cursor, max_records - rows - copied, into) if cursor.front() is None else (0, False)
-            cursor.passed_records += copied + more
-            rows += copied + more
-            if is_full:
-                break
-            self._settle_turn(cursor)
-        self._end(bool(rows))
-        return rows
+        self._end(left < max_records)
+        return max_records - left
 
-    def _read_columns(self, cursor: Cursor, max_records: int, into: ColumnBuilder) -> tuple[int, bool]:
-        """Return how many rows were appended, and whether the columns are as large as they can get."""
+    def _columns_of(self, cursor: Cursor, max_records: int, into: ColumnBuilder, *, alone: bool) -> tuple[int, bool]:
+        """Append records of one partition; return how many, and whether the columns are as large as they can get."""
+        copied = self._copy_columns(cursor, max_records, into) if cursor.ahead else 0
+        if cursor.front() is not None:
+            return copied, False
+        more, is_full = self._read_columns(cursor, max_records - copied, into, alone=alone)
+        return copied + more, is_full
+
+    def _read_columns(self, cursor: Cursor, max_records: int, into: ColumnBuilder, *, alone: bool) -> tuple[int, bool]:
+        """As ``_take_data``; return also whether the columns are as large as they can get."""
+        turn = self._turns.of(cursor)
+        if not alone:
+            max_records = min(max_records, self._turns.left(turn))
         rows = 0
         while rows < max_records and cursor.front() is None and (reader := self._open(cursor)) is not None:
             try:
@@ -645,12 +677,15 @@ class Unread:
                 break
             if count == 0 and not reader.exhausted:
                 return rows, True
+            turn.records += count
             if count and cursor.until is not None and reader.next_offset > cursor.until:
                 count -= into.drop_from(cursor.until)
             rows += count
             cursor.taken_to = self._end_of(cursor, reader)
             if cursor.until is not None and reader.next_offset >= cursor.until:
                 self._drop(cursor)  # whatever else was fetched lies past the range
+            elif count and reader.exhausted and not alone and self._turns.is_long(turn, cursor.data):
+                break
         return rows, False
 
     def _copy_columns(self, cursor: Cursor, max_records: int, into: ColumnBuilder) -> int:
@@ -719,5 +754,5 @@ class Unread:
         elif not any(isinstance(other, (Refusal, Failure)) for other in cursor.ahead):
             self.failing.discard(cursor.partition)
         if cursor.has_more:
-            self._ready.setdefault(cursor.partition)
+            self._turns.join(cursor)
         return piece.error

@@ -621,6 +621,11 @@ cdef class Decoder:
         PyBuffer_Release(&self.body)
         PyBuffer_Release(&self.data)
 
+    @property
+    def held(self):
+        """See ``decode.Decoder.held``."""
+        return self.body.len if self.left and self.source is not None and self.source is not self.view else 0
+
     def read(self, Py_ssize_t max_records):
         """See ``decode.Decoder.read``."""
         cdef list records = []

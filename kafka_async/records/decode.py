@@ -102,6 +102,11 @@ class Decoder:
         self._left = 0
         """Rows of the batch that have not been looked at; the batch is passed the moment there are none."""
 
+    @property
+    def held(self) -> int:
+        """Bytes that the compressed batch in which the decoder stands became; 0 if it stands in none."""
+        return len(self._source) if self._left and self._source is not None and self._source is not self._data else 0
+
     def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
         """Return the next records, at most ``max_records``; none if nothing is left.
 

@@ -58,6 +58,11 @@ class RecordReader:
         """
         return self._decoder.exhausted
 
+    @property
+    def held(self) -> int:
+        """Bytes that the compressed batch in which the reader stands became; 0 if it stands in none."""
+        return self._decoder.held
+
     def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
         """Return the next records in offset order, at most ``max_records``; none if the reader is exhausted.
 

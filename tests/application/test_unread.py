@@ -10,68 +10,12 @@ import pytest
 
 from kafka_async import TopicPartition
 from kafka_async.application.cursor import Cursor, PartitionCustody, Raw, Refusal
-from kafka_async.application.iteration import HANDOUT, PORTION
-from kafka_async.application.outbox import Outbox
-from kafka_async.application.unread import Unread
-from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Repositioned
-from kafka_async.config import ConsumerConfig
-from kafka_async.errors import CorruptRecordException, DeserializationError, KafkaError, OffsetOutOfRangeError
-from kafka_async.events import HaltPartition, PausePartitions, ResumePartitions, Seek
-from kafka_async.testing.simulation import PartitionLog
+from kafka_async.application.iteration import PORTION
+from kafka_async.background.boundary import Repositioned
+from kafka_async.errors import CorruptRecordException, DeserializationError, OffsetOutOfRangeError
 
 from .support import offsets
-
-A, B, C = (TopicPartition("t", index) for index in range(3))
-
-
-class World:
-    """An ``Unread`` and what it sent."""
-
-    def __init__(self, *partitions: TopicPartition, **options: Any) -> None:
-        config = ConsumerConfig.from_options(options)
-        self.buffer = FetchBuffer(config.fetch_buffer_bytes, lambda: None, lambda: None)
-        self.handler = EventHandler(lambda: None, lambda: None)
-        self.unread = Unread(config, self.buffer, Outbox(self.handler), HANDOUT())
-        self.unread.assign(partitions)
-
-    @property
-    def refetched(self) -> list[tuple[TopicPartition, int]]:
-        return [(event.partition, event.offset) for event in self.handler.application_events if isinstance(event, Seek)]
-
-    @property
-    def halted(self) -> list[TopicPartition]:
-        return [event.partition for event in self.handler.application_events if isinstance(event, HaltPartition)]
-
-    @property
-    def parked(self) -> list[tuple[set[TopicPartition], bool]]:
-        events = self.handler.application_events
-        kinds = (PausePartitions, ResumePartitions)
-        return [(set(event.partitions), isinstance(event, PausePartitions)) for event in events if isinstance(event, kinds)]
-
-    def entry(self, partition: TopicPartition) -> Cursor:
-        return self.unread.partitions[partition]
-
-    def fetched(
-        self, partition: TopicPartition, start: int, count: int, *, corrupt: bool = False, stamp: int | None = None
-    ) -> None:
-        log = PartitionLog(end=start)
-        log.append([str(n).encode() for n in range(start, start + count)])
-        if corrupt:
-            log.corrupt(start)
-        data = log.batches[0].data
-        stamp = self.entry(partition).stamp if stamp is None else stamp
-        self.buffer.put(FetchedData(partition=partition, stamp=stamp, fetch_offset=start, records=data))
-
-    def failed(self, partition: TopicPartition, error: KafkaError) -> None:
-        self.buffer.put(PartitionFailed(partition=partition, stamp=self.entry(partition).stamp, error=error))
-
-    def take(self, count: int = 100, *only: TopicPartition) -> dict[TopicPartition, list[int]]:
-        batch = self.unread.take(count, only)
-        self.unread.taken = None
-        return offsets(batch)
-
-    def staged(self, count: int) -> dict[TopicPartition, Raw]:
-        return {cursor.partition: raw for cursor, raw in self.unread.stage(count).items()}
+from .unread_world import A, B, C, World
 
 
 def test_records_come_in_order_and_bytes_are_given_back_when_they_are_used_up() -> None:
@@ -93,17 +37,6 @@ def test_a_partition_goes_to_the_end_of_the_line_when_its_data_is_used_up() -> N
     assert [world.take(3), world.take(3)] == [{A: [0, 1, 2]}, {A: [3], B: [0, 1]}]
     world.fetched(A, 4, 4)
     assert [world.take(3), world.take(3)] == [{B: [2, 3], A: [4]}, {A: [5, 6, 7]}]
-
-
-def test_a_partition_whose_data_keeps_coming_lets_the_others_have_their_turn() -> None:
-    world = World(A, B)
-    world.fetched(A, 0, 4)
-    world.fetched(B, 0, 1)
-    seen: set[TopicPartition] = set()
-    for turn in range(1, 20):
-        world.fetched(A, 4 * turn, 4)
-        seen |= world.take(3).keys()
-    assert seen == {A, B}
 
 
 def test_only_what_is_asked_for_is_taken() -> None:

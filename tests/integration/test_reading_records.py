@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_async import TopicPartition
+from kafka_async import TopicPartition, sync
 from kafka_async.errors import CorruptRecordException, DeserializationError
 from tests.brokers import KafkaCluster, Produced, payload
 
@@ -234,6 +234,40 @@ async def test_a_starved_partition_is_read_although_the_others_fill_the_buffer(k
         records += await read(consumer, 2000, TopicPartition(topic, 0))
         await nothing_more(consumer)
     assert offsets(records) == produced.offsets
+
+
+async def _first_of_the_other(consumer: Any, way: str) -> int:
+    """Return how many records of partition 0 came before the first one of partition 1."""
+    before = 0
+    if way == "iteration":
+        async for record in consumer:
+            if record.partition == 1:
+                return before
+            before += 1
+    while True:
+        if way == "getarrow":
+            partitions = (await consumer.getarrow(timeout_ms=10_000))["partition"].to_pylist()
+        else:
+            batch = await consumer.getmany(timeout_ms=10_000)
+            partitions = [record.partition for records in batch.values() for record in records]
+        if 1 in partitions:
+            return before + partitions.index(1)
+        before += len(partitions)
+
+
+@pytest.mark.parametrize("way", ["getmany", "iteration", "getarrow", "thread", "sync"])
+async def test_a_partition_with_much_to_read_does_not_hold_up_one_with_little(kafka43: KafkaCluster, way: str) -> None:
+    topic = new_topic(kafka43, 2)
+    kafka43.produce(topic, 60_000, partitions=[0])
+    kafka43.produce(topic, 600, partitions=[1])
+    options: dict[str, Any] = {"background": "thread"} if way == "thread" else {}
+    if way == "sync":
+        with sync.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, auto_offset_reset="earliest") as blocking:
+            before = next(index for index, record in enumerate(blocking) if record.partition == 1)
+    else:
+        async with make(kafka43, topic, **options) as consumer, asyncio.timeout(PATIENCE):
+            before = await _first_of_the_other(consumer, way)
+    assert before <= 10_000
 
 
 async def test_two_hundred_partitions_are_read_and_followed(kafka43: KafkaCluster) -> None:
