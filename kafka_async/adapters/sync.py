@@ -376,7 +376,7 @@ class KafkaConsumer(Generic[K, V]):
         """Return the next record, waiting for it as long as it takes."""
         mine = self._seat.enter()
         try:
-            portion = finish(self._consumer._next_portion(partitions))
+            portion = finish(self._consumer._next_portion(partitions, self._consumer._reader.auto_commit.holdings.asks()))
             record: ConsumerRecord[K, V] = portion.records[portion.place]
             portion.place += 1
             return record
@@ -390,7 +390,9 @@ class KafkaConsumer(Generic[K, V]):
         """Return records by partition as soon as there are any; ``{}`` if none came within ``timeout_ms``."""
         mine = self._seat.enter()
         try:
-            batch = finish(self._consumer._getmany(partitions, timeout_ms, max_records))
+            batch = finish(
+                self._consumer._getmany(partitions, timeout_ms, max_records, self._consumer._reader.auto_commit.holdings.asks())
+            )
             self._consumer._unread.taken = None
             return batch
         finally:
@@ -408,7 +410,8 @@ class KafkaConsumer(Generic[K, V]):
         """Return records as an Arrow record batch (extra ``arrow``); see ``kafka_async.KafkaConsumer.getarrow``."""
         mine = self._seat.enter()
         try:
-            batch = finish(self._consumer._getarrow(partitions, timeout_ms, max_records, columns, view))
+            holder = self._consumer._reader.auto_commit.holdings.asks()
+            batch = finish(self._consumer._getarrow(holder, partitions, timeout_ms, max_records, columns, view))
             self._consumer._unread.taken = None
             return batch
         finally:
@@ -442,7 +445,9 @@ class KafkaConsumer(Generic[K, V]):
         """Return the next records of the ranges as columns; ``None``: all are read."""
         mine = self._seat.enter()
         try:
-            found = finish(self._consumer._next_columns(columns, batch_bytes, timeout_ms))
+            found = finish(
+                self._consumer._next_columns(self._consumer._reader.auto_commit.holdings.asks(), columns, batch_bytes, timeout_ms)
+            )
             self._consumer._unread.taken = None
             return found
         finally:
@@ -451,25 +456,22 @@ class KafkaConsumer(Generic[K, V]):
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Iterate over records until the consumer is stopped. A record is done when the next one is asked for."""
-        reader, holder, seat = self._consumer._reader, threading.current_thread(), self._seat
-        handout, by_a_call = reader.handout, False
+        reader, seat = self._consumer._reader, self._seat
+        handout = reader.handout
         while True:
-            portion = handout.portion
+            portion, hand = handout.portion, handout.hand
             if handout.left and handout.calm and not seat.taken_by:
-                if by_a_call:  # else a stop from another thread would commit up to that record alone
-                    reader.auto_commit.holdings.read_entered()
-                    by_a_call = False
+                if hand.holder is None:  # the last record came by a call
+                    reader.turn_to(threading.current_thread())
                     continue  # another thread may have come in between; it cannot before the record is taken below
                 record: ConsumerRecord[K, V] = portion.records[portion.place]
-                handout.holder = holder
-                handout.last = record
+                hand.last = record
                 portion.place += 1
             else:
                 try:
                     record = self.getone()
                 except ConsumerStoppedError:
                     return
-                by_a_call = True
             yield record
 
     # --- process ---------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ callers.py         the callers: tasks of asyncio or trio, or threads; place.py: 
 arguments.py       what callers pass in, checked; callbacks.py: their listeners, interceptors, deserializers
 reading.py         the read calls; iteration.py, _iteration.pyx: ``async for``; ranges.py: exact ranges of offsets
 unread.py          data that was fetched and not handed out yet; cursor.py: the same for one partition, and its position
+turns.py           the order in which partitions hand out what they have
 arrow.py           columns as Arrow record batches
 committing.py      which offsets are committed, and when
 subscribed.py      the subscription; rebalancing.py: carrying out assignments that the background proposes

@@ -1,3 +1,4 @@
+from .iteration import Hand as Hand
 from .iteration import HandOut as HandOut
 from .iteration import Portion as Portion
 from .iteration import RecordIterator as RecordIterator

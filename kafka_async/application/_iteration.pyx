@@ -6,6 +6,8 @@ while a ``Step`` returns the record at once. If there is none, it stands for the
 same Python code.
 """
 
+from threading import get_ident
+
 cimport cython
 from cpython.object cimport PyObject
 
@@ -23,10 +25,12 @@ cdef extern from "Python.h":
         PYGEN_RETURN
         PYGEN_ERROR
         PYGEN_NEXT
+    PyObject* PyDict_GetItem(object, object)
     PySendResult PyIter_Send(PyObject*, PyObject*, PyObject**) noexcept
     unsigned long PyThread_get_thread_ident() noexcept
     void Incref "Py_INCREF"(PyObject*)
     void Decref "Py_DECREF"(PyObject*)
+    Py_ssize_t Refcount "Py_REFCNT"(PyObject*) noexcept
 
 
 cdef extern from *:
@@ -67,12 +71,28 @@ cdef class Portion:
         self.place = 0
 
 
+cdef class Hand:
+    """See ``iteration.Hand``."""
+
+    cdef public object holder
+    cdef public object last
+    cdef public dict ranges
+    cdef object __weakref__
+
+    def __init__(self, holder):
+        self.holder = holder
+        self.last = None
+        self.ranges = {}
+
+
 cdef class HandOut:
     """See ``iteration.HandOut``."""
 
     cdef public Portion portion
-    cdef public object last
-    cdef public object holder
+    cdef public Hand hand
+    cdef object current
+    cdef dict running
+    cdef object loop
     cdef long long attention
     cdef long long seen
     cdef double look_at
@@ -82,8 +102,10 @@ cdef class HandOut:
 
     def __init__(self, clock=None):
         self.portion = Portion([], [], (0, None), (0, None))
-        self.last = None
-        self.holder = None
+        self.hand = Hand(None)
+        self.current = get_ident
+        self.running = None
+        self.loop = None
         self.attention = 0
         self.seen = 0
         self.look_at = float("-inf")
@@ -96,6 +118,24 @@ cdef class HandOut:
         self.clock = clock
         self.system_clock = monotonic and coarse_monotonic() >= 0.0
 
+    def set_callers(self, current, running=None, loop=None):
+        """See ``iteration.HandOut.set_callers``."""
+        self.current = current
+        self.running = running
+        self.loop = loop
+
+    cdef object find_caller(self):
+        cdef PyObject* task
+        if self.running is not None:
+            task = PyDict_GetItem(self.running, self.loop)
+            if task != NULL:
+                return <object>task
+        return self.current()
+
+    def caller(self):
+        """See ``iteration.HandOut.caller``."""
+        return self.find_caller()
+
     def attend(self):
         """See ``iteration.HandOut.attend``."""
         self.attention += 1
@@ -104,9 +144,10 @@ cdef class HandOut:
         """See ``iteration.HandOut.looked``."""
         return self.attention
 
-    def load(self, Portion portion, long long looked, double look_at):
+    def load(self, Portion portion, Hand hand, long long looked, double look_at):
         """See ``iteration.HandOut.load``."""
         self.portion = portion
+        self.hand = hand
         self.seen = looked
         self.look_at = look_at
         self.thread = PyThread_get_thread_ident()
@@ -134,22 +175,24 @@ cdef class RecordIterator:
 
     cdef HandOut handout
     cdef object refill
-    cdef public object holder
-    cdef public object last
+    cdef Step used
     cdef object __weakref__
 
-    def __init__(self, HandOut handout, refill, holder=None):
+    def __init__(self, HandOut handout, refill):
         self.handout = handout
         self.refill = refill
-        self.holder = holder
-        self.last = None
 
     def __aiter__(self):
         return self
 
     def __anext__(self):
-        cdef Step step = Step.__new__(Step)
+        cdef Step step = self.used
+        if step is None:
+            step = Step.__new__(Step)
+        else:
+            self.used = None
         step.iterator = self
+        step.caller = self.handout.find_caller()
         return step
 
     async def aclose(self):
@@ -162,6 +205,7 @@ cdef class Step:
     """Awaitable: one step of an iteration. It may be awaited once."""
 
     cdef RecordIterator iterator
+    cdef object caller
     cdef object coroutine
 
     def __await__(self):
@@ -194,30 +238,26 @@ cdef class Step:
 
     cdef object waiting(self):
         if self.coroutine is None:
-            self.coroutine = self.iterator.refill()
+            self.coroutine = self.iterator.refill(self.caller)
         return self.coroutine
 
 
 cdef PySendResult step_send(Step step, object value, PyObject** result) except PYGEN_ERROR:
-    cdef RecordIterator iterator = step.iterator
-    cdef HandOut handout = iterator.handout
+    cdef HandOut handout = step.iterator.handout
     cdef Portion portion = handout.portion
-    cdef PySendResult outcome
-    if step.coroutine is None and portion.place < len(portion.records) and handout.is_calm():
+    cdef Hand hand = handout.hand
+    if step.coroutine is None and portion.place < len(portion.records) and hand.holder is step.caller and handout.is_calm():
         record = portion.records[portion.place]
         portion.place += 1
-        handout.holder = iterator.holder
-        handout.last = record
-        iterator.last = record
+        hand.last = record
+        if Refcount(<PyObject*>step) == 1:  # nobody has it but the await that ends now: it serves the next step
+            step.iterator.used = step
+            step.iterator = None
         result[0] = <PyObject*>record
         Incref(result[0])
         return PYGEN_RETURN
     coroutine = step.waiting()
-    outcome = PyIter_Send(<PyObject*>coroutine, <PyObject*>value, result)
-    if outcome == PYGEN_RETURN:
-        iterator.last = <object>result[0]
-        iterator.holder = handout.holder
-    return outcome
+    return PyIter_Send(<PyObject*>coroutine, <PyObject*>value, result)
 
 
 set_am_send(Step, <void*>step_send)

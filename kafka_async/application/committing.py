@@ -9,10 +9,9 @@ Auto-commit never moves a partition's committed offset back: each cursor keeps t
 are new. A seek forgets it, and so does a position that the background had to reset. A commit by the application always counts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..config import ConsumerConfig
 from ..errors import CommitFailedError, KafkaError
@@ -23,7 +22,7 @@ from ..values import define, field, frozen
 from .arguments import one_partition
 from .callbacks import settled
 from .cursor import Cursor, PartitionCustody
-from .iteration import HandOut
+from .iteration import HAND, Hand, HandOut
 from .outbox import Outbox
 from .unread import Unread
 
@@ -134,8 +133,7 @@ class Ledger:
             await settled(interceptor.on_commit(achieved), f"{interceptor!r}.on_commit()")
 
 
-@frozen
-class HeldRange:
+class HeldRange(NamedTuple):
     """Records of one partition that a task was handed: from ``first`` up to ``past``, the position after them."""
 
     first: int
@@ -144,91 +142,78 @@ class HeldRange:
 
 @define(eq=False)
 class Holdings:
-    """The records that each task was handed and is not done with yet.
+    """The records that each task was handed and is not done with yet, in whatever way it got them.
 
-    A task that reads again, or asks an iteration for its next record, is done with those it had. Records of a task that still runs,
-    was cancelled or failed are not consumed when partitions leave or the consumer stops (promise 1). If the event loop cannot tell
-    how a task ended, it counts as failed. Records that were committed anyway, by the interval of another reader, are no longer
-    held.
+    A task is done with what it had when it asks for more, or has ended well. Records of a task that still runs, was cancelled or
+    failed are not consumed (promises 1 and 19), until the application commits them. The task that counts is the one that calls;
+    what it calls may run in another one, which ``asyncio.wait_for`` makes up to Python 3.11.
+
+    If the event loop cannot tell how a task ended, that holds up no interval, since it would for ever; but nothing that it held is
+    consumed when partitions leave or the consumer stops.
     """
 
     runtime: "Runtime" = field(repr=False)
     unread: Unread
     handout: "HandOut[ConsumerRecord[Any, Any]]" = field(repr=False)
-    iterations: "WeakSet[Any]" = field(factory=WeakSet, init=False)
-    """Iterators that are in use; each knows its task and the record that it handed out last."""
-    _held: dict[Any, dict[TopicPartition, HeldRange]] = field(factory=dict, init=False)
-    """The records that each task or thread was handed last."""
-    _refused: dict[Any, BaseException] = field(factory=dict, init=False)
-    """The error that a task or thread got in place of a bad record that it holds."""
-    _abandoned: dict[TopicPartition, HeldRange] = field(factory=dict, init=False)
-    """Records of tasks that failed or were cancelled. The tasks themselves are not kept."""
+    _hands: dict[Any, "Hand[ConsumerRecord[Any, Any]]"] = field(factory=dict, init=False)
+    _abandoned: dict[tuple[TopicPartition, bool], HeldRange] = field(factory=dict, init=False)
+    """Records of tasks that ended, and did not end well (``True``) or may not have. The tasks themselves are not kept."""
 
     def current(self) -> Any:
         """Return the task or thread that calls."""
         callers = self.runtime.callers
         return None if callers is None else callers.current()
 
-    def read_entered(self) -> None:
-        """The current task or thread asks for more: it is done with the records it had."""
-        holder = self.current()
-        if self._held:
-            self._held.pop(holder, None)
-        if self._refused:
-            self._read_on_after_refusals(holder)
-        if self.handout.last is not None and self.handout.holder is holder:
-            self.handout.last = None
-        for iteration in self.iterations:
-            if iteration.holder is holder:
-                iteration.last = None
+    def hand(self, holder: Any) -> "Hand[ConsumerRecord[Any, Any]]":
+        """Return what a task or thread holds, for more to be put there."""
+        hand = self._hands.get(holder)
+        if hand is None:
+            if len(self._hands) > MOST_HOLDERS:
+                self._tidy()
+            hand = self._hands[holder] = HAND(holder)
+        return hand
 
-    def handed(self, records: Mapping[TopicPartition, HeldRange]) -> None:
-        """The current task or thread was handed these records."""
-        if len(self._held) > MOST_HOLDERS:
-            self._tidy()
-        held = self._held.setdefault(self.current(), {})
+    def asks(self) -> Any:
+        """Return the task or thread that calls. It asks for more, so it is done with the records it had."""
+        holder = self.handout.caller()
+        if (hand := self._hands.get(holder)) is not None:
+            hand.last, hand.ranges = None, {}
+        return holder
+
+    def asked(self, holder: Any) -> None:
+        """A task or thread asks for more: it is done with the records it had."""
+        if (hand := self._hands.get(holder)) is not None:
+            hand.last, hand.ranges = None, {}
+
+    def handed(self, holder: Any, records: Mapping[TopicPartition, HeldRange]) -> None:
+        """A task or thread was handed these records."""
+        hand = self.hand(holder)
+        if self.handout.hand is hand:
+            self.handout.hand = HAND(None)  # a step at once would not look at ranges
         for partition, part in records.items():
-            known = held.get(partition)
-            held[partition] = part if known is None else HeldRange(known.first, part.past)
+            known = hand.ranges.get(partition)
+            hand.ranges[partition] = part if known is None else HeldRange(min(known[0], part.first), max(known[1], part.past))
 
-    def refused(self, record: ConsumerRecord[Any, Any], error: BaseException) -> None:
-        """The current task or thread is about to get ``error`` for a bad record. It holds that record like any other."""
-        self.handed_one(record)
-        self._refused[self.current()] = error
-
-    def handed_one(self, record: ConsumerRecord[Any, Any]) -> None:
-        """The current task or thread was handed one record."""
-        self.handed({TopicPartition(record.topic, record.partition): HeldRange(record.offset, record.offset + 1)})
-
-    def _read_on_after_refusals(self, holder: Any) -> None:
-        """A task that reads on has dealt with a bad record whose error ended a task of its own, such as
-        ``asyncio.wait_for`` makes.
-        """
-        callers = self.runtime.callers
-        self._refused.pop(holder, None)
-        for known, error in tuple(self._refused.items()):
-            if callers is not None and callers.failure(known) is error:
-                del self._refused[known]
-                self._held.pop(known, None)
+    def handed_one(self, holder: Any, record: ConsumerRecord[Any, Any]) -> None:
+        """A task or thread was handed one record, or the error of one."""
+        self.handed(holder, {TopicPartition(record.topic, record.partition): HeldRange(record.offset, record.offset + 1)})
 
     def _tidy(self) -> None:
-        """Drop tasks that have ended. What those held that did not end well, as far as is known, is still not consumed."""
+        """Drop tasks that have ended, and those that hold nothing. What did not end well is still not consumed."""
         callers = self.runtime.callers
-        if callers is None:
-            return
-        for known, held in tuple(self._held.items()):
-            if callers.has_ended(known):
-                del self._held[known]
-                for partition, part in held.items() if not callers.has_ended_well(known) else ():
-                    self._abandon(partition, part)
-        self._refused = {known: error for known, error in self._refused.items() if known in self._held}
+        for holder, hand in tuple(self._hands.items()):
+            if callers is not None and callers.has_ended(holder):
+                del self._hands[holder]
+                for partition, part in _held(hand) if not callers.has_ended_well(holder) else ():
+                    self._abandon((partition, callers.failure(holder) is not None), part)
+            elif hand is not self.handout.hand and hand.last is None and not hand.ranges:
+                del self._hands[holder]
 
-    def _abandon(self, partition: TopicPartition, part: HeldRange) -> None:
-        known = self._abandoned.get(partition)
-        if known is None or not self._counts(partition, known):
-            self._abandoned[partition] = part
-        else:
-            self._abandoned[partition] = HeldRange(min(known.first, part.first), max(known.past, part.past))
+    def _abandon(self, where: tuple[TopicPartition, bool], part: HeldRange) -> None:
+        known = self._abandoned.get(where)
+        if known is not None and self._counts(where[0], known):
+            part = HeldRange(min(known.first, part.first), max(known.past, part.past))
+        self._abandoned[where] = part
 
     def _counts(self, partition: TopicPartition, part: HeldRange) -> bool:
         """Whether it was neither committed meanwhile, nor handed out before the partition was lost or sought in."""
@@ -239,34 +224,53 @@ class Holdings:
         return (begun_at is None or part.first >= begun_at) and (cursor.committed is None or cursor.committed < part.past)
 
     def consumed(self, which: Callable[[Cursor], bool] = lambda _: True, *, clean: bool = True) -> Offsets:
-        """Return the positions, but not past records that a task holds and is not done with.
+        """Return the positions, but not past records that a task holds and is not done with, for partitions that leave.
 
         ``clean``: what the current task or thread holds is consumed.
         """
+        caller, callers = self.current(), self.runtime.callers
+
+        def is_done(holder: Any) -> bool:
+            return clean if holder is caller else callers is not None and callers.has_ended_well(holder)
+
+        return self._before(self._held_unless(is_done, unknown=False), which)
+
+    def consumed_so_far(self, which: Callable[[Cursor], bool]) -> tuple[Offsets, dict[TopicPartition, HeldRange]]:
+        """Return the positions, but not past records that a task holds, and those records among them whose tasks failed."""
+        callers = self.runtime.callers
+        failed = [(tp, part) for (tp, known), part in self._abandoned.items() if known]
+
+        def is_done(holder: Any) -> bool:
+            return callers is not None and callers.has_ended(holder) and callers.failure(holder) is None
+
+        held = self._held_unless(is_done, unknown=True)
+        for holder, hand in self._hands.items():
+            if callers is not None and callers.failure(holder) is not None:
+                failed += _held(hand)
+        return self._before(held, which), {tp: part for tp, part in failed if self._counts(tp, part)}
+
+    def _held_unless(self, is_done: Callable[[Any], bool], *, unknown: bool) -> list[tuple[TopicPartition, HeldRange]]:
+        found = [(partition, part) for (partition, known), part in self._abandoned.items() if known or not unknown]
+        for holder, hand in self._hands.items():
+            if (hand.last is not None or hand.ranges) and not is_done(holder):
+                found += _held(hand)
+        return found
+
+    def _before(self, held: Iterable[tuple[TopicPartition, HeldRange]], which: Callable[[Cursor], bool]) -> Offsets:
         consumed = self.unread.positions(which)
-        for partition, part in self._unfinished(clean=clean):
+        for partition, part in held:
             position = consumed.get(partition)
             if position is not None and part.first < position.offset and self._counts(partition, part):
                 consumed[partition] = OffsetAndMetadata(part.first, "", position.leader_epoch)
         return consumed
 
-    def _unfinished(self, *, clean: bool) -> list[tuple[TopicPartition, HeldRange]]:
-        """Return what each holder has not consumed."""
-        caller = self.current()
-        found = list(self._abandoned.items())
-        for holder, held in self._held.items():
-            if not self._is_done(holder, caller, clean):
-                found += held.items()
-        last = [(self.handout.holder, self.handout.last), *((each.holder, each.last) for each in self.iterations)]
-        for holder, record in last:
-            if record is not None and not self._is_done(holder, caller, clean):
-                found.append((TopicPartition(record.topic, record.partition), HeldRange(record.offset, record.offset + 1)))
-        return found
 
-    def _is_done(self, holder: Any, caller: Any, clean: bool) -> bool:
-        if holder is caller:
-            return clean
-        return self.runtime.callers is not None and self.runtime.callers.has_ended_well(holder)
+def _held(hand: "Hand[ConsumerRecord[Any, Any]]") -> list[tuple[TopicPartition, HeldRange]]:
+    """Return all that a hand holds."""
+    found = [(partition, HeldRange(*part)) for partition, part in hand.ranges.items()]
+    if (last := hand.last) is not None:
+        found.append((TopicPartition(last.topic, last.partition), HeldRange(last.offset, last.offset + 1)))
+    return found
 
 
 @define(eq=False)
@@ -287,6 +291,8 @@ class AutoCommit:
     """Commits of partitions that were given up at once; only ``stop`` waits for them."""
     _settled: bool = field(default=False, init=False)
     """Nothing was left to commit when the last interval ended."""
+    _held_up: dict[TopicPartition, int] = field(factory=dict, init=False)
+    """Offsets of records that hold up commits because their tasks failed, as far as that was said."""
 
     @property
     def enabled(self) -> bool:
@@ -317,7 +323,7 @@ class AutoCommit:
         return inf if not self.enabled or self._due_at is None else self._due_at
 
     def look(self, now: float) -> Offsets | None:
-        """The same as ``read_entered``, while that call waits and nothing has been handed out since it was entered."""
+        """The same as ``read_entered``, while that call waits."""
         achieved = self.collect(now)
         self._collect_last()
         interval = self.config.auto_commit_interval_ms / 1000
@@ -328,13 +334,26 @@ class AutoCommit:
         elif now >= self._due_at:
             self._due_at = now + interval
             # Partitions that are revoked have a commit of their own.
-            fresh = self.ledger.fresh(self.unread.positions(lambda cursor: cursor.custody is not PartitionCustody.LEAVING))
-            self._settled = not fresh
+            stays = lambda cursor: cursor.custody is not PartitionCustody.LEAVING  # noqa: E731
+            consumed, failed = self.holdings.consumed_so_far(stays)
+            fresh = self.ledger.fresh(consumed)
+            # What another task holds now may be done at the next interval, with nobody else to commit it.
+            self._settled = not fresh and consumed == self.unread.positions(stays)
+            self._report_failed(failed, now)
             if fresh:
                 call: Call[Refusals] = Call(now + self.config.default_api_timeout_ms / 1000, self.runtime.wake_application)
                 self._pending = (call, fresh)
                 self.outbox.add(CommitOffsets(call=call, offsets=self.ledger.attempt(fresh), once=True))
         return achieved
+
+    def _report_failed(self, failed: Mapping[TopicPartition, HeldRange], now: float) -> None:
+        """Say once that what a task left undone holds up the commits of a partition."""
+        for partition, part in failed.items():
+            if self._held_up.get(partition) != part.first:
+                text = f"{one_partition(partition)}: nothing past offset {part.first} is auto-committed, since the task that was "
+                text += "handed it failed or was cancelled; commit() yourself to go on past it"
+                self.ledger.trace(Fault(now=now, text=text, subject="commit", partitions=frozenset([partition])))
+        self._held_up = {partition: part.first for partition, part in failed.items()}
 
     def collect(self, now: float) -> Offsets | None:
         """Return the result of the commit under way, if it has ended."""

@@ -11,7 +11,7 @@ Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaCons
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
 from uuid import UUID
@@ -67,6 +67,7 @@ from .arguments import (
     subscribed_topics,
 )
 from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
+from .callers import runs_elsewhere
 from .calls import Calls
 from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal
 from .cursor import Cursor, PartitionCustody
@@ -311,54 +312,65 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
+    @runs_elsewhere
+    def getone(self, *partitions: TopicPartition) -> Coroutine[Any, Any, ConsumerRecord[K, V]]:
         """Return the next record (of ``partitions``, or of all), waiting for it as long as it takes.
 
         Raises ``ConsumerStoppedError`` after ``stop``, ``DeserializationError`` once for a record that cannot be
         deserialized, ``CorruptRecordException`` for a corrupt batch, ``OffsetOutOfRangeError`` and
         ``NoOffsetForPartitionError`` if ``auto_offset_reset`` is ``none``, and errors of the background.
         """
-        portion = await self._next_portion(partitions)
+        return self._getone_for(self._reader.auto_commit.holdings.asks(), partitions)
+
+    async def _getone_for(self, holder: Any, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[K, V]:
+        portion = await self._next_portion(partitions, holder)
         record: ConsumerRecord[K, V] = portion.records[portion.place]
         portion.place += 1  # the record is handed out: nothing can come between this and the return
         return record
 
-    async def _next_portion(self, partitions: tuple[TopicPartition, ...]) -> Any:
+    async def _next_portion(self, partitions: tuple[TopicPartition, ...], holder: Any) -> Any:
         self._check_readable()
-        return await self._reader.next_portion(self._only(partitions))
+        return await self._reader.next_portion(self._only(partitions), holder)
 
-    async def getmany(
+    @runs_elsewhere
+    def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+    ) -> Coroutine[Any, Any, dict[TopicPartition, list[ConsumerRecord[K, V]]]]:
         """Return records by partition as soon as there are any, at most ``max_records`` (default: ``max_poll_records``).
 
         Waits up to ``timeout_ms`` for the first; ``{}`` if none came, or if ``stop`` is called meanwhile. Raises as
         ``getone`` does. Cancelling it loses no record.
         """
-        batch = await self._getmany(partitions, timeout_ms, max_records)
+        return self._getmany_for(self._reader.auto_commit.holdings.asks(), partitions, timeout_ms, max_records)
+
+    async def _getmany_for(
+        self, holder: Any, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        batch = await self._getmany(partitions, timeout_ms, max_records, holder)
         self._unread.taken = None  # delivered: nothing can come between this and the return
         return batch
 
     async def _getmany(
-        self, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None
+        self, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None, holder: Any
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         self._check_readable()
         limit = record_limit(self._config.max_poll_records if max_records is None else max_records)
         try:
-            return await self._reader.batch(self._only(partitions), seconds(timeout_ms), limit)
+            return await self._reader.batch(self._only(partitions), seconds(timeout_ms), limit, holder=holder)
         except ConsumerStoppedError:
             if self._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
                 return {}  # it waited while the consumer was stopped
             raise
 
-    async def getarrow(
+    @runs_elsewhere
+    def getarrow(
         self,
         *partitions: TopicPartition,
         timeout_ms: float = 0,
         max_records: int | None = None,
         columns: Collection[str] | None = None,
         view: bool = False,
-    ) -> "pyarrow.RecordBatch":
+    ) -> "Coroutine[Any, Any, pyarrow.RecordBatch]":
         """Return records as one Arrow record batch, without making an object per record (extra ``arrow``).
 
         Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers, or those of ``columns``. Keys and
@@ -379,12 +391,16 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises as ``getone`` does, except for deserializers, and ``ImportError`` without pyarrow.
         """
-        batch = await self._getarrow(partitions, timeout_ms, max_records, columns, view)
+        return self._getarrow_for(self._reader.auto_commit.holdings.asks(), partitions, timeout_ms, max_records, columns, view)
+
+    async def _getarrow_for(self, *arguments: Any) -> "pyarrow.RecordBatch":
+        batch = await self._getarrow(*arguments)
         self._unread.taken = None  # delivered: nothing can come between this and the return
         return batch
 
     async def _getarrow(
         self,
+        holder: Any,
         partitions: tuple[TopicPartition, ...],
         timeout_ms: float,
         max_records: int | None,
@@ -397,7 +413,7 @@ class KafkaConsumer(Generic[K, V]):
             arrow.check_views()
         limit = record_limit(ARROW_ROWS if max_records is None else max_records)
         into = ColumnBuilder(ALL_COLUMNS if columns is None else columns, view=view)
-        await self._reader.columns(self._only(partitions), seconds(timeout_ms), limit, into)
+        await self._reader.columns(self._only(partitions), seconds(timeout_ms), limit, into, holder=holder)
         return arrow.record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
 
     async def _import_arrow(self) -> Any:
@@ -433,22 +449,24 @@ class KafkaConsumer(Generic[K, V]):
         between two calls, such as a rebalance or an auto-commit.
         """
         self._check_readable()
-        holdings = self._reader.auto_commit.holdings
-        iterator: AsyncIterator[ConsumerRecord[K, V]] = ITERATOR(self._reader.handout, self._step, holdings.current())
-        holdings.iterations.add(iterator)
+        iterator: AsyncIterator[ConsumerRecord[K, V]] = ITERATOR(self._reader.handout, self._step)
         return iterator
 
-    async def __anext__(self) -> ConsumerRecord[K, V]:
+    def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]:
+        return self._next_for(self._reader.auto_commit.holdings.asks())
+
+    async def _next_for(self, holder: Any) -> ConsumerRecord[K, V]:
         try:
-            return await self.getone()
+            return await self._getone_for(holder, ())
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
 
-    async def _step(self) -> ConsumerRecord[K, V]:
+    async def _step(self, holder: Any) -> ConsumerRecord[K, V]:
         """Take the slow path to the next record of an iteration."""
         try:
             self._check_readable()
-            portion = await self._reader.step()
+            self._reader.auto_commit.holdings.asked(holder)
+            portion = await self._reader.step(holder)
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
         record: ConsumerRecord[K, V] = portion.records[portion.place]
@@ -466,13 +484,14 @@ class KafkaConsumer(Generic[K, V]):
         self._assign(wanted, kept=())
         self._ranges.begin(wanted)
 
-    async def next_columns(
+    @runs_elsewhere
+    def next_columns(
         self,
         columns: Collection[str] = ALL_COLUMNS,
         *,
         batch_bytes: int = RANGE_BATCH_BYTES,
         timeout_ms: float | None = None,
-    ) -> Columns | None:
+    ) -> Coroutine[Any, Any, Columns | None]:
         """Return the next records of the ranges as columns of about ``batch_bytes``, as soon as there are any.
 
         Neither all keys nor all values together exceed ``batch_bytes``, unless a single record does.
@@ -481,13 +500,18 @@ class KafkaConsumer(Generic[K, V]):
         with the partitions if no record came for ``timeout_ms`` (default: ``default_api_timeout_ms``);
         ``CorruptRecordException`` as ``getmany`` does.
         """
-        found = await self._next_columns(columns, batch_bytes, timeout_ms)
+        return self._next_columns_for(self._reader.auto_commit.holdings.asks(), columns, batch_bytes, timeout_ms)
+
+    async def _next_columns_for(self, *arguments: Any) -> Columns | None:
+        found = await self._next_columns(*arguments)
         self._unread.taken = None  # delivered: nothing can come between this and the return
         return found
 
-    async def _next_columns(self, columns: Collection[str], batch_bytes: int, timeout_ms: float | None) -> Columns | None:
+    async def _next_columns(
+        self, holder: Any, columns: Collection[str], batch_bytes: int, timeout_ms: float | None
+    ) -> Columns | None:
         self._check_readable()
-        return await self._ranges.next_columns(columns, batch_bytes, timeout_ms)
+        return await self._ranges.next_columns(columns, batch_bytes, timeout_ms, holder)
 
     # --- process ---------------------------------------------------------------------------------------------------------------
 

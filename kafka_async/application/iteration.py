@@ -8,13 +8,16 @@ for them. All iterations of a consumer, and ``getone``, share one ``HandOut``: t
 
 A step takes the next record at once only if nothing happened since the last check. Every change raises
 ``attention``, on either side and from any thread: a rebalance that was proposed, an error, a pause, a seek, a stop. ``look_at`` is
-when time alone requires a check: the session may have expired, or a commit is due. Then, and in a thread other than the one that
-checked, the step takes the slow path, as a call of ``getone`` does.
+when time alone requires a check: the session may have expired, or a commit is due. Then, and for a task or in a thread other than
+the one that checked, the step takes the slow path, as a call of ``getone`` does.
+
+A record that is handed out is in somebody's ``Hand``. It is the hand of the task that asks for the next step, which need not be the
+one that began the iteration, nor the one that the step runs in: ``asyncio.wait_for`` makes a task of its own up to Python 3.11.
 
 The classes here are the readable half of a pair; ``_iteration.pyx`` is the compiled one, under the same contract.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from math import inf
 from threading import get_ident
 from typing import Any, Generic, Self, TypeVar
@@ -46,17 +49,29 @@ class Portion(Generic[T]):
         self.place = 0
 
 
-class HandOut(Generic[T]):
-    """The portion that is being handed out, and whether the next record may be taken from it at once."""
+class Hand(Generic[T]):
+    """What one task or thread (``holder``) was handed and is not done with: the last of the records that it gets one by one, and
+    ranges of records (``first``, ``past``) by partition.
+    """
 
-    __slots__ = ("_attention", "_clock", "_look_at", "_seen", "_thread", "holder", "last", "portion")
+    __slots__ = ("__weakref__", "holder", "last", "ranges")
+
+    def __init__(self, holder: Any) -> None:
+        self.holder = holder
+        self.last: T | None = None
+        self.ranges: dict[Any, tuple[int, int]] = {}
+
+
+class HandOut(Generic[T]):
+    """The portion that is being handed out, and whether the next record may be taken from it at once, and into which hand."""
+
+    __slots__ = ("_attention", "_clock", "_current", "_look_at", "_seen", "_thread", "hand", "portion")
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.portion: Portion[T] = Portion([], [], (0, None), (0, None))
-        self.last: T | None = None
-        """The record that was handed out last, by whichever iteration."""
-        self.holder: Any = None
-        """The task or thread that it went to."""
+        self.hand: Hand[T] = Hand(None)
+        """Whose steps may take a record at once."""
+        self._current: Callable[[], Any] = get_ident
         self._attention = 0
         self._seen = 0
         self._look_at = -inf
@@ -69,6 +84,14 @@ class HandOut(Generic[T]):
         """
         self._clock = clock
 
+    def set_callers(self, current: Callable[[], Any], running: Mapping[Any, Any] | None = None, loop: Any = None) -> None:
+        """Find out by ``current`` who calls. A compiled step looks up the task of ``loop`` in ``running``, if that is given."""
+        self._current = current
+
+    def caller(self) -> Any:
+        """Return the task or thread that calls."""
+        return self._current()
+
     def attend(self) -> None:
         """Have the next step look before it takes a record. From any thread.
 
@@ -80,9 +103,10 @@ class HandOut(Generic[T]):
         """Return what to give to ``load`` afterwards: whatever happens after this call is not overlooked."""
         return self._attention
 
-    def load(self, portion: Portion[T], looked: int, look_at: float) -> None:
-        """Hand out ``portion`` from now on, in this thread, without another look until ``look_at``."""
+    def load(self, portion: Portion[T], hand: Hand[T], looked: int, look_at: float) -> None:
+        """Hand out ``portion`` from now on, into ``hand``, in this thread, without another look until ``look_at``."""
         self.portion = portion
+        self.hand = hand
         self._seen = looked
         self._look_at = look_at
         self._thread = get_ident()
@@ -103,43 +127,40 @@ class HandOut(Generic[T]):
 
 
 class RecordIterator(AsyncIterator[T], Generic[T]):
-    """Steps through a ``HandOut``. ``refill`` takes the slow path to the next record, or raises ``StopAsyncIteration``.
+    """Steps through a ``HandOut``. ``refill`` takes the slow path to the next record for a task or thread, or raises
+    ``StopAsyncIteration``.
 
     It is not a generator, whose step would be cheaper: a generator is finished once an exception, such as a timeout, passed through
     it, and two tasks cannot share it.
     """
 
-    __slots__ = ("__weakref__", "_handout", "_refill", "holder", "last")
+    __slots__ = ("__weakref__", "_handout", "_refill")
 
-    def __init__(self, handout: HandOut[T], refill: Callable[[], Coroutine[Any, Any, T]], holder: Any = None) -> None:
+    def __init__(self, handout: HandOut[T], refill: Callable[[Any], Coroutine[Any, Any, T]]) -> None:
         self._handout = handout
         self._refill = refill
-        self.holder = holder
-        """The task or thread that iterates."""
-        self.last: T | None = None
-        """The record that this iteration handed out last: done when the next one is asked for."""
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> T:
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._next(self._handout.caller())
+
+    async def _next(self, caller: Any) -> T:
         handout = self._handout
-        portion = handout.portion
-        if portion.place < len(portion.records) and handout.calm:
-            record = portion.records[portion.place]
-            handout.holder = self.holder
-            self.last = handout.last = record
+        portion, hand = handout.portion, handout.hand
+        if portion.place < len(portion.records) and hand.holder is caller and handout.calm:
+            record = hand.last = portion.records[portion.place]
             portion.place += 1
             return record
-        record = self.last = await self._refill()
-        self.holder = handout.holder
-        return record
+        return await self._refill(caller)
 
     async def aclose(self) -> None:
         """Do what ``contextlib.aclosing`` expects. The next read goes on after the last record."""
 
 
 PORTION: type[Portion[Any]] = Portion
+HAND: type[Hand[Any]] = Hand
 HANDOUT: type[HandOut[Any]] = HandOut
 ITERATOR: type[RecordIterator[Any]] = RecordIterator
 """The half of the pair that is used: chosen once, with the decoder."""
@@ -151,4 +172,4 @@ if IMPLEMENTATION == "cython":
         pass  # built without a compiler
     else:
         HANDOUT, ITERATOR = _iteration.HandOut, _iteration.RecordIterator
-        PORTION = _iteration.Portion
+        PORTION, HAND = _iteration.Portion, _iteration.Hand

@@ -46,7 +46,8 @@ class Parting:
             await self.finish(allowed, clean=clean)
         else:
             if clean and self.lifecycle.phase is Phase.PARTING:
-                self.auto_commit.holdings.read_entered()  # a task that also calls stop is done with what it was handed
+                holdings = self.auto_commit.holdings
+                holdings.asked(holdings.current())  # a task that also calls stop is done with what it was handed
             await self.wait_for_the_first(allowed)
 
     def allowed(self, timeout_ms: float | None) -> float:

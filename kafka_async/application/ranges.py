@@ -8,7 +8,7 @@ For programs that keep offsets themselves: batch jobs, data frames, copies. Brok
 """
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..config import ConsumerConfig
 from ..errors import KafkaTimeoutError, OffsetOutOfRangeError
@@ -49,7 +49,9 @@ class Ranges:
             self.unread.move(cursor, (start, None))
             self.unread.refetch(cursor)
 
-    async def next_columns(self, columns: Collection[str], batch_bytes: int, timeout_ms: float | None) -> Columns | None:
+    async def next_columns(
+        self, columns: Collection[str], batch_bytes: int, timeout_ms: float | None, holder: Any
+    ) -> Columns | None:
         """See ``KafkaConsumer.next_columns``."""
         allowed = seconds(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
         clock = self.runtime.clock
@@ -59,7 +61,7 @@ class Ranges:
         while self._unfinished():
             rows = max(1, int(batch_bytes / self._row_bytes))
             left = since + allowed - clock()
-            if await self.reader.columns((), min(_LOOK, left), rows, into, lambda: not self._unfinished()):
+            if await self.reader.columns((), min(_LOOK, left), rows, into, lambda: not self._unfinished(), holder):
                 self._row_bytes = max(1.0, into.nbytes / into.rows)
                 return into.finish()
             if standing != (standing := self._standing()):

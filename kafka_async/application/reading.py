@@ -10,7 +10,6 @@ nothing has changed; otherwise it goes through ``step``, which checks everything
 """
 
 from collections.abc import Callable, Collection
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..background.boundary import EventHandler
@@ -111,11 +110,14 @@ class Reader:
 
     # --- batches ---------------------------------------------------------------------------------------------------------------
 
-    async def batch(self, only: Collection[TopicPartition], seconds: float, max_records: int, raw: Batch | None = None) -> Batch:
+    async def batch(
+        self, only: Collection[TopicPartition], seconds: float, max_records: int, raw: Batch | None = None, holder: Any = None
+    ) -> Batch:
         """Return up to ``max_records`` records by partition, as soon as there are any; ``{}`` if none came in time.
 
-        ``raw`` is filled with the same records as they were before deserializers and interceptors. The method that hands them to
-        the caller sets ``unread.taken`` to ``None`` as the last thing before it returns.
+        ``raw`` is filled with the same records as they were before deserializers and interceptors. ``holder``: the task or thread
+        that gets them. The method that hands them to the caller sets ``unread.taken`` to ``None`` as the last thing before it
+        returns.
         """
         now = self.runtime.clock()
         self.unread.settle()
@@ -129,9 +131,9 @@ class Reader:
         if not batch:
             decode = self.preparation is None
             take = self.unread.take
-            found = await self._until(only, seconds, max_records, lambda: take(max_records, only, decode=decode, raw=raw))
+            found = await self._until(only, seconds, max_records, lambda: take(max_records, only, decode=decode, raw=raw), holder)
             batch = found or {}
-        self._hand()
+        self._hand(holder)
         return batch
 
     def at_once(self, only: Collection[TopicPartition], max_records: int, raw: Batch | None = None) -> Batch:
@@ -146,12 +148,13 @@ class Reader:
         self._entered(now)
         self.auto_commit.read_entered(now)
         batch = self.unread.take(max_records, only, decode=self.preparation is None, raw=raw)
-        self._hand()
+        self._hand(None)
         return batch
 
-    def _hand(self) -> None:
+    def _hand(self, holder: Any) -> None:
         if self.auto_commit.enabled and self.unread.taken:
-            self.auto_commit.holdings.handed({tp: HeldRange(first, past) for tp, first, past in self.unread.taken_spans()})
+            spans = self.unread.taken_spans()
+            self.auto_commit.holdings.handed(holder, {tp: HeldRange(first, past) for tp, first, past in spans if past > first})
 
     async def columns(
         self,
@@ -160,6 +163,7 @@ class Reader:
         max_records: int,
         into: ColumnBuilder,
         ended: Callable[[], bool] = lambda: False,
+        holder: Any = None,
     ) -> int:
         """Append up to ``max_records`` records to ``into`` as soon as there are any; return how many. As ``batch``.
 
@@ -167,51 +171,59 @@ class Reader:
         """
         self.unread.settle()
         take, before = self.unread.take_columns, into.rows
-        await self._until(only, seconds, None, lambda: bool(take(max_records, into, only) or ended()))
-        self._hand()
+        await self._until(only, seconds, None, lambda: bool(take(max_records, into, only) or ended()), holder)
+        self._hand(holder)
         return into.rows - before
 
     # --- one by one ------------------------------------------------------------------------------------------------------------
 
-    async def next_portion(self, only: Collection[TopicPartition]) -> "Portion[Record]":
-        """Return the portion whose next record is to be handed out by one call, and remember who holds it."""
+    async def next_portion(self, only: Collection[TopicPartition], holder: Any) -> "Portion[Record]":
+        """Return the portion whose next record is to be handed to ``holder`` by one call, and remember that."""
         if only:
-            portion = await self._one(only)
+            portion = await self._one(only, holder)
         elif self.handout.left and self.handout.calm:
             self._entered(self.runtime.clock())
             portion = self.handout.portion
         else:
-            portion = await self.step()
+            portion = await self.step(holder)
         if self.auto_commit.enabled:
-            self.auto_commit.holdings.handed_one(portion.records[portion.place])
+            self.auto_commit.holdings.handed_one(holder, portion.records[portion.place])
         return portion
 
-    async def _one(self, only: Collection[TopicPartition]) -> "Portion[Record]":
+    async def _one(self, only: Collection[TopicPartition], holder: Any) -> "Portion[Record]":
         """Return the portion whose next record is to be handed out, waiting for it as long as it takes."""
         self.unread.settle()
         portion, decode, limit = None, self.preparation is None, self._limit
         while portion is None:
-            portion = await self._until(only, LONG, limit, lambda: self.unread.portion(limit, only, decode=decode))
+            portion = await self._until(only, LONG, limit, lambda: self.unread.portion(limit, only, decode=decode), holder)
         return portion
 
     @property
     def _limit(self) -> int:
         return self._pace if self.preparation is not None else self.config.max_poll_records
 
-    async def step(self) -> "Portion[Record]":
-        """Return the portion to take the next record from, and let the following steps take theirs at once while nothing
-        happens.
+    async def step(self, holder: Any) -> "Portion[Record]":
+        """Return the portion whose next record is handed to ``holder``, which is done with what it had, and let its following
+        steps take theirs at once while nothing happens.
         """
-        handout = self.handout
-        looked = handout.looked()
-        portion = await self._one(())
-        if portion is not handout.portion:
-            self._keep_pace()
-        look_at = min(self.gate.handler.session_deadline, self.auto_commit.look_at)
-        handout.load(portion, looked, look_at)
-        handout.holder = self.auto_commit.holdings.current() if self.auto_commit.enabled else None
-        self.unread.deliveries += 1
-        return portion
+        handout, holdings = self.handout, self.auto_commit.holdings
+        if handout.left and handout.calm:  # the last step was that of another task
+            self.turn_to(holder)
+        else:
+            looked = handout.looked()
+            portion = await self._one((), holder)
+            if portion is not handout.portion:
+                self._keep_pace()
+            look_at = min(self.gate.handler.session_deadline, self.auto_commit.look_at)
+            handout.load(portion, holdings.hand(holder), looked, look_at)
+        handout.hand.last = handout.portion.records[handout.portion.place]
+        return handout.portion
+
+    def turn_to(self, holder: Any) -> None:
+        """Hand what the following steps take at once to ``holder``, which is done with what it had."""
+        holdings = self.auto_commit.holdings
+        holdings.asked(holder)
+        self.handout.hand = holdings.hand(holder)
 
     def _keep_pace(self) -> None:
         """Let call-backs see about as many records at once as the application consumed in the last ``PACE`` seconds."""
@@ -224,39 +236,35 @@ class Reader:
     # --- waiting ---------------------------------------------------------------------------------------------------------------
 
     def _entered(self, now: float) -> None:
-        """A read call begins: everything that was handed out before is consumed (promise 1)."""
+        """A read call begins."""
         self.gate.handler.polled_at = now
-        if self.auto_commit.enabled:
-            self.auto_commit.holdings.read_entered()
 
     async def _until(
-        self, only: Collection[TopicPartition], seconds: float, stage: int | None, attempt: Callable[[], T]
+        self, only: Collection[TopicPartition], seconds: float, stage: int | None, attempt: Callable[[], T], holder: Any
     ) -> T | None:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``.
 
-        ``stage``: how many records to pass to call-backs if none is ready.
+        ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found.
         """
         runtime, unread = self.runtime, self.unread
         deadline = runtime.clock() + seconds
         await self._enter(runtime.clock())
-        deliveries = unread.deliveries
         unread.unpark(only)
         while True:
             ticket = runtime.signal.ticket()
             if not self.gate.is_clear:
                 await self.gate.pass_through()
             if unread.failing:
-                self._raise_failure(only)
+                self._raise_failure(only, holder)
             if not self.gate.is_over(runtime.clock()) and not (stage is None and self._preparing):
                 if found := attempt():
                     return found
                 if stage is not None and self.preparation is not None and await self._prepare(self.preparation, stage, only):
                     continue
             if unread.failing:
-                self._raise_failure(only)
+                self._raise_failure(only, holder)
             remaining = deadline - runtime.clock()
-            # What another task was handed since is not consumed yet: its own next call commits it (promise 1).
-            commit_in = self.auto_commit.due_at - runtime.clock() if deliveries == unread.deliveries else inf
+            commit_in = self.auto_commit.due_at - runtime.clock()
             if commit_in <= 0:
                 await self._look_at_commits()
                 continue
@@ -269,7 +277,7 @@ class Reader:
             finally:
                 self._end_wait()
 
-    def _raise_failure(self, only: Collection[TopicPartition]) -> None:
+    def _raise_failure(self, only: Collection[TopicPartition], holder: Any) -> None:
         # A record that was refused counts as handed out once that is raised, and the position is past it.
         failure = self.unread.failure(only, records=not self.gate.is_over(self.runtime.clock()))
         if failure is None:
@@ -277,7 +285,7 @@ class Reader:
         if isinstance(failure, DeserializationError) and self.auto_commit.enabled:
             # A task that gets the error of a bad record holds that record like any other: leaving because of it must not commit
             # past it.
-            self.auto_commit.holdings.refused(failure.record, failure)
+            self.auto_commit.holdings.handed_one(holder, failure.record)
         raise failure.with_traceback(None)
 
     async def _enter(self, now: float) -> None:

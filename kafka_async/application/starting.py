@@ -78,6 +78,9 @@ class Starting:
         self._launched = True
         self.runtime.launch(loop)
         self.reader.handout.set_clock(self.runtime.clock, monotonic=self.runtime.has_system_clock)
+        callers = self.runtime.callers
+        if callers is not None:
+            self.reader.handout.set_callers(self.reader.auto_commit.holdings.current, *callers.running_tasks())
         self.observer.started()
 
     def _repeat_wishes(self, unread: Unread) -> None:

@@ -10,14 +10,14 @@ most.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
 from ..background.boundary import FetchedData
 from ..model import TopicPartition
 from ..values import define, field
-from .cursor import Cursor
+from .cursor import Cursor, PartitionCustody
 
 ROUND: Final = 5000
 """Records of a round."""
@@ -42,33 +42,38 @@ class Turns:
     most_held: int
     """Bytes that batches may be decompressed to of partitions whose turn it is not. A batch past that is decompressed again."""
     _held: int = field(default=0, init=False)
-    _line: OrderedDict[Cursor, Turn] = field(factory=OrderedDict, init=False)
+    line: OrderedDict[Cursor, Turn] = field(factory=OrderedDict, init=False)
     _most: int = field(default=ROUND, init=False)
     """Records of each turn of this round."""
     _left: int = field(default=0, init=False)
     """Turns that the round still has."""
 
-    def __bool__(self) -> bool:
-        return bool(self._line)
-
     def join(self, cursor: Cursor) -> None:
         """There is something to read of a partition: it waits for its turn, unless it does so already."""
-        if cursor not in self._line:
-            self._line[cursor] = Turn()
+        if cursor not in self.line:
+            self.line[cursor] = Turn()
 
     def leave(self, cursor: Cursor) -> None:
         """There is nothing more to read, or the partition is not ours any more."""
-        turn = self._line.pop(cursor, None)
+        turn = self.line.pop(cursor, None)
         if turn is not None:
             self._left -= 1
             self._held -= turn.held
 
-    def readable(self, only: Collection[TopicPartition]) -> Iterator[tuple[Cursor, bool]]:
-        """Yield the partitions (of ``only``) that may be read now, in order, each with whether it is the only one."""
+    def readable(self, only: Collection[TopicPartition]) -> Iterable[tuple[Cursor, bool]]:
+        """Return the partitions (of ``only``) that may be read now, in order, each with whether it is the only one."""
+        if len(self.line) > 1:
+            return self._of_several(only)
+        for cursor in self.line:  # nearly always the only one
+            if cursor.custody is PartitionCustody.OURS and not cursor.paused and (not only or cursor.partition in only):
+                return ((cursor, True),)
+        return ()
+
+    def _of_several(self, only: Collection[TopicPartition]) -> Iterator[tuple[Cursor, bool]]:
         if self._left <= 0:
-            self._left = max(1, sum(cursor.is_readable for cursor in self._line))
+            self._left = max(1, sum(cursor.is_readable for cursor in self.line))
             self._most = max(1, ROUND // self._left)
-        found = (cursor for cursor in tuple(self._line) if cursor.is_readable and (not only or cursor.partition in only))
+        found = (cursor for cursor in tuple(self.line) if cursor.is_readable and (not only or cursor.partition in only))
         first, second = next(found, None), next(found, None)
         if first is None:
             return
@@ -79,10 +84,6 @@ class Turns:
         is_over = first.front() is None and self.end_if_over(first)
         for cursor in chain((second,), found, (first,)) if is_over else chain((first, second), found):
             yield cursor, False
-
-    def of(self, cursor: Cursor) -> Turn:
-        """Return what a partition has decoded in its turn."""
-        return self._line.get(cursor) or Turn()
 
     def left(self, turn: Turn) -> int:
         """Return how many records may still be decoded in a turn; at least 1, since a turn that is over has ended."""
@@ -95,10 +96,10 @@ class Turns:
 
     def end_if_over(self, cursor: Cursor) -> bool:
         """Put a partition at the end of the line if it has had its part of the round; return whether it had."""
-        turn = self._line.get(cursor)
+        turn = self.line.get(cursor)
         is_over = turn is not None and (turn.records >= self._most or turn.bytes >= TURN_BYTES)
         if turn is not None and is_over:
-            self._line.move_to_end(cursor)  # in one step: a signal handler may raise between any two
+            self.line.move_to_end(cursor)  # in one step: a signal handler may raise between any two
             turn.records = turn.bytes = 0
             self._hold(turn, 0 if cursor.reader is None else cursor.reader.held)
             if self._held > self.most_held and turn.held:

@@ -80,8 +80,6 @@ class Unread:
     partitions: dict[TopicPartition, Cursor] = field(factory=dict)
     set_aside: dict[TopicPartition, Cursor] = field(factory=dict)
     """Given up for an eager rebalance; what the next assignment brings back goes on where it was."""
-    deliveries: int = 0
-    """Grows with every batch and portion that is handed out."""
     taken: dict[Cursor, tuple[Standing | None, int]] | None = None
     """The take that is not delivered: how each partition stood before, and how many records of it were handed out.
 
@@ -292,9 +290,7 @@ class Unread:
         return taken
 
     def _end(self, found: bool) -> None:
-        if found:
-            self.deliveries += 1
-        else:
+        if not found:
             self.taken = None
 
     # --- room in the buffer ----------------------------------------------------------------------------------------------------
@@ -341,7 +337,7 @@ class Unread:
     @property
     def is_empty(self) -> bool:
         """A read would find no records."""
-        return not (self._turns or self.buffer.parcels)
+        return not (self._turns.line or self.buffer.parcels)
 
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
@@ -379,8 +375,17 @@ class Unread:
         ahead.
         """
         while True:
-            if cursor.reader is None and cursor.data is not None and cursor.taken_to is not None:
-                cursor.reader = self._reader(cursor.data, cursor.taken_to[0])
+            if cursor.reader is None and (data := cursor.data) is not None:
+                cursor.reader = RecordReader(
+                    data.partition.topic,
+                    data.partition.partition,
+                    data.records,
+                    data.fetch_offset if cursor.taken_to is None else cursor.taken_to[0],
+                    read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
+                    aborted=data.aborted,
+                    check_crcs=self.config.check_crcs,
+                    max_decompressed_bytes=self.config.max_decompressed_bytes,
+                )
             if cursor.reader is not None:
                 if not cursor.reader.exhausted:
                     return cursor.reader
@@ -408,25 +413,13 @@ class Unread:
     def _unpack(self, cursor: Cursor, parcel: FetchedData | Repositioned | PartitionFailed) -> None:
         match parcel:
             case FetchedData():
-                cursor.data, cursor.reader = parcel, self._reader(parcel, parcel.fetch_offset)
+                cursor.data = parcel
             case Repositioned():
                 if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
                     cursor.committed = cursor.attempted = None
                 cursor.follow(parcel)
             case PartitionFailed():
                 self._fail(cursor, Failure(parcel.error, parcel.halted))
-
-    def _reader(self, data: FetchedData, offset: int) -> RecordReader:
-        return RecordReader(
-            data.partition.topic,
-            data.partition.partition,
-            data.records,
-            offset,
-            read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
-            aborted=data.aborted,
-            check_crcs=self.config.check_crcs,
-            max_decompressed_bytes=self.config.max_decompressed_bytes,
-        )
 
     def _fail(self, cursor: Cursor, piece: Failure | Refusal) -> None:
         cursor.ahead.append(piece)
@@ -437,7 +430,8 @@ class Unread:
             cursor.taken_to = self._end_of(cursor, cursor.reader)
             cursor.reader = None
         if cursor.data is not None:
-            self._turns.of(cursor).bytes += cursor.data.size
+            if (turn := self._turns.line.get(cursor)) is not None:
+                turn.bytes += cursor.data.size
             self.buffer.release(cursor.data)
             cursor.data = None
 
@@ -546,7 +540,7 @@ class Unread:
 
     def _take_data(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
         """Decode records of one partition, up to the end of its turn unless it is ``alone``, and append them to ``records``."""
-        turn = self._turns.of(cursor)
+        turn = self._turns.line[cursor]
         if not alone:
             max_records = min(max_records, len(records) + self._turns.left(turn))
         while len(records) < max_records and cursor.front() is None and (reader := self._open(cursor)) is not None:
@@ -665,7 +659,7 @@ class Unread:
 
     def _read_columns(self, cursor: Cursor, max_records: int, into: ColumnBuilder, *, alone: bool) -> tuple[int, bool]:
         """As ``_take_data``; return also whether the columns are as large as they can get."""
-        turn = self._turns.of(cursor)
+        turn = self._turns.line[cursor]
         if not alone:
             max_records = min(max_records, self._turns.left(turn))
         rows = 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from kafka_async.application import iteration
+from kafka_async.application.callers import AsyncioCallers
 
-KINDS: dict[str, tuple[Any, Any, Any]] = {
-    "python": (iteration.HandOut, iteration.RecordIterator, iteration.Portion),
-    "chosen": (iteration.HANDOUT, iteration.ITERATOR, iteration.PORTION),
+KINDS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "python": (iteration.HandOut, iteration.RecordIterator, iteration.Portion, iteration.Hand),
+    "chosen": (iteration.HANDOUT, iteration.ITERATOR, iteration.PORTION, iteration.HAND),
 }
 ENDLESS = float("inf")
 
@@ -23,10 +25,14 @@ class Source:
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
-        self.refills = 0
+        self.callers: list[Any] = []
 
-    async def __call__(self) -> Any:
-        self.refills += 1
+    @property
+    def refills(self) -> int:
+        return len(self.callers)
+
+    async def __call__(self, caller: Any) -> Any:
+        self.callers.append(caller)
         item = await self.queue.get()
         if isinstance(item, BaseException):
             raise item
@@ -35,16 +41,19 @@ class Source:
 
 @pytest.fixture(params=KINDS)
 def made(request: pytest.FixtureRequest) -> SimpleNamespace:
-    hand_out, iterator, portion = KINDS[request.param]
-    source, clock = Source(), SimpleNamespace(now=0.0)
+    hand_out, iterator, portion, hand = KINDS[request.param]
+    source, clock, mine = Source(), SimpleNamespace(now=0.0), hand("me")
     handout: iteration.HandOut[Any] = hand_out(lambda: clock.now)
+    handout.set_callers(lambda: "me")
 
     def load(records: list[Any], look_at: float = ENDLESS) -> Any:
         loaded = portion(records, records, (0, None), (len(records), None))
-        handout.load(loaded, handout.looked(), look_at)
+        handout.load(loaded, mine, handout.looked(), look_at)
         return loaded
 
-    return SimpleNamespace(handout=handout, source=source, clock=clock, load=load, iterator=lambda: iterator(handout, source, "me"))
+    return SimpleNamespace(
+        handout=handout, source=source, clock=clock, load=load, iterator=lambda: iterator(handout, source), mine=mine, hand=hand
+    )
 
 
 async def some(awaitable: Awaitable[Any]) -> Any:
@@ -72,7 +81,7 @@ async def test_what_is_discarded_is_not_handed_out(made: SimpleNamespace) -> Non
     portion = made.load([1, 2, 3])
     records = made.iterator()
     assert await anext(records) == 1
-    assert (made.handout.left, made.handout.last, portion.place) == (2, 1, 1)
+    assert (made.handout.left, made.mine.last, portion.place) == (2, 1, 1)
     portion.discard()
     assert made.handout.left == 0
     made.source.queue.put_nowait(9)
@@ -97,7 +106,7 @@ async def test_a_step_goes_the_long_way_once_something_has_happened(made: Simple
     assert not made.handout.calm
     made.source.queue.put_nowait("looked")
     assert await anext(records) == "looked"
-    made.handout.load(portion, made.handout.looked(), ENDLESS)
+    made.handout.load(portion, made.mine, made.handout.looked(), ENDLESS)
     assert await anext(records) == 2
 
 
@@ -114,7 +123,7 @@ async def test_what_happens_during_a_look_asks_for_another_one(made: SimpleNames
     portion = made.load([1])
     looked = made.handout.looked()
     made.handout.attend()
-    made.handout.load(portion, looked, ENDLESS)
+    made.handout.load(portion, made.mine, looked, ENDLESS)
     assert not made.handout.calm
 
 
@@ -135,15 +144,32 @@ async def test_the_systems_clock_is_read_as_the_given_one(made: SimpleNamespace)
     assert not made.handout.calm
 
 
-async def test_an_iteration_knows_what_it_handed_out_last_and_to_whom(made: SimpleNamespace) -> None:
-    made.load([1, 2])
-    first, second = made.iterator(), made.iterator()
-    assert [await anext(first), await anext(second)] == [1, 2]
-    assert (first.last, second.last, made.handout.last, made.handout.holder) == (1, 2, 2, "me")
-    made.source.queue.put_nowait(3)
-    made.handout.holder = "somebody"
-    assert await anext(first) == 3
-    assert (first.last, first.holder) == (3, "somebody")
+async def test_a_record_goes_into_the_hand_of_whoever_asks_for_the_step(made: SimpleNamespace) -> None:
+    portion = made.load([1, 2, 3])
+    records = made.iterator()
+    assert await anext(records) == 1
+    made.handout.set_callers(lambda: "somebody")
+    step = anext(records)
+    made.handout.set_callers(lambda: "me")
+    made.source.queue.put_nowait("asked for by somebody")
+    assert await step == "asked for by somebody"
+    assert (made.mine.last, made.source.callers) == (1, ["somebody"])
+    theirs = made.hand("somebody")
+    made.handout.load(portion, theirs, made.handout.looked(), ENDLESS)
+    made.source.queue.put_nowait("asked for by me")
+    assert await anext(records) == "asked for by me"
+    made.handout.set_callers(lambda: "somebody")
+    assert await anext(records) == 2
+    assert (made.mine.last, theirs.last, made.source.callers) == (1, 2, ["somebody", "me"])
+
+
+async def test_the_running_task_is_found_where_the_event_loop_keeps_it(made: SimpleNamespace) -> None:
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    known, key = AsyncioCallers().running_tasks()
+    assert (known is None) == (sys.version_info >= (3, 14))
+    made.handout.set_callers(asyncio.current_task, known, key)
+    assert made.handout.caller() is task
+    assert key in (loop, None)
 
 
 async def test_a_step_that_nobody_awaits_takes_nothing(made: SimpleNamespace) -> None:

@@ -242,8 +242,9 @@ async def _first_of_the_other(consumer: Any, way: str) -> int:
     if way == "iteration":
         async for record in consumer:
             if record.partition == 1:
-                return before
+                break
             before += 1
+        return before
     while True:
         if way == "getarrow":
             partitions = (await consumer.getarrow(timeout_ms=10_000))["partition"].to_pylist()
@@ -251,7 +252,7 @@ async def _first_of_the_other(consumer: Any, way: str) -> int:
             batch = await consumer.getmany(timeout_ms=10_000)
             partitions = [record.partition for records in batch.values() for record in records]
         if 1 in partitions:
-            return before + partitions.index(1)
+            return before + int(partitions.index(1))
         before += len(partitions)
 
 
