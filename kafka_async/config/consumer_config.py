@@ -160,6 +160,7 @@ class ConsumerConfig:
     sasl_mechanism: Mechanism = field(default="GSSAPI", converter=checks.or_gssapi, validator=one_of(Mechanism))
     sasl_plain_username: str | None = field(default=None, validator=OPTIONAL_CREDENTIAL)
     sasl_plain_password: str | None = field(default=None, validator=OPTIONAL_CREDENTIAL, repr=False)
+    sasl_scram_tokenauth: bool = field(default=False, validator=FLAG)
     sasl_kerberos_service_name: str = field(default="kafka", validator=SENDABLE)
     sasl_kerberos_domain_name: str | None = field(default=None, validator=OPTIONAL_TEXT)
     sasl_kerberos_principal: str | None = field(default=None, validator=OPTIONAL_TEXT)

@@ -7,6 +7,7 @@ They occur in the properties files of Java programs, and in jobs that used Spark
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,6 +18,17 @@ from .stores import authorities, identity
 
 _JAAS: Final = "sasl_jaas_config"
 _HANDLER: Final = "sasl_login_callback_handler_class"
+_CLIENT: Final = "sasl_client_callback_handler_class"
+_MECHANISM: Final = "sasl_mechanism"
+MSK: Final = "AWS_MSK_IAM"
+"""The mechanism of Amazon MSK's library for Java. Its brokers take the same signed requests as tokens, by OAUTHBEARER."""
+_OF_MSK: Final = re.compile(r"(?:[a-z0-9-]+\.)+kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+_MSK_OPTIONS: Final[Mapping[str, str]] = {
+    "awsProfileName": "profile",
+    "awsRoleArn": "role_arn",
+    "awsRoleSessionName": "session_name",
+}
+_MSK_MEANINGLESS: Final = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs", "awsStsRegion")
 _RETRIEVER: Final = "sasl_oauthbearer_jwt_retriever_class"
 _CHECK: Final = "ssl_endpoint_identification_algorithm"
 _STORES: Final = ("ssl_keystore", "ssl_truststore")
@@ -26,7 +38,17 @@ _PEM: Final = ("{p}ssl.keystore.key and {p}ssl.keystore.certificate.chain", "{p}
 
 NAMES: Final = frozenset(
     (
-        *(_JAAS, _HANDLER, _RETRIEVER, _CHECK, "ssl_key_password", "ssl_protocol", "ssl_enabled_protocols", "security_providers"),
+        *(
+            _JAAS,
+            _HANDLER,
+            _CLIENT,
+            _RETRIEVER,
+            _CHECK,
+            "ssl_key_password",
+            "ssl_protocol",
+            "ssl_enabled_protocols",
+            "security_providers",
+        ),
         *_STORE_OPTIONS,
     )
 )
@@ -60,7 +82,6 @@ _ASSERTED: Final = (
 _ASSERTION: Final = "tokens are requested with client credentials only; use {tokens}"
 
 _REFUSED: Final[Mapping[str, str]] = {
-    "sasl_client_callback_handler_class": _NO_CLASS,
     "sasl_login_class": _NO_CLASS,
     "ssl_engine_factory_class": "Java classes are not loaded; use {p}ssl.truststore.* and {p}ssl.keystore.*",
     "ssl_provider": _OPENSSL,
@@ -92,6 +113,8 @@ class Dialect:
     """How to give tokens of one's own."""
     secrets: str = "write the value itself, or read it in the program"
     """What to use in place of Java's configuration providers."""
+    make_msk: Callable[..., Any] | None = None
+    """Makes the provider of tokens for Amazon MSK of a region, ``profile``, ``role_arn`` and ``session_name``, if there is one."""
     is_reference: Callable[[str, str], bool] = lambda name, text: False
     """Returns, for an option's name and text, whether the text only refers to the value."""
 
@@ -112,7 +135,7 @@ class Dialect:
         """
         ours = {name: text for name, text in java.items() if name not in NAMES}
         if _JAAS in java:
-            if self.is_reference(_JAAS, java[_JAAS]):
+            if self._of_msk(java) or self.is_reference(_JAAS, java[_JAAS]):
                 ours[_JAAS] = java[_JAAS]
             else:
                 ours = self.with_login({**ours, _JAAS: java[_JAAS]})
@@ -124,14 +147,45 @@ class Dialect:
 
     def with_login(self, java: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options, ``sasl.jaas.config`` translated into ours: done when connecting, since it may have been a
-        reference.
+        reference, and since a provider of tokens does not travel.
+
+        Raises ``ImportError`` if what makes tokens for Amazon MSK is not installed.
         """
         ours = {name: value for name, value in java.items() if name != _JAAS}
+        if self.make_msk is not None and java.get(_MECHANISM) == MSK:
+            return ours | {_MECHANISM: "OAUTHBEARER", "sasl_oauth_token_provider": self._msk(java, self.make_msk)}
         if _JAAS in java:
             option = self.dotted(_JAAS)
             for name, text in self._credentials(parse_login(java[_JAAS], option), ours).items():
                 self._put(ours, name, text, option)
         return ours
+
+    def _of_msk(self, java: Mapping[str, Any]) -> bool:
+        return self.make_msk is not None and java.get(_MECHANISM) == MSK
+
+    def _msk(self, java: Mapping[str, Any], make: Callable[..., Any]) -> Any:
+        """Return the provider of tokens for brokers of Amazon MSK.
+
+        Whoever has a token may use it for 15 minutes, so it is sent to names of AWS's only, which name the region, and over TLS.
+        """
+        login = parse_login(java[_JAAS], self.dotted(_JAAS)) if _JAAS in java else Login("IAMLoginModule", {})
+        if login.kind != "IAMLoginModule":
+            raise self._wrong("{p}sasl.jaas.config: {p}sasl.mechanism=AWS_MSK_IAM needs IAMLoginModule")
+        if unknown := login.options.keys() - _MSK_OPTIONS.keys() - set(_MSK_MEANINGLESS):
+            text = "{p}sasl.jaas.config: {name:.60} of IAMLoginModule is not supported; use {tokens}"
+            raise self._wrong(text, name=min(unknown))
+        if java.get("security_protocol") != "SASL_SSL":
+            raise self._wrong("{p}sasl.mechanism=AWS_MSK_IAM needs {p}security.protocol=SASL_SSL")
+        hosts = [part.strip().rpartition(":")[0] for part in str(java.get("bootstrap_servers", "")).split(",")]
+        regions = {match[1] if (match := _OF_MSK.fullmatch(host)) else None for host in hosts}
+        if None in regions or len(regions) > 1:
+            text = "{p}sasl.mechanism=AWS_MSK_IAM: expected brokers of one region in {p}bootstrap.servers, such as "
+            raise self._wrong(text + "b-1.name.kafka.eu-west-1.amazonaws.com:9098; for others use {tokens}")
+        given: dict[str, Any] = {ours: login.options[name] for name, ours in _MSK_OPTIONS.items() if name in login.options}
+        try:
+            return make(regions.pop(), **given)
+        except ValueError:
+            raise self._wrong("{p}sasl.jaas.config: expected one of awsProfileName and awsRoleArn") from None
 
     def _filled_in(self, text: str, **values: object) -> str:
         return text.format(p=self.prefix, tokens=self.tokens, secrets=self.secrets, **values)
@@ -156,9 +210,11 @@ class Dialect:
         raise self._wrong("{p}sasl.jaas.config: the login module {module:.100} is not supported; " + instead, module=login.module)
 
     def _password(self, login: Login, ours: Mapping[str, Any]) -> dict[str, str]:
-        if login.options.get("tokenauth", "").lower() == "true":
-            raise self._wrong("{p}sasl.jaas.config: delegation tokens (tokenauth) are not supported; use a user name and password")
         found = {}
+        if login.options.get("tokenauth", "").lower() == "true":
+            if login.kind != "ScramLoginModule":
+                raise self._wrong("{p}sasl.jaas.config: delegation tokens (tokenauth) need ScramLoginModule")
+            found["sasl_scram_tokenauth"] = "true"
         for name in ("username", "password"):
             option = f"sasl_plain_{name}"
             if name in login.options:
@@ -182,6 +238,7 @@ class Dialect:
         for name, known in (
             (_HANDLER, ("OAuthBearerLoginCallbackHandler",)),
             (_RETRIEVER, ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")),
+            (_CLIENT, ("IAMClientCallbackHandler",) if self._of_msk(java) else ()),
         ):
             if name in java and java[name].strip().rpartition(".")[2] not in known:
                 raise self._wrong("{name} is not supported: " + _NO_CLASS, name=self.dotted(name))

@@ -648,6 +648,14 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Kafka: ``password`` in ``sasl.jaas.config``.
     """
 
+    sasl_scram_tokenauth: bool
+    """Whether user name and password are the id and the HMAC of a delegation token, for SCRAM.
+
+    Default: ``False``.
+    Allowed: True or False.
+    Kafka: ``tokenauth`` in ``sasl.jaas.config`` (KIP-48).
+    """
+
     sasl_kerberos_service_name: str
     """First part of the brokers' Kerberos principals, such as ``kafka`` in ``kafka/broker.example.com``.
 

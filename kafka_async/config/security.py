@@ -51,7 +51,8 @@ _OAUTH: Final = (
     "sasl_oauthbearer_allow_http",
 )
 _KERBEROS: Final = ("sasl_kerberos_domain_name", "sasl_kerberos_principal", "sasl_kerberos_keytab")
-SASL: Final = (*_PASSWORD, *_OAUTH, *_KERBEROS)
+_TOKEN: Final = ("sasl_scram_tokenauth",)
+SASL: Final = (*_PASSWORD, *_TOKEN, *_OAUTH, *_KERBEROS)
 
 
 def check_security(config: "ConsumerConfig") -> None:
@@ -96,6 +97,8 @@ def _check_sasl(config: "ConsumerConfig") -> None:
                 raise ValueError(f"{mechanism} needs {name}")
     else:
         _refuse(_PASSWORD, config, mechanism, "it is for PLAIN and SCRAM")
+    if not config.sasl_mechanism.startswith("SCRAM"):
+        _refuse(_TOKEN, config, mechanism, "it is for SCRAM")
     if config.sasl_mechanism == "OAUTHBEARER":
         _check_oauth(config)
     else:

@@ -211,6 +211,12 @@ def test_a_password_that_the_mechanism_has_no_use_for_is_refused() -> None:
     assert "sasl_mechanism='GSSAPI'" in text
 
 
+def test_a_delegation_token_is_for_scram() -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_scram_tokenauth=True, **LOGIN)
+    assert "sasl_scram_tokenauth" in text
+    assert "it is for SCRAM" in text
+
+
 def test_oauth_needs_one_source_of_tokens() -> None:
     assert "sasl_oauth_token_provider" in refusal(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER")
     text = refusal(

@@ -169,6 +169,7 @@ def _properties(directory: Path) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "true",
+        "delegation.token.secret.key": "for delegation tokens of the tests",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(directory / "good.pem"),

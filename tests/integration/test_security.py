@@ -5,8 +5,10 @@ import logging
 import ssl
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from kafka_async.errors import (
@@ -19,6 +21,7 @@ from kafka_async.errors import (
 )
 from kafka_async.trace import TraceEvent
 
+from .groups import java_tools
 from .secure import ODD, PASSWORD, SIMPLE, Secure, login
 from .tools import Consumer, make, new_topic, read
 
@@ -65,6 +68,24 @@ async def test_mechanisms_come_in_without_tls(kafka_secure: Secure, mechanism: s
 async def test_names_and_passwords_of_any_kind_come_in_as_kafka_stores_them(kafka_secure: Secure, user: str) -> None:
     """Eve's password is another one after SASLprep; Kafka stores it as it is, and so do we say it."""
     await comes_in(kafka_secure, "LOGIN", **login(user))
+
+
+async def test_a_delegation_token_comes_in(kafka_secure: Secure, tmp_path: Path) -> None:
+    """Alice asks for a token with Java's tool; whoever has it reads as she does (KIP-48)."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    settings = tmp_path / "alice.properties"
+    settings.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        f'sasl.jaas.config={module} required username="alice" password="{PASSWORD}";\n'
+    )
+    command = [*java_tools(), "org.apache.kafka.tools.DelegationTokenCommand", "--create", "--max-life-time-period", "-1"]
+    command += ["--bootstrap-server", kafka_secure.cluster.listener("LOGIN"), "--command-config", str(settings)]
+    done = await anyio.run_process(command)
+    token, hmac = done.stdout.decode().splitlines()[-1].split()[:2]
+    given = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": token, "sasl_plain_password": hmac}
+    await comes_in(kafka_secure, "LOGIN", **given, sasl_scram_tokenauth=True)
+    error = await refused(kafka_secure.consumer("LOGIN", **given))
+    assert isinstance(error, AuthenticationFailedError)
 
 
 async def test_a_group_comes_in_on_every_connection(kafka_secure: Secure) -> None:

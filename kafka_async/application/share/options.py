@@ -124,6 +124,7 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     sasl_mechanism: Mechanism
     sasl_plain_username: str | None
     sasl_plain_password: str | None
+    sasl_scram_tokenauth: bool
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
     sasl_kerberos_principal: str | None

@@ -64,7 +64,7 @@ def _scram(config: ConsumerConfig) -> _Maker:
 
     def make(node: Node) -> Scram:
         nonce = base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
-        return Scram(name, username, password, nonce=nonce, derive=keys.derive)
+        return Scram(name, username, password, nonce=nonce, derive=keys.derive, token=config.sasl_scram_tokenauth)
 
     return make
 

@@ -43,14 +43,18 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 class Scram:
-    """One conversation. ``nonce``: printable ASCII without a comma, never used before. ``derive``: see ``Derive``."""
+    """One conversation. ``nonce``: printable ASCII without a comma, never used before. ``derive``: see ``Derive``.
 
-    def __init__(self, name: str, username: str, password: str, *, nonce: str, derive: Derive) -> None:
+    ``token``: whether user name and password are those of a delegation token (KIP-48), which the broker wants to know at first.
+    """
+
+    def __init__(self, name: str, username: str, password: str, *, nonce: str, derive: Derive, token: bool = False) -> None:
         self.name = name
         self._password = password
         self._nonce = nonce
         self._derive = derive
-        self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        extension = ",tokenauth=true" if token else ""
+        self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._next_step: Callable[[Any], Turn] = self._take_demands
         self._without_proof = ""
         self._signed = b""

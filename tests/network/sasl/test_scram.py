@@ -203,3 +203,8 @@ def test_nothing_but_a_typed_error_comes_of_junk(message: bytes) -> None:
         except KafkaError:
             continue
         assert isinstance(turn, PendingWork)
+
+
+def test_a_delegation_token_is_announced_at_first() -> None:
+    conversation = Scram("SCRAM-SHA-256", "id", "hmac", nonce="abc", derive=never, token=True)
+    assert conversation.start() == b"n,,n=id,r=abc,tokenauth=true"

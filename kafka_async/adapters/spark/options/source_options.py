@@ -26,8 +26,16 @@ from ..plan.planner import PACK_RECORDS, OffsetRange, Task, plan
 from .patterns import python_pattern
 from .secrets import REGISTRY_SECRETS, check, is_reference
 
+
+def _make_msk(region: str, **given: str) -> Any:
+    from ....network import MskTokenProvider  # of another extra, and needed where a connection is made
+
+    return MskTokenProvider(region, **given)
+
+
 SPARK: Final = Dialect(
     prefix="kafka.",
+    make_msk=_make_msk,
     tokens="kafka.sasl.mechanism=OAUTHBEARER and kafka.sasl.oauth.token.provider=module:callable, which returns a token",
     secrets="use env:NAME, file:/path or file:NAME as the value of an option that holds a secret",
     is_reference=is_reference,

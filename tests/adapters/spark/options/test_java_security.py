@@ -118,12 +118,81 @@ def test_extensions_are_json() -> None:
         ("com.example.MyLoginModule required k=hunter2;", "com.example.MyLoginModule is not supported; expected PlainLoginModule"),
         (f'{OAUTH} unsecuredLoginStringClaim_sub="hunter2";', "tokens without a signature (unsecuredLogin...) are not made"),
         (f'{OAUTH} ssl.truststore.location="hunter2";', "use kafka.sasl.oauthbearer.ssl.cafile"),
-        (f"{PLAIN[:-1]} tokenauth=true;", "delegation tokens (tokenauth) are not supported"),
+        (f"{PLAIN[:-1]} tokenauth=true;", "delegation tokens (tokenauth) need ScramLoginModule"),
         (PLAIN[:-1], "the semicolon at its end is missing"),
     ],
 )
 def test_a_text_that_means_nothing_here_is_named_with_what_does(text: str, problem: str) -> None:
     assert problem in refusal({"sasl.jaas.config": text})
+
+
+def test_a_delegation_token_logs_in_by_scram() -> None:
+    text = f'{PACKAGE}.scram.ScramLoginModule required username="token" password="hunter2" tokenauth="true";'
+    made = config({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": text})
+    assert (made.sasl_plain_username, made.sasl_plain_password, made.sasl_scram_tokenauth) == ("token", "hunter2", True)
+
+
+# --- Amazon MSK ------------------------------------------------------------------------------------------------------------------
+
+IAM = "software.amazon.msk.auth.iam"
+BROKERS = "b-1.orders.abc123.c2.kafka.eu-west-1.amazonaws.com:9098"
+OF_MSK = {
+    "bootstrap.servers": f"{BROKERS}, {BROKERS.replace('b-1', 'b-2')}",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.jaas.config": f"{IAM}.IAMLoginModule required;",
+    "sasl.client.callback.handler.class": f"{IAM}.IAMClientCallbackHandler",
+}
+
+
+@pytest.mark.parametrize("host", [BROKERS, "boot-x.c1.kafka-serverless.eu-west-1.amazonaws.com:9098"])
+@pytest.mark.parametrize(
+    "login", ["", "awsProfileName=work", 'awsRoleArn="arn:aws:iam::1:role/r" awsRoleSessionName=s awsDebugCreds=true']
+)
+def test_the_mechanism_of_amazon_msk_is_a_token_of_its_region(host: str, login: str) -> None:
+    pytest.importorskip("aws_msk_iam_sasl_signer")
+    given = OF_MSK | {"bootstrap.servers": host, "sasl.jaas.config": f"{IAM}.IAMLoginModule required {login};"}
+    parsed = options(**{f"kafka__{name.replace('.', '__')}": text for name, text in given.items()})
+    assert all(isinstance(text, str) for text in parsed.kafka.values()), "it travels"
+    made = ConsumerConfig.from_options(consumer_options(resolve(parsed.kafka)))
+    assert made.sasl_mechanism == "OAUTHBEARER"
+    assert repr(made.sasl_oauth_token_provider) == "MskTokenProvider('eu-west-1')"
+
+
+def test_amazon_msk_needs_no_login_text() -> None:
+    pytest.importorskip("aws_msk_iam_sasl_signer")
+    given = {
+        f"kafka__{name.replace('.', '__')}": text for name, text in OF_MSK.items() if "jaas" not in name and "class" not in name
+    }
+    assert "sasl_oauth_token_provider" in consumer_options(options(**given).kafka)
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"bootstrap.servers": "evil.example.org:9098"}, "expected brokers of one region in kafka.bootstrap.servers, such as b-1"),
+        ({"bootstrap.servers": f"{BROKERS},evil.example.org:9098"}, "expected brokers of one region"),
+        ({"bootstrap.servers": f"{BROKERS},{BROKERS.replace('eu', 'us')}"}, "expected brokers of one region"),
+        ({"bootstrap.servers": BROKERS.replace(":", ".example.org:")}, "expected brokers of one region"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "kafka.sasl.mechanism=AWS_MSK_IAM needs kafka.security.protocol=SASL_SSL"),
+        ({"sasl.jaas.config": PLAIN}, "kafka.sasl.mechanism=AWS_MSK_IAM needs IAMLoginModule"),
+        (
+            {"sasl.jaas.config": f"{IAM}.IAMLoginModule required awsRoleSecretAccessKey=hunter2;"},
+            "awsRoleSecretAccessKey of IAMLoginModule is not supported",
+        ),
+        (
+            {"sasl.jaas.config": f"{IAM}.IAMLoginModule required awsProfileName=a awsRoleArn=b;"},
+            "expected one of awsProfileName and awsRoleArn",
+        ),
+        ({"sasl.client.callback.handler.class": "com.example.Mine"}, "kafka.sasl.client.callback.handler.class is not supported"),
+    ],
+)
+def test_tokens_of_amazon_msk_go_to_amazon_over_tls_only(more: dict[str, str], problem: str) -> None:
+    given = {f"kafka__{name.replace('.', '__')}": text for name, text in (OF_MSK | more).items()}
+    with pytest.raises(KafkaConfigurationError) as caught:
+        consumer_options(resolve(options(**given).kafka))
+    assert problem in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------------------
