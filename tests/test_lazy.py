@@ -75,6 +75,13 @@ def test_a_consumer_imports_nothing_of_what_people_read_about_its_options() -> N
 
 
 @pytest.mark.brokers
+def test_values_become_columns_without_spark_and_without_pandas() -> None:
+    pytest.importorskip("fastavro", reason="fastavro is not installed: pip install '.[avro]'")
+    code = "from kafka_async.adapters.values import avro, formats, json_values, registry"
+    assert _imported_by(code, "pyspark") | _imported_by(code, "pandas") == set()
+
+
+@pytest.mark.brokers
 def test_spark_has_its_objects_made_without_a_consumer() -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
     found = _imported_by("import kafka_async.adapters.spark.source")

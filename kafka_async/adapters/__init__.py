@@ -9,4 +9,5 @@
     running.py    ``run``: handles SIGTERM as ``asyncio.run`` handles Ctrl-C
     spark/    a data source for PySpark
     sync.py   the blocking facade; ``sync_share.py`` that of share groups
+    values/   bytes of keys and values to Arrow columns
 """

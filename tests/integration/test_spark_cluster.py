@@ -30,7 +30,7 @@ import pyspark
 from pyarrow.dataset import dataset
 
 from kafka_async.adapters.spark.options.secrets import VARIABLE
-from tests.adapters.spark.values.registry_server import registry_server
+from tests.adapters.values.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

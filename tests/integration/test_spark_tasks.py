@@ -21,7 +21,7 @@ from kafka_async.adapters.spark.plan.planner import OffsetRange
 from kafka_async.adapters.spark.source import KafkaDataSource
 from kafka_async.adapters.spark.task import TaskReader
 from kafka_async.errors import DataLossError
-from tests.adapters.spark.values.test_columns import spark_schema
+from tests.adapters.spark.test_columns import spark_schema
 from tests.brokers import KafkaCluster
 
 from .test_reading_positions import raise_log_start

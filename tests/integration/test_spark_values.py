@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.ddl import parse_fields
-from tests.adapters.spark.values.json_texts import SCHEMA, TEXTS
-from tests.adapters.spark.values.registry_server import registry_server
+from kafka_async.adapters.values.ddl import parse_fields
+from tests.adapters.values.json_texts import SCHEMA, TEXTS
+from tests.adapters.values.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@
     worker.py         settings of a PySpark process; daemon.py: a daemon that has imported what tasks need
     options/          the options of a job
     plan/             which offsets are read by which task
-    values/           decoding the bytes of keys and values
+    schema.py         which columns a row has; columns.py: records as Arrow columns
     discovery/        lets Spark find the format by itself
 
 Decides: how Spark finds the format ``kafka_async``. Owns nothing. Must never import PySpark before it is needed:

@@ -19,7 +19,8 @@ from attrs import define, field
 
 from ...config.java import in_login
 from ...errors import KafkaConnectionError
-from .options.secrets import Hidden, resolve
+from ..values.secrets import Hidden
+from .options.secrets import resolve
 from .options.source_options import consumer_options, in_words_of_spark
 from .worker import spare_collector
 

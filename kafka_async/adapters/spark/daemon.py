@@ -27,8 +27,7 @@ def _import_all() -> None:
     from pyspark.sql.worker import plan_data_source_read
 
     from .. import sync
-    from . import connections, source, task
-    from .values import columns
+    from . import columns, connections, source, task
 
     _ = (pyarrow.compute, _asyncio, plan_data_source_read, sync, columns, connections, source, task)
 

@@ -17,10 +17,10 @@ from pyspark.sql.types import DataType, StructField, StructType
 from ...errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
+    from ..values.ddl import Fields
+    from ..values.decoding import ValueDecoder
     from .options.source_options import SourceOptions
     from .task import TaskReader
-    from .values.ddl import Fields
-    from .values.decoding import ValueDecoder
 
 NAME = "kafka_async"
 _READS_ONLY = (
@@ -92,7 +92,7 @@ class KafkaDataSource(DataSource):
 
     def _plan(self) -> "tuple[dict[str, ValueDecoder], dict[str, DataType]]":
         """Return the decoder of values and the columns. A registry is asked once; its answer travels with this object."""
-        from .values.schema import layout
+        from .schema import layout
 
         if self._planned is None:
             decoders, kept = self._decoders()
@@ -106,18 +106,20 @@ class KafkaDataSource(DataSource):
         options = self._options.value
         if not options:
             return {}, set()
-        from .values.formats import decoder_for, keeps  # brings Arrow's functions for JSON, and more
-        from .values.schema import KEY, VALUE
+        from ..values.formats import decoder_for, keeps  # brings Arrow's functions for JSON, and more
+        from ..values.names import KEY, VALUE
+        from .options.secrets import REFERENCES
 
-        found = {part: decoder_for(options, topics=self._options.topics, part=part) for part in (KEY, VALUE)}
+        topics = self._options.topics
+        found = {part: decoder_for(options, topics=topics, part=part, references=REFERENCES) for part in (KEY, VALUE)}
         decoders = {part: decoder for part, decoder in found.items() if decoder is not None}
         return decoders, {part for part in decoders if keeps(options, part)}
 
     def _task_reader(self, schema: StructType) -> "TaskReader":
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        from .schema import projection
         from .task import TaskReader
-        from .values.schema import projection
 
         decoders, columns = self._plan()
         names = projection(schema, columns)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a process that only plans needs none of them
     from ...events import TopicDescription
     from ...records import Columns
     from ..sync import KafkaConsumer
-    from .values.decoding import ValueDecoder
+    from ..values.decoding import ValueDecoder
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record before checking whether the topics are still there."""
@@ -69,7 +69,7 @@ class TaskReader:
             return
         task: Task = partition.value[0]
         schemas: Mapping[str, str] = partition.value[1]
-        from .values.columns import BatchBuilder
+        from .columns import BatchBuilder
 
         decoders = {part: decoder.keeping(schemas.get(part, "")) for part, decoder in self.decoders.items()}
         builder = BatchBuilder(self.names, self.schema, decoders)

@@ -25,12 +25,12 @@ sys.meta_path.insert(0, Watch())
 
 import pyarrow as pa  # noqa: E402  # it is watched
 
-from kafka_async.adapters.spark.values.columns import BatchBuilder  # noqa: E402  # it is watched
-from kafka_async.adapters.spark.values.formats import decoder_for  # noqa: E402  # it is watched
+from kafka_async.adapters.spark.columns import BatchBuilder  # noqa: E402  # it is watched
+from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # it is watched
 from kafka_async.application.arrow import record_batch  # noqa: E402  # it is watched
 from kafka_async.records import ColumnBuilder, Columns  # noqa: E402  # it is watched
 
-from .values.test_columns import TYPES, records, spark_schema  # noqa: E402  # it is watched
+from .test_columns import TYPES, records, spark_schema  # noqa: E402  # it is watched
 
 AVRO = '{"type":"record","name":"r","fields":[{"name":"a","type":"int"},{"name":"s","type":"string"}]}'
 PLAIN = "a INT, b STRING, c DOUBLE, e TIMESTAMP, f DATE, g ARRAY<INT>, h STRUCT<x: INT>"

@@ -18,8 +18,8 @@ from kafka_async import TopicPartition
 from kafka_async.adapters.spark.lag import lag
 from kafka_async.adapters.spark.stream import StreamReader
 from kafka_async.adapters.spark.task import TaskReader
-from kafka_async.adapters.spark.values.decoding import ValueDecoder
-from kafka_async.adapters.spark.values.formats import StringDecoder
+from kafka_async.adapters.values.decoding import ValueDecoder
+from kafka_async.adapters.values.formats import StringDecoder
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
     DataLossError,

@@ -39,8 +39,8 @@ def test_no_path_of_a_task_imports_pandas() -> None:
 @pytest.mark.brokers
 def test_a_task_makes_no_python_functions_of_arrows() -> None:
     code = (
-        "import sys; from tests.adapters.spark.values.test_columns import TYPES, records, spark_schema;"
-        "from kafka_async.adapters.spark.values.columns import BatchBuilder;"
+        "import sys; from tests.adapters.spark.test_columns import TYPES, records, spark_schema;"
+        "from kafka_async.adapters.spark.columns import BatchBuilder;"
         "names = tuple(name for name in TYPES if name != 'headers');"
         "BatchBuilder(names, spark_schema(*names)).build(records().finish());"
         "print('pyarrow.compute' in sys.modules)"
@@ -59,15 +59,13 @@ def test_what_a_task_unpickles_does_not_bring_what_only_the_driver_needs() -> No
     source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     schema = StructType([StructField("value", BinaryType())])
     sent = dumps((source, source.reader(schema), source.streamReader(schema)))  # type: ignore[no-untyped-call]  # Spark's own
-    ours = "kafka_async.adapters.spark."
+    ours = "kafka_async.adapters."
     found = said_by(
         f"import pickle, sys; all = pickle.loads({sent!r});"
         f"print(*sorted(name.removeprefix('{ours}') for name in sys.modules if name.startswith('{ours}')))"
     )
     assert not set(found.split()) & {
-        "batch",
-        "stream",
-        *(f"plan.{name}" for name in ("lookup", "filters", "admission")),
+        *(f"spark.{name}" for name in ("batch", "stream", "plan.lookup", "plan.admission")),
         "values.formats",
         "values.registry",
     }

@@ -22,19 +22,14 @@ an environment holds the keys of other services too, and any callable could be n
 import importlib
 import os
 import re
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import define, field
+from ....errors import KafkaConfigurationError
+from ...values.names import OF_REGISTRY
+from ...values.secrets import References
 
-from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
-
-REGISTRY: Final = "value.schema.registry."
-"""Prefix of a schema registry's options; the options of keys are looked up by the names of those of values."""
-OF_REGISTRY: Final = ("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "proxy", "ssl.key.password")
-"""What follows in the names of those that are secrets."""
 REGISTRY_SECRETS: Final = tuple(f"{part}.schema.registry.{name}" for part in ("value", "key") for name in OF_REGISTRY)
 
 SECRETS: Final = frozenset(
@@ -60,8 +55,6 @@ MAX_BYTES: Final = 1 << 20
 
 _REFERENCE: Final = re.compile(r"(?:env:[A-Za-z_]|file:[^\d]|call:)")  # env:9092 is a host called env
 _OBJECT: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_SHORTEST: Final = 3
-"""Shorter texts occur in nearly every error by accident."""
 
 
 def is_reference(name: str, text: str) -> bool:
@@ -175,40 +168,5 @@ def _object(name: str) -> Any:
     return found
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------------------
-
-
-@define(eq=False)
-class Hidden:
-    """The secrets of one consumer. No error shows them, whichever layer raised it."""
-
-    _texts: set[str] = field(factory=set, repr=False)
-
-    def add(self, *values: Any) -> None:
-        """Hide texts; other objects, such as a provider of tokens, never show in an error."""
-        for value in values:
-            if isinstance(value, str):
-                self._texts.update(text for text in _forms(value) if len(text) >= _SHORTEST)
-
-    @contextmanager
-    def from_errors(self) -> Generator[None]:
-        """Raise what the block raises; if it shows a secret, raise another error instead, without a cause."""
-        try:
-            yield
-        except Exception as error:
-            caught = error
-            lines = [line for each in linked(error) for line in (str(each), *getattr(each, "__notes__", ()))]
-            if not any(text in line for line in lines for text in self._texts):
-                raise
-        else:
-            return
-        shown = str(caught)
-        for text in sorted(self._texts, key=len, reverse=True):
-            shown = shown.replace(text, "***")
-        retriable = isinstance(caught, KafkaError) and caught.retriable
-        raise (KafkaConnectionError if retriable else KafkaConfigurationError)(shown) from None
-
-
-def _forms(text: str) -> set[str]:
-    """Return what may stand in an error for a text: also without spaces around it, quoted, or a line of it."""
-    return {text, text.strip(), repr(text)[1:-1], *(line for line in text.splitlines() if not line.startswith("-----"))}
+REFERENCES: Final = References(is_reference, resolve_one)
+"""For what connects on behalf of a job."""

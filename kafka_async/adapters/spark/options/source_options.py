@@ -9,7 +9,7 @@ Names and meanings are those of Spark's own connector (``KafkaSourceProvider``);
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -21,6 +21,7 @@ from ....config.spelling import did_you_mean
 from ....config.texts import reading_of
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
+from ...values.names import one_of, with_names
 from ..plan.offsets import OffsetSpec, check_order, names_of, parse_assignment, parse_offsets, parse_timestamps
 from ..plan.planner import PACK_RECORDS, OffsetRange, Task, plan
 from .patterns import python_pattern
@@ -310,14 +311,6 @@ def _without_match(name: str, text: str) -> bool:
     return one_of({name: text}, name, ("error", "latest")) == "latest"
 
 
-def one_of(given: Mapping[str, str], name: str, words: Sequence[str]) -> str:
-    """Return the value of an option; the first of ``words`` if it is not given. Raises ``KafkaConfigurationError``."""
-    word = given.get(name, words[0]).strip().lower()
-    if word not in words:
-        raise KafkaConfigurationError(f"{name}={given[name]!r}: expected {' or '.join(words)}")
-    return word
-
-
 def _text(name: str, text: str) -> str:
     if not text.strip():
         raise KafkaConfigurationError(f"{name} is empty")
@@ -421,14 +414,6 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
 def in_words_of_spark(error: ValueError) -> KafkaConfigurationError:
     """Return what the consumer says about an option, with the names that options have here."""
     return KafkaConfigurationError(with_names(str(error), CONSUMERS - _REFUSED.keys(), SPARK.dotted))
-
-
-def with_names(text: str, names: Iterable[str], shown: Callable[[str], str]) -> str:
-    """Return an error's text with ``shown(name)`` in place of each option's name; what it quotes is a value and stays as it is."""
-    known = frozenset(names)
-    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-    quoted = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    return re.sub(rf"{quoted}|(?<![\w.])(?:{words})(?!\w)", lambda found: shown(found[0]) if found[0] in known else found[0], text)
 
 
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}

@@ -9,15 +9,16 @@ from attrs import fields_dict
 
 from kafka_async.adapters.spark.connections import Connections
 from kafka_async.adapters.spark.options.secrets import (
+    REFERENCES,
     REGISTRY_SECRETS,
     VARIABLE,
-    Hidden,
     is_reference,
     resolve,
     resolve_one,
 )
 from kafka_async.adapters.spark.options.source_options import SPARK, SourceOptions
-from kafka_async.adapters.spark.values.registry import NAMES, Registry
+from kafka_async.adapters.values.registry import NAMES, Registry
+from kafka_async.adapters.values.secrets import Hidden
 from kafka_async.config import ConsumerConfig
 from kafka_async.config.java import NAMES as JAVAS
 from kafka_async.errors import KafkaConfigurationError, KafkaConnectionError, KafkaError
@@ -57,7 +58,7 @@ def failure(given: dict[str, str]) -> str:
     try:
         options = SourceOptions.parse(given)
         if "value.schema.registry.url" in options.value:
-            Registry.of(options.value).schema(1)
+            Registry.of(options.value, REFERENCES).schema(1)
         with Connections().lease({**options.looking, "default_api_timeout_ms": "1", "socket_connection_setup_timeout_ms": "1"}):
             pass
     except (KafkaError, ValueError, TypeError, OSError):
@@ -100,7 +101,7 @@ def test_only_options_that_hold_secrets_are_looked_up(referred: dict[str, str]) 
 def test_no_option_of_values_shows_what_a_reference_leads_to(option: str, referred: dict[str, str]) -> None:
     given = {"subscribe": "a", SERVERS: "127.0.0.1:1", URL: "https://127.0.0.1:1", option: referred["env"]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafka_async.adapters.spark.values.registry.PATIENCE", 0.0)
+        patch.setattr("kafka_async.adapters.values.registry.PATIENCE", 0.0)
         assert FOUND not in failure(given)
 
 

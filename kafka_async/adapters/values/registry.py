@@ -23,15 +23,16 @@ from urllib.parse import quote, urlsplit
 
 from attrs import field, frozen
 
-from ....errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
-from ....network.backoff import ExponentialBackoff
-from ....network.tls import trusting_context, why_not_loaded
-from ..options.secrets import OF_REGISTRY, REGISTRY, Hidden, is_reference, resolve_one
+from ...errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
+from ...network.backoff import ExponentialBackoff
+from ...network.tls import trusting_context, why_not_loaded
+from .names import OF_REGISTRY, REGISTRY
+from .secrets import NO_REFERENCES, Hidden, References
 
 if TYPE_CHECKING:
     import httpx
 
-    from ....network.sasl.oidc import OidcTokenProvider
+    from ...network.sasl.oidc import OidcTokenProvider
 
 TIMEOUT: Final = 10.0
 """Seconds for one step of a request, at most."""
@@ -100,20 +101,20 @@ class Registry:
     url: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The other options, without what all names begin with."""
+    references: References = NO_REFERENCES
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Registry":
+    def of(cls, options: Mapping[str, str], references: References = NO_REFERENCES) -> "Registry":
         """Return the registry that the options name. Raises ``KafkaConfigurationError``."""
         given = {name.removeprefix(REGISTRY): text.strip() for name, text in options.items() if name.startswith(REGISTRY)}
         url = given.pop("url").rstrip("/")
         parts = _checked(url, "url")
-        _check(given)
+        _check(given, references)
         if parts.scheme == "http" and (parts.hostname not in _HERE or "proxy" in given):
             for name in given.keys() & _LOGINS:
                 raise KafkaConfigurationError(f"{REGISTRY}{name}: it would be sent without TLS; expected an https URL")
-        return cls(
-            url=url, options=tuple(sorted((name, text) for name, text in given.items() if name not in ("subject", "version")))
-        )
+        others = sorted((name, text) for name, text in given.items() if name not in ("subject", "version"))
+        return cls(url=url, options=tuple(others), references=references)
 
     def schema(self, name: int | str) -> RegisteredSchema:
         """Return the Avro schema with an id, or with a GUID if ``name`` is a text.
@@ -153,7 +154,7 @@ class Registry:
         deadline = time.monotonic() + PATIENCE
         hidden = Hidden()
         with hidden.from_errors():
-            options = {name: resolve_one(REGISTRY + name, text) for name, text in self.options}
+            options = {name: self.references.resolve(REGISTRY + name, text) for name, text in self.options}
             hidden.add(*(text for name, text in options.items() if name in OF_REGISTRY))
             with _client(self, options, hidden) as client:
                 yield _Questions(self.url, client, deadline)
@@ -269,7 +270,7 @@ def _checked(url: str, name: str) -> Any:
     return parts
 
 
-def _check(given: Mapping[str, str]) -> None:
+def _check(given: Mapping[str, str], references: References) -> None:
     """Raise ``KafkaConfigurationError`` for options that contradict each other, or lack others."""
     if len(chosen := [name for name in _LOGINS if name in given]) > 1:
         raise KafkaConfigurationError(f"{REGISTRY}{chosen[0]} and {REGISTRY}{chosen[1]} are two ways to log in; leave one out")
@@ -278,7 +279,7 @@ def _check(given: Mapping[str, str]) -> None:
             raise KafkaConfigurationError(f"{REGISTRY}{name} needs {REGISTRY}{missing[0]}")
     if _ISSUER in given and (issuer := _checked(given[_ISSUER], _ISSUER)).scheme == "http" and issuer.hostname not in _HERE:
         raise KafkaConfigurationError(f"{REGISTRY}{_ISSUER}: the secret would be sent without TLS; expected an https URL")
-    if "proxy" in given and not is_reference(f"{REGISTRY}proxy", given["proxy"]):
+    if "proxy" in given and not references.is_reference(f"{REGISTRY}proxy", given["proxy"]):
         _check_proxy(given["proxy"])
 
 
@@ -343,7 +344,7 @@ def _token(registry: Registry, options: Mapping[str, str]) -> str | None:
 @functools.lru_cache(maxsize=100)
 def _provider(registry: Registry, secret: str) -> "OidcTokenProvider":
     """Return what asks for tokens, and keeps them for most of their life."""
-    from ....network.sasl.oidc import OidcTokenProvider
+    from ...network.sasl.oidc import OidcTokenProvider
 
     options = dict(registry.options)
     try:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kafka_async.adapters.spark.values.times import days, microseconds, zone
+from kafka_async.adapters.values.times import days, microseconds, zone
 
 EPOCH = datetime(1970, 1, 1)  # counts microseconds without a zone
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.ddl import parse_fields  # needs pyarrow
+from kafka_async.adapters.values.ddl import parse_fields  # needs pyarrow
 
 from .json_alone import read_alone  # needs pyarrow
 

@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.avro_schema import Types, plain, with_sparks_times  # needs pyarrow
-from kafka_async.adapters.spark.values.ddl import shown  # needs pyarrow
-from kafka_async.adapters.spark.values.registry import RegisteredSchema  # beside the others
+from kafka_async.adapters.values.avro_schema import Types, in_microseconds, plain  # needs pyarrow
+from kafka_async.adapters.values.ddl import shown  # needs pyarrow
+from kafka_async.adapters.values.registry import RegisteredSchema  # beside the others
 from kafka_async.errors import KafkaConfigurationError  # beside the others
 
 
@@ -23,7 +23,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
 
 def types(schema: Any, *references: Any) -> list[str]:
     found, named = plain(RegisteredSchema(schema, references), "here")
-    return [shown(kind) for _, kind in with_sparks_times(Types(named, "here").record(found))]
+    return [shown(kind) for _, kind in in_microseconds(Types(named, "here").record(found))]
 
 
 @pytest.mark.parametrize(

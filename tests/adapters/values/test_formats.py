@@ -6,7 +6,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.formats import decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
 
 JSON = {"value.format": "json", "value.schema": "a INT, b TIMESTAMP"}

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kafka_async.adapters.spark.values.schema import COLUMNS, kafka_columns, layout, projection
+from kafka_async.adapters.spark.schema import COLUMNS, kafka_columns, layout, projection
 from kafka_async.errors import KafkaConfigurationError
 
 USUAL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]

@@ -14,15 +14,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ....application.arrow import array_of
-from ....config.spelling import did_you_mean
-from ....errors import KafkaConfigurationError
-from ..options.secrets import REGISTRY
-from ..options.source_options import one_of, with_names
+from ...application.arrow import array_of
+from ...config.spelling import did_you_mean
+from ...errors import KafkaConfigurationError
 from .ddl import check_names, parse_fields, shown
 from .decoding import CORRUPT, REASON, Piece, ValueDecoder
+from .names import KEY, REGISTRY, VALUE, one_of, with_names
 from .registry import NAMES as REGISTRY_OPTIONS
-from .schema import KEY, VALUE
+from .secrets import NO_REFERENCES, References
 from .times import zone
 
 FORMATS: Final = ("binary", "string", "json", "avro")
@@ -62,7 +61,13 @@ def _text(value: bytes | None, place: int, bad: dict[int, str]) -> str | None:
         return None
 
 
-def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part: str = VALUE) -> ValueDecoder | None:
+def decoder_for(
+    options: Mapping[str, str],
+    *,
+    topics: Sequence[str] = (),
+    part: str = VALUE,
+    references: References = NO_REFERENCES,
+) -> ValueDecoder | None:
     """Return the decoder that the ``value.*`` options ask for, or the ``key.*`` options; ``None``: they stay bytes.
 
     Names of options are in small letters. ``topics``: what is read, where that is known; it names the subject in a schema registry.
@@ -70,11 +75,11 @@ def decoder_for(options: Mapping[str, str], *, topics: Sequence[str] = (), part:
     ``registry`` raises if it is asked.
     """
     if part == VALUE:
-        return _decoder_for({name: text for name, text in options.items() if not name.startswith("key.")}, topics, part)
+        return _decoder_for({name: text for name, text in options.items() if not name.startswith("key.")}, topics, part, references)
     if not any(name.startswith("key.") for name in options):
         return None
     try:
-        return _decoder_for(_of_keys(options), topics, part)
+        return _decoder_for(_of_keys(options), topics, part, references)
     except KafkaConfigurationError as error:
         raise KafkaConfigurationError(with_names(str(error), _KNOWN, lambda name: _of_key(name, options))) from None
 
@@ -99,7 +104,7 @@ def _of_key(name: str, given: Mapping[str, str]) -> str:
     return name if name.startswith(REGISTRY) and name in given and own not in given else own
 
 
-def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -> ValueDecoder | None:
+def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str, references: References) -> ValueDecoder | None:
     kind = one_of(options, "value.format", FORMATS)
     _check(options, kind, part)
     if kind == "binary":
@@ -116,7 +121,7 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str) -
     else:
         from .avro import avro_decoder  # fastavro is another extra
 
-        decoder = avro_decoder(options, topics, common)
+        decoder = avro_decoder(options, topics, common, references)
     check_names((name for name, _ in decoder.fields), f"value.schema (besides {CORRUPT} and {REASON})")
     return decoder
 

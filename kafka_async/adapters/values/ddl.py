@@ -18,8 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from attrs import define
 
-from ....errors import KafkaConfigurationError
-from . import schema
+from ...errors import KafkaConfigurationError
 
 Fields = tuple[tuple[str, Any], ...]
 """Names and ``pyarrow.DataType`` of columns, in order."""
@@ -68,12 +67,37 @@ def parse_fields(text: str) -> Fields:
     return found
 
 
+_SHOWN: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    TIMESTAMP: "timestamp",
+    TIMESTAMP_NTZ: "timestamp_ntz",
+}
+
+
 @functools.cache
 def shown(kind: Any) -> str:
-    """Return what people call an Arrow type in Spark."""
-    from pyspark.sql.pandas.types import from_arrow_type
+    """Return what people call an Arrow type in Spark: ``BIGINT``, ``struct<x:int>``."""
+    text = _simple(kind)
+    return text if "<" in text else text.upper()  # names of fields stay as they are
 
-    return schema.shown(from_arrow_type(kind))
+
+def _simple(kind: Any) -> str:
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{part.name}:{_simple(part.type)}' for part in kind)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_simple(kind.key_type)},{_simple(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{_simple(kind.value_type)}>"
+    return f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _SHOWN[kind]
 
 
 def list_type(kind: Any) -> Any:

@@ -3,9 +3,9 @@
 from datetime import tzinfo
 from typing import Any
 
-from kafka_async.adapters.spark.values.ddl import Fields
-from kafka_async.adapters.spark.values.decoding import BadValueError
-from kafka_async.adapters.spark.values.json_records import convert_field, converter, parsed
+from kafka_async.adapters.values.ddl import Fields
+from kafka_async.adapters.values.decoding import BadValueError
+from kafka_async.adapters.values.json_records import convert_field, converter, parsed
 
 
 def read_alone(columns: Fields, zone: tzinfo, value: bytes | None) -> tuple[list[Any], str | None]:

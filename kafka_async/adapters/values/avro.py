@@ -32,13 +32,14 @@ from uuid import UUID
 import pyarrow as pa
 from attrs import evolve, field, frozen
 
-from ....application.arrow import array_of
-from ....errors import KafkaConfigurationError
-from ..options.secrets import REGISTRY
-from .avro_schema import Types, plain, with_sparks_times
+from ...application.arrow import array_of
+from ...errors import KafkaConfigurationError
+from .avro_schema import Types, in_microseconds, plain
 from .ddl import Fields, shown
 from .decoding import BadValueError, Piece, ValueDecoder
+from .names import REGISTRY
 from .registry import RegisteredSchema, Registry, UnknownSchemaError, UnusableSchemaError
+from .secrets import References
 
 try:
     import fastavro
@@ -95,7 +96,7 @@ class AvroDecoder(ValueDecoder):
         if match is None:
             raise KafkaConfigurationError(f"checkpoint: {kept!r} is not like 'id=7,version=2'")
         schema, built = _reader_of(self.registry, int(match[1]), dict(self.known).get(int(match[1])))
-        there = dict(with_sparks_times(built))
+        there = dict(in_microseconds(built))
         for name, kind in self.columns:
             if there.get(name) != kind:
                 was = "not there" if name not in there else shown(there[name])
@@ -315,9 +316,11 @@ def _holds_itself(schema: Any, within: tuple[str, ...] = ()) -> bool:
     return any(_holds_itself(part, (*within, schema.get("name", ""))) for part in parts)
 
 
-def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapping[str, Any]) -> AvroDecoder:
+def avro_decoder(
+    options: Mapping[str, str], topics: Sequence[str], common: Mapping[str, Any], references: References
+) -> AvroDecoder:
     """Return the decoder that the options ask for. Raises ``KafkaConfigurationError``, and what ``registry`` raises."""
-    registry = Registry.of(options) if f"{REGISTRY}url" in options else None
+    registry = Registry.of(options, references) if f"{REGISTRY}url" in options else None
     subject = options.get(f"{REGISTRY}subject") or (f"{topics[0]}-{common['part']}" if len(topics) == 1 else "")
     given, where = _given(options, subject, registry)
     schema, named = plain(given, where)
@@ -326,7 +329,7 @@ def avro_decoder(options: Mapping[str, str], topics: Sequence[str], common: Mapp
         raise KafkaConfigurationError(f"{where}: expected a record, whose fields become columns")
     built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
-    columns = with_sparks_times(built)
+    columns = in_microseconds(built)
     kept = f"id={given.id},version={given.version}" if None not in (given.id, given.version) else ""
     common = {**common, "registry": registry, "kept": kept, "chosen": f"{REGISTRY}version" in options, "known": known}
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), **common)

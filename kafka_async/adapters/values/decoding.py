@@ -12,11 +12,11 @@ from typing import Any, Final, Self
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from ....application.arrow import array_of
-from ....errors import DeserializationError
-from ....model import TopicPartition
+from ...application.arrow import array_of
+from ...errors import DeserializationError
+from ...model import TopicPartition
 from .ddl import Fields
-from .schema import VALUE
+from .names import VALUE
 
 CORRUPT: Final = "_corrupt"
 """The column of the bytes of values that could not be decoded; ``_corrupt_key`` for keys."""

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("msgspec", reason="msgspec is not installed: pip install '.[json]'")
 
-from kafka_async.adapters.spark.values.ddl import Fields, parse_fields  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.spark.values.decoding import REASON  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.spark.values.json_bulk import raw_type, read_all  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.spark.values.json_rows import RowReader  # noqa: E402  # needs msgspec
-from kafka_async.adapters.spark.values.json_values import JsonDecoder, JsonReader  # noqa: E402  # needs msgspec
-from kafka_async.adapters.spark.values.times import zone  # noqa: E402  # beside the others
+from kafka_async.adapters.values.ddl import Fields, parse_fields  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.decoding import REASON  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.json_bulk import raw_type, read_all  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.json_rows import RowReader  # noqa: E402  # needs msgspec
+from kafka_async.adapters.values.json_values import JsonDecoder, JsonReader  # noqa: E402  # needs msgspec
+from kafka_async.adapters.values.times import zone  # noqa: E402  # beside the others
 from kafka_async.application.arrow import array_of  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DeserializationError  # noqa: E402  # beside the others
 

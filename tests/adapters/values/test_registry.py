@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.adapters.spark.options.secrets import VARIABLE
-from kafka_async.adapters.spark.values import registry as module
-from kafka_async.adapters.spark.values.registry import RegisteredSchema, Registry, RegistryError, UnknownSchemaError
+from kafka_async.adapters.spark.options.secrets import REFERENCES, VARIABLE
+from kafka_async.adapters.values import registry as module
+from kafka_async.adapters.values.registry import RegisteredSchema, Registry, RegistryError, UnknownSchemaError
 from kafka_async.errors import KafkaConfigurationError, KafkaError
 from kafka_async.network.backoff import ExponentialBackoff
 
@@ -153,7 +153,7 @@ def test_no_proxy_is_used(server: RegistryServer, monkeypatch: pytest.MonkeyPatc
 
 def test_credentials_are_resolved_where_they_are_used(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.put("/schemas/ids/1", "int")
-    found = Registry.of({URL: server.url + "/", USER: "env:REGISTRY_USER"})
+    found = Registry.of({URL: server.url + "/", USER: "env:REGISTRY_USER"}, REFERENCES)
     monkeypatch.setenv("REGISTRY_USER", "ann:secret")
     monkeypatch.setenv(VARIABLE, "env:REGISTRY_")
 
@@ -225,7 +225,7 @@ def test_a_token_goes_with_each_request(server: RegistryServer, monkeypatch: pyt
     monkeypatch.setenv("REGISTRY_TOKEN", "token-7")
     monkeypatch.setenv(VARIABLE, "env:REGISTRY_")
 
-    Registry.of({URL: server.url, TOKEN: "env:REGISTRY_TOKEN"}).schema(1)
+    Registry.of({URL: server.url, TOKEN: "env:REGISTRY_TOKEN"}, REFERENCES).schema(1)
 
     assert server.authorization == ["Bearer token-7"]
 

@@ -4,7 +4,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kafka_async.adapters.spark.values.ddl import check_names, parse_fields, shown  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.ddl import check_names, parse_fields, shown  # noqa: E402  # needs pyarrow
 from kafka_async.errors import KafkaConfigurationError  # noqa: E402  # beside the others
 
 

@@ -19,14 +19,15 @@ import pyarrow as pa
 from attrs import define, field
 from pyarrow._compute import CastOptions, call_function
 
-from ....application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
-from ....errors import DeserializationError, KafkaConfigurationError
-from ....model import at_offset
-from ....records import BinaryColumn, Columns, HeadersColumn
-from .schema import HEADERS, KEY, kafka_columns
+from ...application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
+from ...errors import DeserializationError, KafkaConfigurationError
+from ...model import at_offset
+from ...records import BinaryColumn, Columns, HeadersColumn
+from ..values.names import KEY
+from .schema import HEADERS, kafka_columns
 
 if TYPE_CHECKING:
-    from .decoding import ValueDecoder
+    from ..values.decoding import ValueDecoder
 
 _ROWS: Final = 16_384
 

@@ -20,10 +20,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_async.adapters.spark.values.columns import BatchBuilder
-from kafka_async.adapters.spark.values.ddl import Fields
-from kafka_async.adapters.spark.values.decoding import Piece, ValueDecoder
-from kafka_async.adapters.spark.values.formats import decoder_for
+from kafka_async.adapters.spark.columns import BatchBuilder
+from kafka_async.adapters.values.ddl import Fields
+from kafka_async.adapters.values.decoding import Piece, ValueDecoder
+from kafka_async.adapters.values.formats import decoder_for
 from kafka_async.errors import DeserializationError
 from kafka_async.records import ColumnBuilder
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from ....errors import KafkaConfigurationError
+from ...errors import KafkaConfigurationError
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, check_names, decimal, list_type
 from .registry import RegisteredSchema
 
@@ -192,6 +191,16 @@ class Types:
         return KafkaConfigurationError(f"{self._where}: {what}, which has no column type")
 
 
-def with_sparks_times(built: Fields) -> Fields:
-    """Return the columns in the types that Spark has: its times are in microseconds."""
-    return tuple((each.name, each.type) for each in to_arrow_schema(from_arrow_schema(pa.schema(built)), timezone="UTC"))
+def in_microseconds(columns: Fields) -> Fields:
+    """Return the columns with times in microseconds, as Spark has them."""
+    return tuple((name, _in_microseconds(kind)) for name, kind in columns)
+
+
+def _in_microseconds(kind: Any) -> Any:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([(part.name, _in_microseconds(part.type)) for part in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _in_microseconds(kind.item_type))
+    return list_type(_in_microseconds(kind.value_type)) if pa.types.is_list(kind) else kind

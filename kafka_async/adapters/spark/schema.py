@@ -21,11 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ....errors import KafkaConfigurationError
+from ...errors import KafkaConfigurationError
 
 HEADERS: Final = "headers"
-VALUE: Final = "value"
-KEY: Final = "key"
 COLUMNS: Final[Mapping[str, DataType]] = {
     "key": BinaryType(),
     "value": BinaryType(),

@@ -1,0 +1,8 @@
+"""Bytes of keys and values to Arrow columns, for whoever reads tables; imports neither Spark nor pandas.
+
+formats.py      what ``value.format`` and the other ``value.*`` options mean; names.py: what they are called
+decoding.py     the base of all formats; ddl.py: columns in Spark's DDL as Arrow types
+json_values.py  JSON; json_bulk.py, json_records.py, json_rows.py: whole batches, single values, rows; times.py: dates and times
+avro.py         Avro; avro_schema.py: its schemas; registry.py: where they come from
+secrets.py      what stands for a secret, and what no error shows
+"""
