@@ -136,7 +136,7 @@ def _until_marked(cluster: KafkaCluster, topic: str, ends: dict[int, int]) -> No
 def read(cluster: KafkaCluster, isolation: str, pieces: Iterable[OffsetRange]) -> list[tuple[int, bytes | None]]:
     """Return offsets and values of the pieces, each of which is a task of its own, without Spark."""
     reader = task_reader(cluster, {"kafka.isolation.level": isolation}, sizes={})
-    batches = [batch for piece in pieces for batch in reader.read(InputPartition((piece,)))]
+    batches = [batch for piece in pieces for batch in reader.read(InputPartition(((piece,), {})))]
     return [(row["offset"], row["value"]) for batch in batches for row in batch.to_pylist()]
 
 

@@ -75,7 +75,7 @@ def offsets(batches: Any) -> list[int]:
 
 def test_a_broker_that_restarts_is_waited_for(kafka43: KafkaCluster) -> None:
     _, task = whole(kafka43)
-    reading = task_reader(kafka43).read(InputPartition(task))
+    reading = task_reader(kafka43).read(InputPartition((task, {})))
     first = offsets([next(reading)])
     restart = threading.Thread(target=kafka43.restart, args=(0,))
     restart.start()
@@ -86,7 +86,7 @@ def test_a_broker_that_restarts_is_waited_for(kafka43: KafkaCluster) -> None:
 
 def test_retention_that_passes_a_task_is_an_error_that_names_the_offset(kafka43: KafkaCluster) -> None:
     topic, task = whole(kafka43)
-    reading = task_reader(kafka43).read(InputPartition(task))
+    reading = task_reader(kafka43).read(InputPartition((task, {})))
     next(reading)
     raise_log_start(kafka43, topic, RECORDS - 10)
     with pytest.raises(DataLossError, match=f"offset \\d+ of {topic}-0 is outside the log"):
@@ -95,7 +95,7 @@ def test_retention_that_passes_a_task_is_an_error_that_names_the_offset(kafka43:
 
 def test_retention_that_passes_a_task_leaves_out_what_is_gone(kafka43: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     topic, task = whole(kafka43)
-    reading = task_reader(kafka43, {"failOnDataLoss": "false"}).read(InputPartition(task))
+    reading = task_reader(kafka43, {"failOnDataLoss": "false"}).read(InputPartition((task, {})))
     found = offsets([next(reading)])
     raise_log_start(kafka43, topic, RECORDS - 10)
     with caplog.at_level(logging.WARNING, "kafka_async.spark"):
@@ -108,7 +108,7 @@ def test_retention_that_passes_a_task_leaves_out_what_is_gone(kafka43: KafkaClus
 
 def test_a_deleted_topic_is_reported_and_not_waited_for(kafka43: KafkaCluster) -> None:
     topic, task = whole(kafka43)
-    reading = task_reader(kafka43, {"kafkaConsumer.pollTimeoutMs": "2000"}).read(InputPartition(task))
+    reading = task_reader(kafka43, {"kafkaConsumer.pollTimeoutMs": "2000"}).read(InputPartition((task, {})))
     next(reading)
     kafka43.delete_topics(topic)
     with pytest.raises(DataLossError, match=f"{topic}-0"):
@@ -156,7 +156,9 @@ def test_batches_have_one_to_two_megabytes_by_default(kafka43: KafkaCluster, siz
     kafka43.produce(topic, count, size)
     for schema in (EVERY_COLUMN, SCHEMA):
         batches = list(
-            task_reader(kafka43, schema=schema, sizes={}).read(InputPartition((OffsetRange(TopicPartition(topic, 0), 0, count),)))
+            task_reader(kafka43, schema=schema, sizes={}).read(
+                InputPartition(((OffsetRange(TopicPartition(topic, 0), 0, count),), {}))
+            )
         )
         assert offsets(batches) == list(range(count))
         sizes = [batch.nbytes for batch in batches]
@@ -169,6 +171,6 @@ def test_a_value_that_is_larger_than_a_batch_comes_alone(kafka43: KafkaCluster) 
     topic, large = new_topic(kafka43), {10, 500, 501}
     settings = {"message.max.bytes": 4_000_000}
     kafka43.produce(topic, 600, values=lambda i: b"v" * (3_000_000 if i in large else 10), settings=settings)
-    batches = list(task_reader(kafka43, sizes={}).read(InputPartition((OffsetRange(TopicPartition(topic, 0), 0, 600),))))
+    batches = list(task_reader(kafka43, sizes={}).read(InputPartition(((OffsetRange(TopicPartition(topic, 0), 0, 600),), {}))))
     assert offsets(batches) == list(range(600))
     assert [offsets([batch]) for batch in batches if batch.nbytes > 2_000_000] == [[10], [500], [501]]
