@@ -34,7 +34,7 @@ from attrs import evolve, field, frozen
 
 from ...application.arrow import array_of
 from ...errors import KafkaConfigurationError
-from .avro_schema import Types, in_microseconds, plain
+from .avro_schema import Types, has_members, in_microseconds, plain, with_members
 from .ddl import Fields, shown
 from .decoding import BadValueError, Piece, ValueDecoder
 from .names import REGISTRY
@@ -159,7 +159,7 @@ class _Reader:
 
     def __init__(self, decoder: AvroDecoder) -> None:
         self._decoder = decoder
-        self._schema = _parsed(decoder.schema)
+        self._schema = _parsed(decoder.schema, decoder.schema)
         self._known = dict(decoder.known)
         self.found = False
         """Whether a value had an id that the registry knows."""
@@ -188,10 +188,10 @@ class _Reader:
         """Return the schema with an id. Raises ``BadValueError`` if the registry has none, or none that values are read with."""
         if (text := self._known.get(name)) is not None:
             self.found = True
-            return _parsed(text)
+            return _parsed(text, self._decoder.schema)
         if _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
             try:
-                writer = _writer(registry, name)
+                writer = _writer(registry, name, self._decoder.schema)
                 if isinstance(writer, str):
                     self.unusable = writer
                     raise BadValueError(writer)
@@ -257,7 +257,7 @@ def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> N
 
 
 @functools.lru_cache(maxsize=1000)
-def _writer(registry: Registry, name: str | int) -> "_Schema | str":
+def _writer(registry: Registry, name: str | int, reader: str) -> "_Schema | str":
     """Return a schema, or why values cannot be read with it.
 
     An id means the same schema for ever, so what was found once is kept; that none was found is not.
@@ -268,7 +268,7 @@ def _writer(registry: Registry, name: str | int) -> "_Schema | str":
         return str(error)
     try:
         schema, _ = plain(found, f"schema {name}")
-        return _parse(schema, f"schema {name}")
+        return _parse(_with_members(schema, reader), f"schema {name}")
     except KafkaConfigurationError as error:
         return str(error)
 
@@ -285,8 +285,15 @@ def _reader_of(registry: Registry, number: int, known: str | None) -> tuple[str,
 
 
 @functools.lru_cache(maxsize=100)
-def _parsed(text: str) -> "_Schema":
-    return _parse(json.loads(text), "value.schema")
+def _parsed(text: str, reader: str) -> "_Schema":
+    """Return a writer's schema for a reader's; the same object for the same texts, which are read without a reader's schema."""
+    return _parse(_with_members(json.loads(text), reader if reader != text else ""), "value.schema")
+
+
+def _with_members(schema: Any, reader: str) -> Any:
+    """Return a schema whose values say which member of a union they are; ``reader``: the other schema, if it is not the same."""
+    like = json.loads(reader) if reader else schema
+    return with_members(schema, like) if has_members(like) else schema
 
 
 @frozen(eq=False)

@@ -34,6 +34,14 @@ _TIMES: Final = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): TIMESTAMP_NTZ,
 }
+_PROMOTED: Final = {
+    "long": ("int",),
+    "float": ("int", "long"),
+    "double": ("int", "long", "float"),
+    "bytes": ("string",),
+    "string": ("bytes",),
+}
+"""Types that may have been written where another one is read (Avro 1.12, "Schema Resolution")."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 _WIDER: Final = {
     frozenset(("int", "long")): "long",
@@ -179,16 +187,129 @@ class Types:
                 return self.kind(kind, place)
 
     def _union(self, schema: Sequence[Any], place: str) -> Any:
+        if members := _members(schema):
+            return pa.struct([(f"member{number}", self.kind(part, place)) for number, part in enumerate(members)])
         parts = [part for part in schema if part != "null"]
-        if len(parts) == 1:
-            return self.kind(parts[0], place)
-        wider = _WIDER.get(frozenset(part for part in parts if isinstance(part, str))) if len(parts) == 2 else None
-        if wider is None:
-            raise self._refused(f"field {place!r} is a union of several types")
-        return _PRIMITIVE[wider]
+        if not parts:
+            raise self._refused(f"field {place!r} is always null")
+        return self.kind(parts[0], place) if len(parts) == 1 else _PRIMITIVE[_wider(parts)]
 
     def _refused(self, what: str) -> KafkaConfigurationError:
         return KafkaConfigurationError(f"{self._where}: {what}, which has no column type")
+
+
+# --- unions ----------------------------------------------------------------------------------------------------------------------
+
+
+def _members(schema: Any) -> list[Any]:
+    """Return the types of a union of which a value has one, without null; none if it is no union, or one of them is enough."""
+    parts = [part for part in schema if part != "null"] if isinstance(schema, list) else []
+    return parts if len(parts) > 1 and not _wider(parts) else []
+
+
+def _wider(parts: Sequence[Any]) -> str:
+    """Return the type that holds the values of both types of a union; nothing if there is none."""
+    return _WIDER.get(frozenset(part for part in parts if isinstance(part, str)), "") if len(parts) == 2 else ""
+
+
+def has_members(schema: Any) -> bool:
+    """Return whether there is a union of several types somewhere in a schema."""
+    if _members(schema):
+        return True
+    if isinstance(schema, list):
+        return any(map(has_members, schema))
+    if not isinstance(schema, dict):
+        return False
+    inner = (
+        *(part["type"] for part in schema.get("fields", ())),
+        *(schema[name] for name in ("items", "values") if name in schema),
+    )
+    return any(map(has_members, inner))
+
+
+def with_members(schema: Any, reader: Any) -> Any:
+    """Return a writer's schema, or the reader's own, with a record around each member of the unions that ``reader`` has.
+
+    A record of one field has the bytes of that field, so the same values are read, and what is read says which member it is:
+    ``{"member1": "x"}``, as ``from_avro`` has it. Where the reader has a union and the writer one type, that is such a record too.
+    """
+    return _Members(_named(schema, {}), _named(reader, {}), own=schema is reader).within(schema, reader, "")
+
+
+def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the named types of a plain schema; ``found`` gets them."""
+    for part in schema if isinstance(schema, list) else [schema]:
+        if isinstance(part, dict):
+            if "name" in part:
+                found[part["name"]] = part
+            for inner in (*(each["type"] for each in part.get("fields", ())), part.get("items"), part.get("values")):
+                _named(inner, found)
+    return found
+
+
+class _Members:
+    def __init__(self, writers: Mapping[str, Any], readers: Mapping[str, Any], *, own: bool) -> None:
+        self._writers = writers
+        self._readers = readers
+        self._own = own
+
+    def within(self, schema: Any, reader: Any, place: str) -> Any:
+        """Return what a type of the writer is in place of it. ``place``: where it stands, as the reader names it."""
+        if isinstance(reader, str):
+            reader = self._readers.get(reader, reader)
+        if members := _members(reader):
+            branches = schema if isinstance(schema, list) else [schema]
+            found = [part if part == "null" else self._member(part, members, place) for part in branches]
+            return found if isinstance(schema, list) else found[0]
+        if isinstance(schema, list):
+            return [part if part == "null" else self.within(part, reader, place) for part in schema]
+        if isinstance(reader, list):
+            reader = next((part for part in reader if part != "null"), None)
+            reader = self._readers.get(reader, reader) if isinstance(reader, str) else reader
+        if not isinstance(schema, dict) or not isinstance(reader, dict):
+            return schema
+        return self._nested(schema, reader, place)
+
+    def _nested(self, schema: Mapping[str, Any], reader: Mapping[str, Any], place: str) -> Any:
+        found = dict(schema)
+        for inner in ("items", "values"):
+            if inner in schema and inner in reader:
+                found[inner] = self.within(schema[inner], reader[inner], f"{place}_{inner}")
+        if "fields" in schema and "fields" in reader:
+            known = {name: part for part in reader["fields"] for name in (part["name"], *part.get("aliases", ()))}
+            found["fields"] = [
+                {
+                    **part,
+                    "type": self.within(
+                        part["type"], known[part["name"]]["type"], f"{reader['name']}_{known[part['name']]['name']}"
+                    ),
+                }
+                if part["name"] in known
+                else part
+                for part in schema["fields"]
+            ]
+        return found
+
+    def _member(self, part: Any, members: Sequence[Any], place: str) -> dict[str, Any]:
+        keys = [self._key(each, self._readers) for each in members]
+        key = self._key(part, self._writers)
+        like = members[keys.index(key)] if key in keys else part
+        name = f"{place}_{key}".replace(".", "_")
+        inner = self.within(part, like, name)
+        if not self._own:
+            return {"type": "record", "name": name, "fields": [{"name": "value", "type": inner}]}
+        number = keys.index(key)
+        promoted = [f"{place}_{other}".replace(".", "_") for other in _PROMOTED.get(key, ()) if other not in keys]
+        field = {"name": f"member{number}", "aliases": ["value"], "type": inner}
+        return {"type": "record", "name": name, "aliases": promoted, "fields": [field]}
+
+    @staticmethod
+    def _key(schema: Any, named: Mapping[str, Any]) -> str:
+        """Return what tells a type from the others of a union: its name, or what it is (Avro 1.12, "Unions")."""
+        schema = named.get(schema, schema) if isinstance(schema, str) else schema
+        if isinstance(schema, dict):
+            return str(schema["name"]).rpartition(".")[2] if "name" in schema else str(schema["type"])
+        return str(schema)
 
 
 def in_microseconds(columns: Fields) -> Fields:

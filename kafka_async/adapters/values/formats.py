@@ -29,7 +29,7 @@ _COMMON: Final = ("value.format", "value.mode", "value.prefix", "value.keep")
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "binary": ("value.format",),
     "string": _COMMON,
-    "json": (*_COMMON, "value.schema", "value.timezone"),
+    "json": (*_COMMON, "value.schema", "value.timezone", "value.framing"),
     "avro": (
         *_COMMON,
         "value.schema",
@@ -146,8 +146,9 @@ def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> ValueDecoder
     from .json_values import JsonDecoder  # msgspec is another extra
 
     name = options.get("value.timezone", "UTC")
+    framed = one_of(options, "value.framing", ("none", "confluent")) == "confluent"
     try:
-        return JsonDecoder(columns=columns, zone=zone(name), **common)
+        return JsonDecoder(columns=columns, zone=zone(name), framed=framed, **common)
     except ValueError:
         raise KafkaConfigurationError(f"value.timezone={name!r}: expected a name such as Europe/Berlin, or +02:00") from None
 

@@ -14,6 +14,7 @@ from datetime import UTC, tzinfo
 from math import inf
 from typing import Any, Final
 
+import pyarrow.compute as pc
 from attrs import define, field, frozen
 
 from .ddl import Fields
@@ -21,6 +22,8 @@ from .decoding import Piece, ValueDecoder
 from .json_bulk import raw_type, read_all
 from .json_rows import RowReader
 
+_FRAME: Final = 5
+"""Bytes."""
 KEPT: Final = 100
 """Schemas of which a process keeps what it compiled."""
 LONGEST_PAUSE: Final = 31
@@ -33,10 +36,21 @@ class JsonDecoder(ValueDecoder):
 
     zone: tzinfo = field(default=UTC)
     """The zone of times that have none of their own."""
+    framed: bool = False
+    """Whether a zero byte and the id of a JSON Schema in four may come before a value (Confluent's wire format)."""
 
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
         """Return the values as ``from_json`` reads them."""
-        return _reader(self.columns, self.zone).read(values)
+        return _reader(self.columns, self.zone).read(unframed(values) if self.framed else values)
+
+
+def unframed(values: Any) -> Any:
+    """Return values without the zero byte and the id in front. JSON cannot begin with that byte: if there is none, the id is in a
+    header, and the value is bare.
+    """
+    framed = pc.and_(pc.starts_with(values, "\0"), pc.greater_equal(pc.binary_length(values), _FRAME))
+    # Not binary_slice: Arrow 26 fails at values of different lengths.
+    return pc.if_else(framed, pc.binary_replace_slice(values, 0, _FRAME, b""), values)
 
 
 @define(eq=False)

@@ -436,3 +436,72 @@ def test_the_schema_that_a_stream_began_with_is_asked_for_if_it_is_older_than_wh
     with pytest.raises(KafkaConfigurationError, match="checkpoint: 'seven' is not like 'id=7,version=2'"):
         now.keeping("seven")
     assert decoder(VERSIONS[0]).keeping("id=5,version=9").kept == ""
+
+
+# --- unions ----------------------------------------------------------------------------------------------------------------------
+
+
+def of(*kinds: Any, name: str = "Order") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": f"f{i}", "type": kind} for i, kind in enumerate(kinds)]}
+
+
+POINT = {"type": "record", "name": "a.Point", "fields": [{"name": "x", "type": ["null", "int", "boolean"]}]}
+COLOR = {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}
+
+
+def test_the_member_of_a_union_that_a_value_is_has_a_field_of_its_own() -> None:
+    schema = of(
+        ["null", "string", "long", COLOR], ["int", POINT], {"type": "array", "items": ["a.Point", "bytes", "null"]}, ["int", "long"]
+    )
+    found = decoder(schema)
+    assert [str(kind) for _, kind in found.fields[:4]] == [
+        "struct<member0: string, member1: int64, member2: string>",
+        "struct<member0: int32, member1: struct<x: struct<member0: int32, member1: bool>>>",
+        "list<element: struct<member0: struct<x: struct<member0: int32, member1: bool>>, member1: binary>>",
+        "int64",
+    ]
+    values = [
+        {"f0": "BLUE", "f1": {"x": True}, "f2": [{"x": 7}, b"b", None], "f3": 1},
+        {"f0": 5, "f1": 6, "f2": [], "f3": 2**40},
+        {"f0": None, "f1": {"x": None}, "f2": [], "f3": 3},
+    ]
+    first, second, third = rows(found, [written(value, schema) for value in values])
+    assert first == (
+        {"member0": "BLUE", "member1": None, "member2": None},  # fastavro writes the first member that fits
+        {"member0": None, "member1": {"x": {"member0": None, "member1": True}}},
+        [{"member0": {"x": {"member0": 7, "member1": None}}, "member1": None}, {"member0": None, "member1": b"b"}, None],
+        1,
+        None,
+    )
+    assert second[:2] == ({"member0": None, "member1": 5, "member2": None}, {"member0": 6, "member1": None})
+    assert third[:2] == (None, {"member0": None, "member1": {"x": None}})
+    assert rows(found, [b"\x06\x02" + b"\x00\x02" + b"\x00" + b"\x00\x02"])[0][0] == {
+        "member0": None,
+        "member1": None,
+        "member2": "BLUE",
+    }
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "expected"),
+    [
+        (["int", "string"], ["null", "string", "int"], "x", {"member0": "x", "member1": None}),
+        (["int", "string"], ["null", "string", "int"], 5, {"member0": None, "member1": 5}),
+        ("string", ["int", "string"], "x", {"member0": None, "member1": "x"}),
+        (["null", "string"], ["int", "string"], "x", {"member0": None, "member1": "x"}),
+        (["int", "string"], "string", "x", "x"),
+        (["int", "string"], ["string", "double"], 5, {"member0": None, "member1": 5.0}),
+        (["int", POINT], [POINT, "string"], {"x": 7}, {"member0": {"x": {"member0": 7, "member1": None}}, "member1": None}),
+        (
+            {"type": "map", "values": "int"},
+            {"type": "map", "values": ["string", "int"]},
+            {"a": 1},
+            [("a", {"member0": None, "member1": 1})],
+        ),
+        (["int", "boolean"], ["string", "int"], True, None),
+    ],
+)
+def test_members_are_found_by_what_they_are(server: RegistryServer, writer: Any, reader: Any, value: Any, expected: Any) -> None:
+    server.put("/schemas/ids/1", of(writer))
+    found = decoder(of(reader), schema_registry_url=server.url)
+    assert rows(found, [framed(1, written({"f0": value}, of(writer)))])[0][0] == expected

@@ -120,3 +120,12 @@ def test_bad_options_are_named(options: dict[str, str], complaint: str) -> None:
         decoder_for(options)
 
     assert complaint in str(caught.value)
+
+
+def test_the_framing_of_json_is_an_option() -> None:
+    given = {"value.format": "json", "value.schema": "a INT", "value.mode": "failfast"}
+    assert decoded(given | {"value.framing": "Confluent"}, [b'\0\0\0\0\7{"a":1}']) == [[1]]
+    with pytest.raises(KafkaConfigurationError, match=r"value\.framing='glue': expected none or confluent"):
+        decoder_for(given | {"value.framing": "glue"})
+    with pytest.raises(KafkaConfigurationError, match=r"value\.framing has no meaning with value\.format=string"):
+        decoder_for({"value.format": "string", "value.framing": "confluent"})

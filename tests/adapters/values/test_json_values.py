@@ -363,3 +363,12 @@ def test_what_is_nested_deeply_in_a_text_is_kept_or_bad(
 
     kept = [text] if "ARRAY" in schema else f"[{text}]"
     assert (found[0], found[-1]) in ([(kept, None)] if depth < 500 else [(kept, None), (None, value)])
+
+
+def test_values_of_a_json_schema_are_read_with_the_id_in_front_or_in_a_header() -> None:
+    frame = b"\0\0\0\0\7"
+    values = [frame + b'{"a":1}', b'{"a":2}', None, frame, frame + b"{", b"\0{}", b"", b"\1\0\0\0\7{}"]
+    found = rows(decoder("a INT", framed=True), values)
+    nothing, bad = (None, None), [(None, value) for value in values]
+    assert found == [(1, None), (2, None), nothing, nothing, bad[4], bad[5], nothing, bad[7]]
+    assert rows(decoder("a INT"), values[:1]) == [(None, values[0])]
