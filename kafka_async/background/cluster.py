@@ -49,6 +49,8 @@ class ClusterView:
     """The brokers as last known, while none is known: one of them may come back before a bootstrap server does."""
     version: int = 0
     """Grows with every change."""
+    covers_all: bool = False
+    """The last answer was about all topics: what is not among them does not exist. A pattern can be evaluated."""
     _last_ids: dict[str, UUID] = field(factory=dict, init=False)
     """Ids by name. They are kept while a wanted topic is missing, so that a new topic of that name is recognized as new."""
     _doubted: dict[TopicPartition, float] = field(factory=dict, init=False)
@@ -101,6 +103,7 @@ class ClusterView:
         """Take an answer over. ``asked``: the topics it is about, ``wanted``: the topics that are needed; ``None``: all topics."""
         self.nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers}
         self.cluster_id = response.cluster_id
+        self.covers_all = asked is None
         changed: set[TopicPartition] = set()
         recreated: set[str] = set()
         seen: set[str] = set()

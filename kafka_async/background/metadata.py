@@ -120,6 +120,11 @@ class MetadataManager:
         return self.cluster.version
 
     @property
+    def covers_all(self) -> bool:
+        """See ``ClusterView``."""
+        return self.cluster.covers_all
+
+    @property
     def is_out_of_reach(self) -> bool:
         """No broker can be reached."""
         return self.network.unreachable_since is not None

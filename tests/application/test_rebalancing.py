@@ -133,16 +133,16 @@ def world(protocol: str) -> World:
 
 
 @asynccontextmanager
-async def two_members(w: World, **options: Any) -> AsyncIterator[tuple[Member, Member, float]]:
+async def two_members(w: World, commit_takes: float | None = SLOW, **options: Any) -> AsyncIterator[tuple[Member, Member, float]]:
     """Have a member read all partitions under load, and another one come; yield both and when the other one came.
 
-    Commits take ``SLOW`` seconds from then on.
+    Commits take ``commit_takes`` seconds from then on; ``None``: for ever.
     """
     async with anyio.create_task_group() as tasks, w.member(**options) as stays:
         tasks.start_soon(w.produce)
         tasks.start_soon(stays.read)
         await anyio.sleep(1)
-        w.commit_takes = SLOW
+        w.commit_takes = commit_takes
         came = anyio.current_time()
         async with w.member(**options) as comes:
             tasks.start_soon(comes.read)
@@ -191,8 +191,7 @@ async def test_partitions_that_stay_are_read_while_the_commit_of_the_others_is_u
 @virtual
 async def test_a_commit_that_is_quick_is_waited_for(protocol: str) -> None:
     w = world(protocol)
-    async with two_members(w) as (stays, comes, _):
-        w.commit_takes = PATIENCE / 2
+    async with two_members(w, PATIENCE / 2) as (stays, comes, _):
         await until_moved(stays, comes)
         ((at, offsets),) = w.commits
         (gone,) = [event.now for event in w.seen if isinstance(event, Notice) and event.text == "revoked 2 partitions"]
@@ -205,8 +204,7 @@ async def test_a_commit_that_is_quick_is_waited_for(protocol: str) -> None:
 @virtual
 async def test_a_commit_that_does_not_end_holds_a_rebalance_up_for_a_bounded_time(protocol: str) -> None:
     w = world(protocol)
-    async with two_members(w, request_timeout_ms=3_000) as (stays, comes, came):
-        w.commit_takes = None
+    async with two_members(w, None, request_timeout_ms=3_000) as (stays, comes, came):
         await until_moved(stays, comes)
         assert anyio.current_time() - came < 20
         assert max(pause for partition in stays.consumer.assignment() for pause in stays.pauses(partition, came)) < 0.2

@@ -194,8 +194,10 @@ class GroupManagers:
     @property
     def wanted_topics(self) -> frozenset[str] | None:
         """Topics whose metadata the membership needs; ``None``: all."""
-        if self._wanted is None or self._membership is None:
+        if self._wanted is None:
             return frozenset()
+        if self._membership is None:  # before the protocol is known, or the first picture lacks what a pattern matches
+            return self._wanted.topics
         return self._membership.wanted_topics
 
     def _publish(self) -> None:

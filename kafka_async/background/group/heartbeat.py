@@ -31,7 +31,10 @@ from ..request_manager import NEVER
 from .membership import PollProgress
 
 EAGER: Final = 5
-"""Heartbeats in an interval while partitions are about to be assigned to us or taken from us."""
+"""Heartbeats in an interval, at least, while partitions are about to be assigned to us or taken from us."""
+
+SOON: Final = 0.25
+"""Seconds until the first of them."""
 
 WARN_AT: Final = 0.8
 """Share of ``max_poll_interval_ms`` after which a silent application is warned about."""
@@ -97,7 +100,9 @@ def next_heartbeat(sent_at: float, interval: float, waits_since: float) -> float
     A rebalance takes two steps in both protocols, and a member learns of the second one by its heartbeat alone. So a member that
     waits for it, from ``waits_since`` on, sends more heartbeats for as long as the others need at most: their interval.
     """
-    return sent_at + (interval / EAGER if sent_at < waits_since + interval else interval)
+    if sent_at >= waits_since + interval:
+        return sent_at + interval
+    return sent_at + min(interval / EAGER, max(SOON, sent_at - waits_since))
 
 
 @define(eq=False)

@@ -89,7 +89,9 @@ def test_each_silence_is_warned_about_once_and_wakes_for_warning_and_end() -> No
     assert interval.warning(17.0) is not None
 
 
-@pytest.mark.parametrize(("sent_at", "due_at"), [(10.0, 11.0), (14.0, 15.0), (15.0, 20.0), (99.0, 104.0)])
+@pytest.mark.parametrize(
+    ("sent_at", "due_at"), [(10.0, 10.25), (10.25, 10.5), (10.5, 11.0), (11.0, 12.0), (14.0, 15.0), (15.0, 20.0), (99.0, 104.0)]
+)
 def test_heartbeats_come_sooner_for_one_interval_after_something_began(sent_at: float, due_at: float) -> None:
     assert next_heartbeat(sent_at, 5.0, 10.0) == due_at
     assert next_heartbeat(sent_at, 5.0, -NEVER) == sent_at + 5.0

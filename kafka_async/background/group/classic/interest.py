@@ -28,14 +28,16 @@ class Interest:
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self.subscription = subscription
-        self._needs_newer = self.metadata.version if subscription.matches is not None else -1
+        self._needs_newer = self.metadata.version
         self.compare_anew()
         self.metadata.request_update(now)
 
     @property
     def is_known(self) -> bool:
-        """Whether the names are known: a pattern must first be evaluated on metadata that were requested since."""
-        return self.metadata.version > self._needs_newer
+        """Whether the names are known: a pattern must first be evaluated on metadata of all topics, requested since."""
+        if self.subscription is None or self.subscription.matches is None:
+            return True
+        return self.metadata.covers_all and self.metadata.version > self._needs_newer
 
     @property
     def names(self) -> frozenset[str]:
@@ -61,7 +63,7 @@ class Interest:
 
     def is_to_compare(self) -> bool:
         """Return once for each version of the metadata whether anything may have changed."""
-        if self._compared == self.metadata.version:
+        if self._compared == self.metadata.version or not self.is_known:
             return False
         self._compared = self.metadata.version
         return True

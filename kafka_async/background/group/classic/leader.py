@@ -44,6 +44,11 @@ class MembershipMetadata(Protocol):
         """Grows with every change."""
         ...
 
+    @property
+    def covers_all(self) -> bool:
+        """What is not among the topics does not exist."""
+        ...
+
     def request_update(self, now: float) -> None: ...
 
     def problem(self, topic: str) -> KafkaError | None:

@@ -75,7 +75,7 @@ class SubscribedTopics:
         return self._matches is None or self._matched_version > 0
 
     def follow(self, version: int, topics: Mapping[str, TopicDescription]) -> None:
-        """Evaluate a pattern of ours on the ``version``-th picture of the cluster; version 0 is no picture yet."""
+        """Evaluate a pattern of ours on the ``version``-th picture of the cluster, which has all topics."""
         if self._matches is None or self._matched_version == version:
             return
         self._matched_version = version

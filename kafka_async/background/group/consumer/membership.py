@@ -252,7 +252,8 @@ class ConsumerMembership:
 
     def _speak(self, node: Node, now: float) -> tuple[tuple[UnsentRequest, ...], float]:
         """Return the requests that are due, and when the next ones are."""
-        self._interest.follow(self.metadata.version, self.metadata.topics)
+        if self.metadata.covers_all:
+            self._interest.follow(self.metadata.version, self.metadata.topics)
         due_at = self._heartbeat_at()
         if due_at > now:
             return (), due_at
@@ -352,6 +353,8 @@ class ConsumerMembership:
         if response.member_id:  # in version 0 the coordinator may choose it
             self._conversation.member_id = response.member_id
         self._life.epoch = response.member_epoch
+        if self._life.reported is not None and self._life.reported.owned != fields.owned:
+            self._life.acknowledged_at, self._life.settles_at = sent_at, sent_at + self._conversation.interval
         self._life.reported = fields
         self._life.confirmed_at = sent_at
         self._lookup.coordinator.served(now)
@@ -366,9 +369,20 @@ class ConsumerMembership:
         if partitions is not None:
             self._life.assignments.receive(partitions)
             self._follow_target(now)
-        # Partitions for us may still belong to another member that gives them up soon; only the next heartbeat shows it.
-        waits_since = -NEVER if self._life.assignments.target.partitions else self._life.joined_at
+        # Partitions for us may still belong to another member that gives them up soon, or the coordinator has not assigned them yet;
+        # only the next heartbeat shows it.
+        waits_since = self._life.joined_at if self._expects_partitions else -NEVER
+        if sent_at < self._life.settles_at:
+            waits_since = max(waits_since, self._life.acknowledged_at)
         self._life.due_at = next_heartbeat(sent_at, self._conversation.interval, waits_since)
+
+    @property
+    def _expects_partitions(self) -> bool:
+        """No partition is ours, although topics that are subscribed have some."""
+        if self._life.assignments.target.partitions:
+            return False
+        known = self.metadata.topics
+        return bool(self._interest.regex) or any(name in known and known[name].partitions for name in self._interest.topics)
 
     def _refused(self, error: KafkaError, verdict: Verdict, now: float) -> None:
         """Do what the verdict on an error in place of an answer asks for."""
@@ -487,6 +501,15 @@ class ConsumerMembership:
             return NEVER
         return self._reading.ends_at(self.host.progress(), now)
 
+    def _held_until(self) -> float:
+        """Until when the first assignment is not passed on: while it is empty, one with partitions is likely to follow.
+
+        The sequence that costs an interval otherwise: ``start()`` returns with nothing, and the first records come five seconds later.
+        """
+        if self._life.assignments.current.local_epoch or not self._expects_partitions or self.host.owned():
+            return -NEVER
+        return self._life.joined_at + self._conversation.interval
+
     def _follow_target(self, now: float) -> None:
         if not self._life.assignments.is_done:
             self._standing.move(MemberInput.TARGET, now)
@@ -495,6 +518,8 @@ class ConsumerMembership:
         """Ask the application for the target, as far as it can be named; return when to ask for names again."""
         if self.member_state is not MemberState.RECONCILING:
             return NEVER
+        if (held_until := self._held_until()) > now:
+            return held_until
         partitions = self._life.assignments.propose(now)
         if partitions is None:
             return self._life.assignments.wake_at

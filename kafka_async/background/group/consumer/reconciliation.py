@@ -26,6 +26,8 @@ class Metadata(Protocol):
     @property
     def version(self) -> int: ...
     @property
+    def covers_all(self) -> bool: ...
+    @property
     def names(self) -> Mapping[UUID, str]: ...
     @property
     def topics(self) -> Mapping[str, TopicDescription]: ...
@@ -108,6 +110,10 @@ class Incarnation:
     confirmed_at: float | None = None
     """When the last heartbeat was sent that was answered without an error."""
     joined_at: float = -NEVER
+    acknowledged_at: float = -NEVER
+    """When a heartbeat was last sent that told of other partitions than the one before."""
+    settles_at: float = -NEVER
+    """An interval after that: the others have heard of it."""
     due_at: float = 0.0
     """When the interval asks for the next heartbeat."""
     coordinator_away_since: float | None = None

@@ -448,7 +448,7 @@ def test_cooperative_joins_again_when_an_assignment_took_something_away() -> Non
     w.join(1.0, A0, generation=2)
     assert w.host.stopped == {A1}
     assert w.host.assignments[-1] == (2, frozenset({A0}))
-    assert w.sent(1.5) == []
+    assert w.sent(1.2) == []
     w.take_over(2.0)
     assert w.sent(2.0) == ["JoinGroup"]
     assert "gave up" in w.message("JoinGroup").reason
@@ -564,7 +564,7 @@ def test_a_cooperative_generation_is_asked_soon_whether_another_one_follows() ->
         assert w.sent(due[-1]) == ["Heartbeat"]
         w.reply(beaten(), due[-1])
         due.append(w.turn(due[-1]).wake_at)
-    assert due == pytest.approx([0.6, 1.2, 1.8, 2.4, 3.0, 6.0])
+    assert due == pytest.approx([0.25, 0.5, 1.0, 1.6, 2.2, 2.8, 3.4, 6.4])
 
 
 def test_a_session_counts_from_when_the_heartbeat_was_sent_that_was_answered() -> None:

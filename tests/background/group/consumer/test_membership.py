@@ -150,17 +150,21 @@ def test_who_has_come_and_got_nothing_yet_asks_again_soon_for_as_long_as_the_oth
     while due[-1] < 2 * INTERVAL:
         world.exchange(answer(), due[-1])
         due.append(world.turn(due[-1]).wake_at)
-    assert due == [1.0, 2.0, 3.0, 4.0, 5.0, 10.0]
+    assert due == [0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0]
 
 
-def test_a_member_with_partitions_sends_no_heartbeat_before_its_interval() -> None:
+def test_who_has_confirmed_an_assignment_asks_soon_whether_there_is_more_for_an_interval() -> None:
     world = reach(S.JOINING)
     world.reply(answer(), 0.0)
     world.exchange(answer({A: (0, 1)}), 1.0)
     world.turn(1.0)
     world.carry_out(1.0)
     world.exchange(answer(), 1.0)
-    assert world.turn(1.0).wake_at == 1.0 + INTERVAL
+    due = [world.turn(1.0).wake_at]
+    while due[-1] < 6.0 + INTERVAL:
+        world.exchange(answer(), due[-1])
+        due.append(world.turn(due[-1]).wake_at)
+    assert due == [1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 11.0]
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
@@ -195,13 +199,24 @@ def test_an_expression_of_the_coordinators_is_set_and_taken_back() -> None:
     assert (said.subscribed_topic_names, said.subscribed_topic_regex) == (("a",), "")
 
 
+def test_a_pattern_is_not_evaluated_on_the_topics_that_somebody_else_needed() -> None:
+    world = World()
+    world.metadata.covers_all = False  # an answer to a request that was made before the pattern was subscribed
+    world.metadata.topics.clear()
+    world.member.subscribe(Subscription(matches=lambda name: True), 0.0)
+    assert world.sent(0.0) is None
+    world.metadata.topics["a"] = topic("a", A)
+    world.metadata.version, world.metadata.covers_all = 2, True
+    assert world.exchange(answer(), 0.1).subscribed_topic_names == ("a",)
+
+
 def test_a_pattern_waits_for_metadata_and_follows_topics_as_they_come_and_go() -> None:
     world = World()
     world.metadata.version = 0
     world.member.subscribe(Subscription(matches=lambda name: name != "b"), 0.0)
     assert world.turn(0.0).wake_at == inf
     world.metadata.version = 1
-    assert world.exchange(answer({}), 0.1).subscribed_topic_names == ("a",)
+    assert world.exchange(answer({A: (0,)}), 0.1).subscribed_topic_names == ("a",)
     world.turn(0.1)
     world.carry_out(0.2)
     world.exchange(answer(), 0.2)
@@ -229,8 +244,30 @@ def test_an_assignment_is_proposed_carried_out_and_acknowledged() -> None:
     assert any(isinstance(event, Notice) and "2 partitions, 2 of them new" in event.text for event in world.events)
 
 
-def test_an_empty_first_assignment_is_carried_out_too() -> None:
+def test_an_empty_first_assignment_is_carried_out_if_nothing_follows_within_an_interval() -> None:
     world = in_flight(S.JOINING)
+    world.reply(answer({}), 0.0)
+    world.turn(0.0)
+    for now in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0):
+        assert world.host.assignments == []
+        world.exchange(answer(), now)
+        world.turn(now)
+    world.turn(INTERVAL)
+    assert world.host.assignments == [(1, frozenset())]
+
+
+def test_an_empty_first_assignment_gives_way_to_the_one_that_follows_soon() -> None:
+    world = in_flight(S.JOINING)
+    world.reply(answer({}), 0.0)
+    world.turn(0.0)
+    world.exchange(answer({A: (0, 1)}), 0.25)
+    world.turn(0.25)
+    assert world.host.assignments == [(1, frozenset({A0, A1}))]
+
+
+def test_an_empty_first_assignment_of_topics_without_partitions_is_carried_out_at_once() -> None:
+    world = in_flight(S.JOINING)
+    world.metadata.topics.clear()
     world.reply(answer({}), 0.0)
     world.turn(0.0)
     assert world.host.assignments == [(1, frozenset())]
@@ -351,7 +388,7 @@ def test_backoff_grows_up_to_its_limit_and_ends_with_success() -> None:
         waits.append(round(poll.wake_at - now, 3))
         now = poll.wake_at
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    world.exchange(answer({}), now)
+    world.exchange(answer({A: (0,)}), now)
     world.turn(now)
     world.carry_out(now)
     world.exchange(CoordinatorLoadInProgressError(), now)
@@ -732,8 +769,10 @@ def test_a_member_without_partitions_may_be_silent_for_ever() -> None:
     world.member.subscribe(names("a"), 0.0)
     world.exchange(answer({}), 0.0)
     world.turn(0.0)
-    world.carry_out(0.0)
-    for now in range(5, 100, 5):
+    world.exchange(answer(), 5.0)
+    world.turn(5.0)
+    world.carry_out(5.0)
+    for now in range(10, 100, 5):
         world.exchange(answer(), float(now))
     world.exchange(answer({A: (0,)}), 100.0)
     assert world.turn(100.0).wake_at == 100.8  # the interval begins with the first partition

@@ -13,7 +13,7 @@ from kafka_async.background.request_manager import Poll
 from kafka_async.background.subscription import Subscription
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import FencedInstanceIdError, FencedMemberEpochError, KafkaError
-from kafka_async.events import TopicDescription
+from kafka_async.events import PartitionDescription, TopicDescription
 from kafka_async.model import Node, TopicPartition
 from kafka_async.network import UnsentRequest
 from kafka_async.trace import Fault, TraceEvent
@@ -27,8 +27,11 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 INTERVAL = 5.0
 
 
+PARTITION = PartitionDescription(partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+
+
 def topic(name: str, topic_id: UUID | None = None, *, internal: bool = False) -> TopicDescription:
-    return TopicDescription(name=name, topic_id=topic_id, internal=internal, partitions=())
+    return TopicDescription(name=name, topic_id=topic_id, internal=internal, partitions=(PARTITION,))
 
 
 def answer(
@@ -77,6 +80,7 @@ class FakeCoordinator:
 @define(eq=False)
 class FakeMetadata:
     version: int = 1
+    covers_all: bool = True
     names: dict[UUID, str] = field(factory=lambda: {A: "a", B: "b"})
     topics: dict[str, TopicDescription] = field(factory=lambda: {"a": topic("a", A), "b": topic("b", B)})
     updates: list[float] = field(factory=list)
