@@ -122,9 +122,12 @@ class Deserializers:
             return None
         return cls(_as_function(key), _as_function(value))
 
-    async def apply(self, records: list[Record]) -> Deserialized:
-        """Return the records up to the first that a deserializer refused, and what was raised for that one."""
-        done: list[Record] = []
+    async def apply(self, records: list[Record], done: list[Record] | None = None) -> Deserialized:
+        """Return the records up to the first that a deserializer refused, and what was raised for that one.
+
+        They are appended to ``done`` one by one, so that a caller that is cancelled has them.
+        """
+        done = [] if done is None else done
         to_key, to_value = self.key, self.value
         for record in records:
             key, value = record.key, record.value

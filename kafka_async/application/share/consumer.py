@@ -91,8 +91,10 @@ class ShareConsumer(Generic[K, V]):
         self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id))
         self._calls = calls = Calls(config, runtime, lifecycle, inbox, outbox)
         # The clock is that of the event loop, which is found at the start; threads have none.
-        self._custody = custody = Custody(exchange, lambda: runtime.clock(), max(1, config.max_poll_records // 2), Held(runtime))
         deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
+        self._custody = custody = Custody(
+            exchange, lambda: runtime.clock(), max(1, config.max_poll_records // 2), Held(runtime), deserializers is not None
+        )
         self._reader = ShareReader(lifecycle, handler, runtime, inbox, custody, deserializers, settings.bad_record_deliveries)
         log = LoggingListener(client_id=config.client_id, group_id=config.group_id)
         listener = config.trace

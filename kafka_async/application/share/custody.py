@@ -1,11 +1,12 @@
 """The records that the consumer has: unread, or handed out and not settled.
 
-Decides: what is handed out next. Owns: the unread records, and the handles of those that are not settled. Must never hand out a
-record whose lock has ended. The background owns the locks; its reports on them arrive here.
+Unread records stay here until the step that hands them out, also while deserializers work on them: so a read call may be cancelled
+anywhere. The background owns the locks; its reports on them arrive here, and no record is handed out whose lock has ended.
 """
 
 from collections import deque
 from collections.abc import Callable
+from itertools import compress
 from threading import RLock
 from typing import Any, Final
 
@@ -24,8 +25,10 @@ from ...background.share.exchange import (
     Settled,
     weight,
 )
+from ...errors import DeserializationError
 from ...model import ConsumerRecord, TopicPartition
 from ...values import define, field
+from ..callbacks import Deserialized
 from ..runtime import Runtime
 from .record import ShareRecord
 
@@ -54,23 +57,41 @@ class Parcel:
 
 @define(eq=False)
 class ParcelPiece:
-    """Unread records of one parcel."""
+    """Unread records of one parcel, next to each other."""
 
     parcel: Parcel
     records: list[Raw]
     counts: list[int]
+    ready: bool
+    """They can be handed out as they are; if not, deserializers have to see them first."""
     raw: list[Raw] | None = None
-    """The records as they were before deserializers, if those are done."""
+    """The records as they were before deserializers; ``None`` if these have not seen them."""
+    poison: DeserializationError | None = None
+    """Why the record, which is the only one of the piece then, cannot be deserialized."""
 
     def cut(self, size: int) -> "ParcelPiece":
         """Return the first records, and keep the others."""
-        if size >= len(self.records):
-            first = ParcelPiece(self.parcel, self.records, self.counts)
-            self.records, self.counts = [], []
-            return first
-        first = ParcelPiece(self.parcel, self.records[:size], self.counts[:size])
+        raw = self.raw
+        first = ParcelPiece(
+            self.parcel,
+            self.records[:size],
+            self.counts[:size],
+            self.ready,
+            None if raw is None else raw[:size],
+            self.poison,
+        )
         del self.records[:size], self.counts[:size]
+        if raw is not None:
+            del raw[:size]
         return first
+
+    def keep(self, wanted: Callable[[Raw], bool]) -> list[Raw]:
+        """Leave out the other records, and return them. The lists are new ones, which tells whoever works on the old ones."""
+        chosen = [wanted(record) for record in self.records]
+        out = list(compress(self.records, [not keep for keep in chosen]))
+        self.records, self.counts = list(compress(self.records, chosen)), list(compress(self.counts, chosen))
+        self.raw = None if self.raw is None else list(compress(self.raw, chosen))
+        return out
 
 
 @define(eq=False)
@@ -143,6 +164,8 @@ class Custody:
     half: int
     """Unread records below which the background reads on."""
     held: Held = field(repr=False)
+    deserializes: bool = False
+    """Records are to be deserialized before they are handed out."""
     counts: Counts = field(factory=Counts, init=False)
     on_lost: Callable[[Record], None] | None = field(default=None, init=False, repr=False)
     """Called with every record whose lock ended before it was acknowledged."""
@@ -190,7 +213,7 @@ class Custody:
         match report:
             case Delivery(partition, number, records, counts, deadline):
                 parcel = self._parcels[number] = Parcel(partition, number, deadline, left=len(records))
-                self._unread.append(ParcelPiece(parcel, records, counts))
+                self._unread.append(ParcelPiece(parcel, records, counts, ready=not self.deserializes))
             case Renewed() as renewed:
                 self._renewed(renewed)
             case Lost(locks=locks):
@@ -250,76 +273,57 @@ class Custody:
 
     # --- handing out -----------------------------------------------------------------------------------------------------------
 
-    def cut(self, size: int) -> list[ParcelPiece]:
-        """Take up to ``size`` unread records whose locks hold, in the order in which they came."""
-        pieces: list[ParcelPiece] = []
-        while size > 0 and self._unread:
-            piece = self._unread[0].cut(size)
-            if not self._unread[0].records:
-                self._unread.popleft()
-            self._weed(piece)
-            if piece.records:
-                pieces.append(piece)
-                size -= len(piece.records)
-        return pieces
-
-    def _weed(self, piece: ParcelPiece) -> None:
-        """Leave out records whose locks have ended, since others may have them, and those of topics no longer subscribed."""
-        parcel = piece.parcel
-        if not self.wants(parcel.partition.topic):
-            self._drop(piece)
-            return
-        if not parcel.gone and parcel.deadline > self.clock():
-            return
-        late = parcel.deadline <= self.clock()
-        keep = [i for i, record in enumerate(piece.records) if not late and record.offset not in parcel.gone]
-        kept = [piece.records[i] for i in keep]
-        self._taken(len(piece.records) - len(keep), weight(piece.records) - weight(kept))
-        piece.records = kept
-        piece.counts = [piece.counts[i] for i in keep]
-        if piece.raw is not None:
-            piece.raw = [piece.raw[i] for i in keep]
-
-    def put_back(self, pieces: list[ParcelPiece]) -> None:
-        """Take back what was cut and not handed out."""
-        self._unread.extendleft(piece for piece in reversed(pieces) if piece.records)
-        self._drop_unwanted()
-
-    def hand_out(self, pieces: list[ParcelPiece], *, kept: bool = False) -> list[Record]:
-        """Return the records of pieces that were cut; from now on they belong to the application.
+    def hand_out(self, size: int, *, kept: bool = False) -> list[Record]:
+        """Return up to ``size`` unread records that are ready, in the order in which they came: they are the application's now.
 
         ``kept``: their locks are still renewed automatically, until they are acknowledged.
         """
         records: list[Record] = []
-        size = 0
-        for piece in pieces:
-            self._weed(piece)
-            if not piece.records:
-                continue
-            parcel = piece.parcel
-            raws = piece.raw or piece.records
-            made: list[Record] = [
-                ShareRecord(each, count, self, parcel, raw)
-                for each, count, raw in zip(piece.records, piece.counts, raws, strict=True)
-            ]
-            offsets = tuple([record.offset for record in made])
-            parcel.out.update(zip(offsets, made, strict=True))
+        while size > 0 and self._unread and self._unread[0].ready:
+            made = self._hand_out(self._next(size), kept=kept)
             records += made
-            size += weight(piece.records)
-            if not kept:
-                self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets), quiet=True)
-        self.counts.delivered += len(records)
-        self.counts.bytes += size - OVERHEAD * len(records)
-        self._taken(len(records), size)
+            size -= len(made)
         return records
 
+    def _next(self, size: int) -> ParcelPiece:
+        """Take out the first unread records."""
+        piece = self._unread[0]
+        if len(piece.records) <= size:
+            return self._unread.popleft()
+        return piece.cut(size)
+
+    def _hand_out(self, piece: ParcelPiece, *, kept: bool) -> list[Record]:
+        self._weed(piece)
+        if not piece.records:
+            return []
+        parcel = piece.parcel
+        raws = piece.records if piece.raw is None else piece.raw
+        made: list[Record] = [
+            ShareRecord(each, count, self, parcel, raw) for each, count, raw in zip(piece.records, piece.counts, raws, strict=True)
+        ]
+        offsets = tuple([record.offset for record in made])
+        parcel.out.update(zip(offsets, made, strict=True))
+        if not kept:
+            self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets), quiet=True)
+        size = weight(raws)
+        self.counts.delivered += len(made)
+        self.counts.bytes += size - OVERHEAD * len(made)
+        self._taken(len(made), size)
+        return made
+
     def hand_out_one(self) -> Record | None:
-        """As ``cut`` and ``hand_out``, for the next record; ``None`` if there is none, or it needs a closer look."""
+        """As ``hand_out``, for the next record; ``None`` if there is none, or it needs a closer look."""
         if not self._unread:
             return None
         piece = self._unread[0]
         parcel = piece.parcel
-        if piece.raw is not None or parcel.gone or parcel.deadline <= self.clock() or not self.wants(parcel.partition.topic):
+        if (
+            not piece.ready
+            or piece.raw is not None
+            or parcel.gone
+            or parcel.deadline <= self.clock()
+            or not self.wants(parcel.partition.topic)
+        ):
             return None
         raw = piece.records.pop(0)
         record: Record = ShareRecord(raw, piece.counts.pop(0), self, parcel, raw)
@@ -332,6 +336,80 @@ class Custody:
         self.counts.bytes += size - OVERHEAD
         self._taken(1, size)
         return record
+
+    def _weed(self, piece: ParcelPiece) -> None:
+        """Leave out records whose locks have ended, since others may have them; release those of topics no longer subscribed."""
+        parcel = piece.parcel
+        late = parcel.deadline <= self.clock()
+        if parcel.gone or late:
+            gone = parcel.gone
+            out = piece.keep(lambda record: not late and record.offset not in gone)
+            self._taken(len(out), weight(out))
+        if piece.records and not self.wants(parcel.partition.topic):
+            records = piece.keep(lambda _: False)
+            offsets = tuple(raw.offset for raw in records)
+            self.exchange.order(RecordsDropped(parcel.partition, parcel.number, offsets))
+            self._taken(len(offsets), weight(records))
+            self._less(parcel, len(offsets))
+
+    # --- deserializers ---------------------------------------------------------------------------------------------------------
+
+    def has_records(self, size: int) -> bool:
+        """Whether one of ``size`` unread records or more can be worked on."""
+        self._weed_all()
+        return size > 0 and bool(self._unread)
+
+    def to_deserialize(self, size: int) -> ParcelPiece | None:
+        """Return the first of the next ``size`` unread records that deserializers have to see. They stay unread meanwhile.
+
+        ``None``: there is none, or one that cannot be deserialized comes before.
+        """
+        self._weed_all()
+        for index, piece in enumerate(self._unread):
+            if size <= 0 or piece.poison is not None:
+                return None
+            if piece.ready:
+                size -= len(piece.records)
+            elif len(piece.records) <= size:
+                return piece
+            else:
+                first = piece.cut(size)
+                self._unread.insert(index, first)
+                return first
+        return None
+
+    def deserialized(self, piece: ParcelPiece, given: list[Raw], result: Deserialized) -> None:
+        """Take over what the deserializers made of the first records of a piece, unless the piece has changed meanwhile."""
+        if piece.records is not given:
+            return
+        index = self._unread.index(piece)
+        found: list[ParcelPiece] = []
+        if result.done:
+            done = piece.cut(result.done)
+            done.ready, done.raw, done.records = True, done.records, result.records
+            found.append(done)
+        if result.poison is not None:
+            bad = piece.cut(1)
+            bad.poison = result.poison
+            found.append(bad)
+        if not piece.records:
+            del self._unread[index]
+        for each in reversed(found):
+            self._unread.insert(index, each)
+
+    def take_bad(self) -> tuple[Record, DeserializationError] | None:
+        """Hand out the next unread record if it cannot be deserialized; it is still renewed. ``None``: the next one is another."""
+        self._weed_all()
+        if not self._unread or (poison := self._unread[0].poison) is None:
+            return None
+        (record,) = self._hand_out(self._unread.popleft(), kept=True)
+        return record, poison
+
+    def _weed_all(self) -> None:
+        for piece in self._unread:
+            self._weed(piece)
+        if not all(piece.records for piece in self._unread):
+            self._unread = deque(piece for piece in self._unread if piece.records)
 
     def _taken(self, records: int, size: int) -> None:
         exchange = self.exchange
@@ -350,34 +428,9 @@ class Custody:
         """The application wants these topics from now on: release records of others that were not handed out."""
         self.exchange.topics = topics
         self.sort()
-        self._drop_unwanted()
+        self._weed_all()
         if self.on_unwanted is not None:
             self.on_unwanted()
-
-    def _drop_unwanted(self) -> None:
-        if all(self.wants(piece.parcel.partition.topic) for piece in self._unread):
-            return
-        unwanted = [piece for piece in self._unread if not self.wants(piece.parcel.partition.topic)]
-        self._unread = deque(piece for piece in self._unread if self.wants(piece.parcel.partition.topic))
-        for piece in unwanted:
-            self._drop(piece)
-
-    def _drop(self, piece: ParcelPiece) -> None:
-        """Release records that were taken out of the unread ones."""
-        records, piece.records, piece.counts, piece.raw = piece.records, [], [], None
-        offsets = tuple(raw.offset for raw in records)
-        self.exchange.order(RecordsDropped(piece.parcel.partition, piece.parcel.number, offsets))
-        self._taken(len(offsets), weight(records))
-        self._less(piece.parcel, len(offsets))
-
-    def drop_bad(self, piece: ParcelPiece, *, reject: bool) -> None:
-        """Reject or release a record that cannot be deserialized, without handing it out."""
-        offset = piece.records[0].offset
-        record = self.hand_out([piece])
-        if record:
-            record[0].reject() if reject else record[0].release()
-        else:
-            piece.parcel.gone.add(offset)
 
     # --- acknowledgements of the application -----------------------------------------------------------------------------------
 

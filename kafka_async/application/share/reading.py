@@ -1,6 +1,6 @@
 """Read calls of a share consumer: waiting for records, and handing them over in one synchronous step.
 
-Decides: when a read ends. Owns: the mark that a task is preparing records. A cancellation leaves unread records where they were.
+A cancellation leaves unread records where they were, those that deserializers are at work on included.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from typing import Final, TypeAlias
 from ...background.boundary import EventHandler
 from ...errors import DeserializationError
 from ...model import TopicPartition
-from ...values import define, evolve, field
+from ...values import define, field
 from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase
 from ..runtime import Runtime
-from .custody import Custody, ParcelPiece, Record
+from .custody import Custody, Raw, Record
 from .pace import Pace
 
 Refused: TypeAlias = Callable[[Record, DeserializationError], None]
@@ -36,7 +36,7 @@ class ShareReader:
     bad_record_deliveries: int
     _turn_ends: float = field(default=0.0, init=False)
     _pace: Pace = field(init=False, repr=False)
-    _preparing: bool = field(default=False, init=False)
+    _deserializing: bool = field(default=False, init=False)
     _said: set[tuple[TopicPartition, int]] = field(factory=set, init=False)
     """Records that were reported before, since they cannot be deserialized."""
 
@@ -101,7 +101,7 @@ class ShareReader:
         if self.deserializers is not None or self.lifecycle.phase is not Phase.RUNNING:
             return []
         self.custody.sort()
-        return self.custody.hand_out(self.custody.cut(size), kept=True)
+        return self.custody.hand_out(size, kept=True)
 
     def at_hand(self, *, fairly: bool) -> Record | None:
         """As ``read`` for one record that needs nothing but to be handed out; ``None``: ``read`` has to look.
@@ -117,55 +117,52 @@ class ShareReader:
         return self.custody.hand_out_one()
 
     async def _take(self, size: int, refused: Refused | None) -> list[Record]:
+        custody, kept = self.custody, refused is not None
         if self.deserializers is None:
-            return self.custody.hand_out(self.custody.cut(size), kept=refused is not None)
-        if self._preparing:
-            return []  # another task is preparing some; it wakes us
-        pieces = self.custody.cut(size)
-        if not pieces:
+            return custody.hand_out(size, kept=kept)
+        # If another task is at it, it wakes us. A wake-up without need would have this one look again at once, for ever.
+        if self._deserializing or not custody.has_records(size):
             return []
-        self._preparing = True
+        self._deserializing = True
         try:
-            ready = await self._deserialize(self.deserializers, pieces, refused)
-        except BaseException:
-            self.custody.put_back(pieces)
-            raise
+            while True:
+                failed = await self._deserialize(self.deserializers, size)
+                self.lifecycle.check_readable()
+                records = custody.hand_out(size, kept=kept)
+                if records:
+                    return records
+                if failed is not None:
+                    raise failed
+                bad = custody.take_bad()
+                if bad is None:
+                    return []
+                self._refuse(*bad, refused)
         finally:
-            self._preparing = False
+            self._deserializing = False
             self.runtime.wake_application()
-        self.custody.put_back(pieces)
-        self.lifecycle.check_readable()
-        return self.custody.hand_out(ready, kept=refused is not None)
 
-    async def _deserialize(
-        self, deserializers: Deserializers, pieces: list[ParcelPiece], refused: Refused | None
-    ) -> list[ParcelPiece]:
-        """Return what can be handed out; the rest stays in ``pieces``. A bad record at the front is given back and raised."""
-        ready: list[ParcelPiece] = []
-        for piece in pieces:
-            result: Deserialized = await deserializers.apply(list(piece.records))
-            if result.done:
-                done = piece.cut(result.done)
-                ready.append(evolve(done, records=result.records, raw=done.records))
-            if result.poison is None and result.retriable is None:
-                continue
-            if not ready:
-                self._give_back(piece, result, refused)
-            break
-        return ready
+    async def _deserialize(self, deserializers: Deserializers, size: int) -> Exception | None:
+        """Make the next unread records ready; they stay unread. Return what a deserializer that may be asked again raised."""
+        while (piece := self.custody.to_deserialize(size)) is not None:
+            given, done = piece.records, list[Raw]()
+            try:
+                result = await deserializers.apply(list(given), done)
+            except BaseException:  # cancelled: what is done by then need not be done again
+                self.custody.deserialized(piece, given, Deserialized(records=done, done=len(done)))
+                raise
+            self.custody.deserialized(piece, given, result)
+            if result.retriable is not None:
+                return result.retriable
+        return None
 
-    def _give_back(self, piece: ParcelPiece, result: Deserialized, refused: Refused | None) -> None:
-        """The first record cannot be deserialized: report it."""
-        if result.retriable is not None:
-            raise result.retriable
-        bad = piece.cut(1)
-        if refused is not None and result.poison is not None:
-            for record in self.custody.hand_out([bad], kept=True):
-                refused(record, result.poison)
+    def _refuse(self, record: Record, poison: DeserializationError, refused: Refused | None) -> None:
+        """A record cannot be deserialized: pass it to ``refused``, or give it back and raise its error, once."""
+        if refused is not None:
+            refused(record, poison)
             return
-        where, reject = (bad.parcel.partition, bad.records[0].offset), bad.counts[0] >= self.bad_record_deliveries
-        self.custody.drop_bad(bad, reject=reject)
+        where, reject = (record.topic_partition, record.offset), record.delivery_count >= self.bad_record_deliveries
+        record.reject() if reject else record.release()
         first = where not in self._said
         (self._said.discard if reject else self._said.add)(where)  # what is rejected does not come again
-        if first and result.poison is not None:
-            raise result.poison
+        if first:
+            raise poison
