@@ -66,8 +66,8 @@ class AcknowledgementPortion:
     since: float = 0.0
     sent_at: float = 0.0
     """When it was last sent: locks that it renews last at least from then on."""
-    was_sent: bool = False
-    """A request that carried it got no answer, and may have been carried out."""
+    was_sent: KafkaError | None = None
+    """Why it is not known whether a request that carried it was carried out."""
     doubt: KafkaError | None = None
     """Why the connection over which its records were locked was lost: others may have had them since."""
 
@@ -256,10 +256,10 @@ class Acknowledgements:
         """Its request was refused as a whole: it was not carried out, and is sent again."""
         self._again.append(portion)
 
-    def unanswered(self, portion: AcknowledgementPortion, error: KafkaError) -> None:
-        """Its request got no answer: whether it was carried out is not known, so it is sent again."""
-        portion.was_sent = True
-        portion.doubt = error
+    def unanswered(self, portion: AcknowledgementPortion, error: KafkaError, *, locks_gone: bool = True) -> None:
+        """Whether its request was carried out is not known, so it is sent again. ``locks_gone``: others may have the records."""
+        portion.was_sent = error
+        portion.doubt = error if locks_gone else portion.doubt
         self._again.append(portion)
 
     def disconnected(self, error: KafkaError) -> None:
@@ -301,10 +301,10 @@ class Acknowledgements:
 
 def _doubted(portion: AcknowledgementPortion, error: KafkaError) -> KafkaError:
     """Return the error of a refused portion. If it was sent before without an answer, it may have been carried out then."""
-    if not portion.was_sent:
+    if portion.was_sent is None:
         return error
-    unsure = InvalidRecordStateError(f"{error}; it was sent before, and may have counted then: {portion.doubt}")
-    unsure.__cause__ = portion.doubt
+    unsure = InvalidRecordStateError(f"{error}; it was sent before, and may have counted then: {portion.was_sent}")
+    unsure.__cause__ = portion.was_sent
     return unsure
 
 

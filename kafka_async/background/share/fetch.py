@@ -19,11 +19,11 @@ from uuid import UUID
 
 from ...config import ConsumerConfig
 from ...errors import (
+    BrokerResponseError,
     CorruptRecordException,
     GroupIdNotFound,
     InvalidRecordStateError,
     InvalidShareSessionEpochError,
-    KafkaConnectionError,
     KafkaError,
     MalformedResponseError,
     NotLeaderOrFollowerError,
@@ -85,7 +85,8 @@ _FIRST: Final = 10
 """Records that are read ahead until it is known how long the application takes for one."""
 _POLLING: Final = 0.1
 """A broker may hold a fetch back for this share of the locks' duration: a lock counts from when the fetch was sent."""
-_SESSION_GONE: Final = (KafkaConnectionError, ShareSessionNotFoundError)
+_NOT_DONE: Final = (InvalidShareSessionEpochError, ShareSessionLimitReachedError)
+"""The broker looked at nothing else in the request."""
 WHOLE: Final = 0.2
 """Seconds for which acknowledgements wait for those of records that were locked together with theirs."""
 RENEWAL: Final = 2
@@ -621,14 +622,16 @@ class ShareFetchManager:
         self.metadata.request_update(now)
         if isinstance(error, (ShareSessionNotFoundError, InvalidShareSessionEpochError)) and broker.backoff.failures == 1:
             broker.backoff.retry_at = now  # a new session, at once
-        final = not error.retriable
-        keeps_locks = isinstance(error, (InvalidShareSessionEpochError, ShareSessionLimitReachedError))
+        # Kafka up to 4.3 answers so, for the whole request, when a topic of the session is deleted: the others must go on.
+        final = not error.retriable and not isinstance(error, UnknownError)
+        # A broker that answers still has the locks, also if it opens another session for us; one that does not releases them.
+        locks_gone = not isinstance(error, BrokerResponseError) or isinstance(error, ShareSessionNotFoundError)
         for portion in sent.portions:
             if final:
                 broker.acknowledgements.answered(portion, error, now)
             else:
-                self._once_more(broker, portion, None if keeps_locks else error)
-        if not keeps_locks and not final:
+                self._once_more(broker, portion, error, locks_gone=locks_gone)
+        if locks_gone and not final:
             self._lose_all(broker, error, now)
         if final:
             broker.backoff.retry_at = now + self.config.retry_backoff_max
@@ -638,15 +641,15 @@ class ShareFetchManager:
         text = f"the share session with broker {broker.node_id} is lost; opening another one"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
-    def _once_more(self, broker: _ShareBroker, portion: AcknowledgementPortion, doubt: KafkaError | None) -> None:
+    def _once_more(self, broker: _ShareBroker, portion: AcknowledgementPortion, error: KafkaError, *, locks_gone: bool) -> None:
         if portion.renewal:
             for _, lock in portion.entries.values():
                 if lock is not None:
                     self.locks.look_at(lock)
-        elif doubt is None:
+        elif isinstance(error, _NOT_DONE):
             broker.acknowledgements.again(portion)
         else:
-            broker.acknowledgements.unanswered(portion, doubt)
+            broker.acknowledgements.unanswered(portion, error, locks_gone=locks_gone)
 
     def _lose_all(self, broker: _ShareBroker, error: KafkaError, now: float) -> None:
         """The connection is gone, and with it every lock. Those left are released, in case the broker has not noticed."""

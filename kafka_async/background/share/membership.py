@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from ...config import ConsumerConfig
-from ...errors import GroupIdNotFound, KafkaError, MalformedResponseError, UnsupportedVersionError, for_code
+from ...errors import GroupIdNotFound, KafkaError, MalformedResponseError, UnknownError, UnsupportedVersionError, for_code
 from ...events import Call
 from ...model import ConsumerState, TopicPartition
 from ...network import Lane, UnsentRequest
@@ -386,8 +386,8 @@ class ShareMembership:
         elif verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
             self.coordinator.lost(node_id, error, now)
             talk.backoff.failed(now)
-        elif verdict in (Verdict.RETRY, Verdict.REBALANCING):
-            talk.backoff.failed(now)
+        elif verdict in (Verdict.RETRY, Verdict.REBALANCING) or isinstance(error, UnknownError):
+            talk.backoff.failed(now)  # an unknown error is logged and not raised: records of other topics can still be read
         elif verdict is Verdict.REPORT:
             self.handler.publish_error(error, to_all=True)
             talk.backoff.failed(now)

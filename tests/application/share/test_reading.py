@@ -1,7 +1,7 @@
 """Read calls that are cancelled, interrupted or overlap, with deserializers that wait: no record is lost or repeated."""
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -53,7 +53,7 @@ async def _unread(consumer: ShareConsumer[Any, Any], count: int) -> None:
             await anyio.sleep(0.01)
 
 
-async def _cancelled_at(gate: Slow, read: Callable[[], Awaitable[Any]]) -> None:
+async def _cancelled_at(gate: Slow, read: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     """Cancel a read call while the deserializer waits at the gate."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read)

@@ -11,6 +11,7 @@ from kafka_async.errors import (
     GroupMaxSizeReachedError,
     KafkaConnectionError,
     NotCoordinatorError,
+    UnknownError,
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
@@ -161,6 +162,18 @@ def test_a_denied_group_is_reported_and_asked_again() -> None:
     world.poll(5.0)
     world.answer(ShareGroupHeartbeatRequest, taken_in(0), 5.0)
     assert state(world) is ShareMemberState.STABLE
+
+
+def test_an_unknown_error_of_a_heartbeat_is_logged_and_not_raised() -> None:
+    world = World()
+    world.joined(0)
+    world.poll(5.0)
+    world.answer(ShareGroupHeartbeatRequest, failed(UnknownError.errno), 5.0)
+    assert world.errors() == []
+    assert any(isinstance(event, Fault) and isinstance(event.error, UnknownError) for event in world.seen)
+    assert world.background.fetch.partitions == {TP}
+    world.poll(10.0)
+    assert beat(world).subscribed_topic_names == ("t",)
 
 
 @pytest.mark.parametrize(
