@@ -203,6 +203,18 @@ class ProcessingError(KafkaError):
         self.attempts = attempts
 
 
+class LockLostError(KafkaError):
+    """The lock on a record of a share group has ended, so another member may get the record, or has it already.
+
+    Raised by ``async with record``: as the block is entered, and at its end if the lock was lost inside, which also cancels the
+    block. ``record`` is the ``ShareRecord``. It was not acknowledged; skip it.
+    """
+
+    def __init__(self, message: str, record: Any = None) -> None:
+        super().__init__(message)
+        self.record = record
+
+
 class RecordTooLargeError(KafkaError):
     """A record is larger than the broker or the configuration allows."""
 

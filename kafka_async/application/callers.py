@@ -40,8 +40,29 @@ class Owned(Protocol):
         ...
 
 
+class Stay(Protocol):
+    """A task's or thread's stay in a block that can be ended from outside, as with a timeout."""
+
+    @property
+    def holder(self) -> Any:
+        """The task or thread."""
+        ...
+
+    def end(self) -> None:
+        """Cancel the block. A thread cannot be cancelled."""
+        ...
+
+    def leave(self, error: BaseException | None) -> bool:
+        """The block is left with ``error``. Return whether that is the cancellation by ``end``, and nobody else's."""
+        ...
+
+
 class Callers(Protocol):
     """The tasks or threads that use a consumer."""
+
+    def enter(self) -> Stay:
+        """The current task or thread enters a block."""
+        ...
 
     def current(self) -> Any:
         """Return the current task or thread."""
@@ -78,6 +99,31 @@ class Callers(Protocol):
 
 
 @define(eq=False)
+class _TaskStay:
+    holder: "asyncio.Task[Any]"
+    before: int
+    """Cancellations of the task that were under way before."""
+    ended: bool = False
+
+    def end(self) -> None:
+        self.ended = not self.holder.done() and self.holder.cancel()
+
+    def leave(self, error: BaseException | None) -> bool:
+        return self.ended and self.holder.uncancel() <= self.before and isinstance(error, asyncio.CancelledError)
+
+
+@define(eq=False)
+class _ThreadStay:
+    holder: threading.Thread
+
+    def end(self) -> None:
+        return
+
+    def leave(self, error: BaseException | None) -> bool:
+        return False
+
+
+@define(eq=False)
 class _OwnedTask:
     task: "asyncio.Task[None]"
 
@@ -98,6 +144,10 @@ class AsyncioCallers:
     """Tasks of one asyncio event loop."""
 
     loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
+
+    def enter(self) -> Stay:
+        holder = self.current()
+        return _TaskStay(holder, holder.cancelling()) if isinstance(holder, asyncio.Task) else _ThreadStay(holder)
 
     def current(self) -> Any:
         try:
@@ -137,6 +187,21 @@ class AsyncioCallers:
 
 
 @define(eq=False)
+class _ScopeStay:
+    holder: Any
+    scope: Any
+    """A cancel scope of trio."""
+
+    def end(self) -> None:
+        self.scope.cancel()
+
+    def leave(self, error: BaseException | None) -> bool:
+        return bool(
+            self.scope.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
+        )
+
+
+@define(eq=False)
 class _OwnedSystemTask:
     done: bool = False
     error: BaseException | None = None
@@ -161,6 +226,16 @@ class TrioCallers:
     """Tasks of one trio run. Trio does not say how a task ended."""
 
     token: Any = field(factory=lambda: current_token().native_token)
+
+    def enter(self) -> Stay:
+        import trio  # it is running, so it is imported already
+
+        holder = self.current()
+        if isinstance(holder, threading.Thread):
+            return _ThreadStay(holder)
+        scope = trio.CancelScope()
+        scope.__enter__()
+        return _ScopeStay(holder, scope)
 
     def current(self) -> Any:
         import trio  # it is running, so it is imported already
@@ -215,6 +290,9 @@ class _OwnedCall:
 @define(eq=False)
 class ThreadCallers:
     """Threads without an event loop. Nothing shows whether one ended well."""
+
+    def enter(self) -> Stay:
+        return _ThreadStay(threading.current_thread())
 
     def current(self) -> Any:
         return threading.current_thread()

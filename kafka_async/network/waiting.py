@@ -26,6 +26,11 @@ from ..values import define, field
 class Signal(Protocol):
     """Where callers wait for the other side to have something for them."""
 
+    on_wake: Callable[[], None] | None
+    """Called by ``wake``, first, unless the callers are threads: for tasks that are to be told something while they do not wait
+    here.
+    """
+
     def ticket(self) -> int:
         """Return a number that changes with every wake-up."""
         ...
@@ -90,6 +95,7 @@ def threadsafe(function: Callable[[], None]) -> Callable[[], None]:
 class LoopSignal:
     """Callers are tasks of one event loop, and ``wake`` is called on it."""
 
+    on_wake: Callable[[], None] | None = field(default=None, init=False, repr=False)
     _count: int = field(default=0, init=False)
     _futures: dict["asyncio.Future[None]", float] = field(factory=dict, init=False, repr=False)
     """Who waits on asyncio, and until when."""
@@ -157,6 +163,8 @@ class LoopSignal:
         await pause()
 
     def wake(self) -> None:
+        if self.on_wake is not None:
+            self.on_wake()
         self._count += 1
         for future in self._futures:
             if not future.done():
@@ -185,6 +193,7 @@ class ThreadSignal:
     other waiter. (A ``Condition`` would take its lock again on the way out, which can be interrupted too.)
     """
 
+    on_wake: Callable[[], None] | None = field(default=None, init=False, repr=False)
     _count: int = field(default=0, init=False)
     _waiters: "set[threading.Lock]" = field(factory=set, init=False, repr=False)
 

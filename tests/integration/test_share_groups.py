@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.record import ShareRecord
@@ -92,6 +93,33 @@ async def test_two_members_share_the_jobs_of_one_partition(kafka_share: KafkaClu
     assert sorted(done) == list(range(sent))
     assert set(done.values()) == {1}
     assert set(shares) == {"one", "two"}
+
+
+async def test_one_large_batch_of_a_producer_is_shared_by_two_members(kafka_share: KafkaCluster, topic: str) -> None:
+    from_the_start(kafka_share, topic, share_record_lock_duration_ms="30000", share_partition_max_record_locks="4000")
+    done: Counter[str] = Counter()
+    seen: set[int] = set()
+
+    async def work(name: str) -> None:
+        async with member(kafka_share, topic, topic) as consumer:
+            ready.add(name)
+            async for job in consumer:
+                async with job:
+                    await asyncio.sleep(0.003)
+                done[name] += 1
+                seen.add(job.offset)
+
+    ready: set[str] = set()
+    workers = [asyncio.create_task(work(name)) for name in ("one", "two")]
+    await until(lambda: len(ready) == 2)
+    settings = {"linger.ms": 2000, "batch.num.messages": 3000, "batch.size": 2_000_000, "queue.buffering.backpressure.threshold": 1}
+    await asyncio.to_thread(kafka_share.produce, topic, 3000, 20, settings=settings)
+    await until(lambda: len(seen) == 3000)
+    for worker in workers:
+        worker.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)
+    assert min(done["one"], done["two"]) > 900, done
+    assert done.total() == 3000
 
 
 async def test_a_job_that_is_at_work_when_others_stop_the_consumer_twice_is_accepted(kafka_share: KafkaCluster, topic: str) -> None:
@@ -268,13 +296,18 @@ async def test_a_lock_that_nobody_renews_ends_and_what_is_said_after_it_does_not
         assert (first.statistics().refused, first.statistics().accepted) == (2, 0)
 
 
-async def test_unread_records_are_kept_for_a_slow_application(kafka_share: KafkaCluster, topic: str) -> None:
+async def test_unread_records_are_kept_while_reads_go_on_and_no_longer(kafka_share: KafkaCluster, topic: str) -> None:
     kafka_share.produce(topic, 20)
     async with member(kafka_share, topic, topic) as consumer:
-        (await next_of(consumer)).accept()
-        await asyncio.sleep(2 * LOCK)
-        records = await consumer.getmany(timeout_ms=1000)
-        assert [record.delivery_count for record in records[TopicPartition(topic, 0)]] == [1] * 19
+        for _ in range(4):  # longer than a lock lasts
+            job = await next_of(consumer)
+            assert job.delivery_count == 1
+            job.accept()
+            await asyncio.sleep(LOCK / 2)
+        unread = consumer.statistics().unread
+        async with member(kafka_share, topic, topic) as other:
+            found = [(await next_of(other, 3 * LOCK)).delivery_count for _ in range(16)]
+        assert sorted(found) == [1] * (16 - unread) + [2] * unread
 
 
 async def test_one_acknowledgement_that_does_not_count_spoils_no_other(kafka_share: KafkaCluster, topic: str) -> None:
@@ -373,6 +406,25 @@ async def test_cancelling_a_read_loses_nothing(kafka_share: KafkaCluster, topic:
             seen.append(record.offset)
         assert seen == list(range(50))
         assert await consumer.flush() == {TopicPartition(topic, 0): None}
+
+
+async def test_the_poll_of_a_member_that_stops_takes_no_record_that_comes_later(kafka_share: KafkaCluster, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka_share.bootstrap_servers, "linger.ms": 0})
+    for turn in range(4):
+        producer.produce(topic, b"first")
+        await asyncio.to_thread(producer.flush)
+        async with member(kafka_share, topic, topic) as first:
+            job = await next_of(first)
+            assert job.delivery_count == 1
+            job.accept()
+            await first.flush()
+            assert await first.getmany(timeout_ms=700 + 60 * turn) == {}
+        producer.produce(topic, b"next")
+        await asyncio.to_thread(producer.flush)
+        async with member(kafka_share, topic, topic) as second:
+            job = await next_of(second)
+            assert (job.value, job.delivery_count) == (b"next", 1)
+            job.accept()
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------------------

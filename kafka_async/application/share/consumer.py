@@ -1,8 +1,4 @@
-"""ShareConsumer: a queue on Kafka (KIP-932), as the caller holds it.
-
-Decides: what each public call means, and which arguments are wrong. Owns: the parts of the application's side, which are assembled
-here. Must never leave a waiter, a task or half a decision behind.
-"""
+"""ShareConsumer: a queue on Kafka (KIP-932), as the caller holds it. The parts of the application's side are put together here."""
 
 import warnings
 from collections.abc import AsyncIterator, Collection
@@ -95,6 +91,7 @@ class ShareConsumer(Generic[K, V]):
         self._custody = custody = Custody(
             exchange, lambda: runtime.clock(), max(1, config.max_poll_records // 2), Held(runtime), deserializers is not None
         )
+        runtime.signal.on_wake = custody.attend
         self._reader = ShareReader(lifecycle, handler, runtime, inbox, custody, deserializers, settings.bad_record_deliveries)
         log = LoggingListener(client_id=config.client_id, group_id=config.group_id)
         listener = config.trace

@@ -17,9 +17,12 @@ from ...background.share.exchange import (
     Delivery,
     Exchange,
     Hold,
+    Keep,
     Lost,
+    Order,
     RecordsDropped,
     RecordsHandedOut,
+    ReleaseLater,
     Renewed,
     Report,
     Settled,
@@ -29,6 +32,7 @@ from ...errors import DeserializationError
 from ...model import ConsumerRecord, TopicPartition
 from ...values import define, field
 from ..callbacks import Deserialized
+from ..callers import Stay
 from ..runtime import Runtime
 from .record import ShareRecord
 
@@ -117,19 +121,46 @@ class Held:
     """Records that tasks, or threads, work on within ``async with`` or ``with``: a stop waits for them."""
 
     runtime: Runtime = field(repr=False)
-    _holders: dict[Record, Any] = field(factory=dict, init=False)
+    _stays: dict[Record, Stay] = field(factory=dict, init=False)
+    _depths: dict[Record, int] = field(factory=dict, init=False)
+    """How many blocks inside the outermost one have been entered, of records for which there are any."""
     _awaited: bool = field(default=False, init=False)
 
-    def add(self, record: Record) -> None:
+    def __bool__(self) -> bool:
+        return bool(self._stays)
+
+    def enter_again(self, record: Record) -> bool:
+        """Whether a block of the record was entered already; the outermost one decides what becomes of it."""
+        if record not in self._stays:
+            return False
+        self._depths[record] = self._depths.get(record, 0) + 1
+        return True
+
+    def leave_inner(self, record: Record) -> bool:
+        """Whether the block that is left is inside another one of the record."""
+        depth = self._depths.pop(record, 0)
+        if depth > 1:
+            self._depths[record] = depth - 1
+        return depth > 0
+
+    def enter(self, record: Record) -> None:
         """The current task or thread works on a record."""
         callers = self.runtime.callers
-        self._holders[record] = None if callers is None else callers.current()
+        if callers is not None:
+            self._stays[record] = callers.enter()
 
-    def remove(self, record: Record) -> None:
-        """The work on the record has ended."""
-        self._holders.pop(record, None)
+    def leave(self, record: Record, error: BaseException | None) -> bool:
+        """The work on the record has ended. Return whether ``error`` is the cancellation that ``end`` caused."""
+        stay = self._stays.pop(record, None)
         if self._awaited:
             self.runtime.wake_application()
+        return stay is not None and stay.leave(error)
+
+    def end(self, record: Record) -> None:
+        """Cancel the work on a record, if there is any."""
+        stay = self._stays.get(record)
+        if stay is not None:
+            stay.end()
 
     @property
     def by_others(self) -> bool:
@@ -139,8 +170,8 @@ class Held:
             return False
         current = callers.current()
         return any(
-            holder is not current and not callers.has_ended(holder) and not record.lost
-            for record, holder in tuple(self._holders.items())
+            stay.holder is not current and not callers.has_ended(stay.holder) and not record.lost
+            for record, stay in tuple(self._stays.items())
         )
 
     async def wait(self, seconds: float) -> None:
@@ -168,12 +199,15 @@ class Custody:
     """Records are to be deserialized before they are handed out."""
     counts: Counts = field(factory=Counts, init=False)
     on_lost: Callable[[Record], None] | None = field(default=None, init=False, repr=False)
-    """Called with every record whose lock ended before it was acknowledged."""
+    """Called with every record whose lock ended before it was acknowledged, instead of cancelling the block that works on it."""
     on_unwanted: Callable[[], None] | None = field(default=None, init=False, repr=False)
     """Called when the application has changed its subscription."""
     _closed: bool = field(default=False, init=False)
     """The consumer has stopped: acknowledgements no longer reach a broker."""
     _unreported: deque[Record] = field(factory=deque, init=False, repr=False)
+    """Records whose locks have ended, of which nobody has been told yet."""
+    _calls: int = field(default=0, init=False)
+    """Read calls that have returned several records."""
     _lock: RLock = field(factory=RLock, init=False, repr=False)
     """Records of a blocking consumer are acknowledged by any thread."""
     _unread: deque[ParcelPiece] = field(factory=deque, init=False, repr=False)
@@ -201,13 +235,23 @@ class Custody:
                 self._take_over(reports.popleft())
 
     def report_lost(self) -> None:
-        """Call ``on_lost`` for lost records, in the thread that reads; any thread that looks at a record may have found them."""
-        if self.on_lost is not None:
-            with self._lock:  # a thread that is finding some has finished by then
-                lost = list(self._unreported)
-                self._unreported.clear()
-            for record in lost:
-                self.on_lost(record)
+        """Have the tasks that work on lost records cancelled, in the thread that reads; any thread may have found them.
+
+        ``process`` has a call-back for that.
+        """
+        if not self._unreported:
+            return
+        with self._lock:  # a thread that is finding some has finished by then
+            lost = list(self._unreported)
+            self._unreported.clear()
+        for record in lost:
+            (self.on_lost or self.held.end)(record)
+
+    def attend(self) -> None:
+        """The background has reported something, and no task may be reading: tell tasks that work on records."""
+        if self.held and self.on_lost is None:
+            self.sort()
+            self.report_lost()
 
     def _take_over(self, report: Report) -> None:
         match report:
@@ -219,6 +263,7 @@ class Custody:
             case Lost(locks=locks):
                 for number, offset in locks:
                     self._lost(number, offset)
+                self._weed_all()
             case Settled() as settled:
                 self._settled(settled)
 
@@ -241,7 +286,7 @@ class Custody:
         record = parcel.out.pop(offset, None)
         if record is not None:
             record._is_lost = True
-            if self.on_lost is not None:
+            if record._said is None:
                 self._unreported.append(record)
         parcel.gone.add(offset)
         self._less(parcel, 1)
@@ -276,11 +321,16 @@ class Custody:
     def hand_out(self, size: int, *, kept: bool = False) -> list[Record]:
         """Return up to ``size`` unread records that are ready, in the order in which they came: they are the application's now.
 
-        ``kept``: their locks are still renewed automatically, until they are acknowledged.
+        ``kept``: their locks are renewed automatically until they are acknowledged. If not, those of several records are, while the
+        application works on one of them.
         """
         records: list[Record] = []
+        keep, call = Keep.HELD if kept else Keep.ALONE, 0
+        if size > 1 and not kept:
+            self._calls = call = self._calls + 1
+            keep = Keep.WAITING
         while size > 0 and self._unread and self._unread[0].ready:
-            made = self._hand_out(self._next(size), kept=kept)
+            made = self._hand_out(self._next(size), keep, call)
             records += made
             size -= len(made)
         return records
@@ -292,7 +342,7 @@ class Custody:
             return self._unread.popleft()
         return piece.cut(size)
 
-    def _hand_out(self, piece: ParcelPiece, *, kept: bool) -> list[Record]:
+    def _hand_out(self, piece: ParcelPiece, keep: Keep, call: int = 0) -> list[Record]:
         self._weed(piece)
         if not piece.records:
             return []
@@ -303,8 +353,7 @@ class Custody:
         ]
         offsets = tuple([record.offset for record in made])
         parcel.out.update(zip(offsets, made, strict=True))
-        if not kept:
-            self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets), quiet=True)
+        self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets, keep, call), quiet=True)
         size = weight(raws)
         self.counts.delivered += len(made)
         self.counts.bytes += size - OVERHEAD * len(made)
@@ -402,7 +451,7 @@ class Custody:
         self._weed_all()
         if not self._unread or (poison := self._unread[0].poison) is None:
             return None
-        (record,) = self._hand_out(self._unread.popleft(), kept=True)
+        (record,) = self._hand_out(self._unread.popleft(), Keep.HELD)
         return record, poison
 
     def _weed_all(self) -> None:
@@ -434,18 +483,31 @@ class Custody:
 
     # --- acknowledgements of the application -----------------------------------------------------------------------------------
 
-    def acknowledge(self, record: Record, kind: AcknowledgeType) -> None:
-        """Pass on an acknowledgement."""
+    def acknowledge(self, record: Record, kind: AcknowledgeType, delay: float = 0.0) -> bool:
+        """Pass on an acknowledgement. ``False``: the record was acknowledged before, by another thread perhaps."""
         renews = kind is _RENEW
         with self._lock:
+            if record._said is not None:
+                return False
+            if not renews:
+                record._said = kind
             if self._closed:
                 record._is_lost = True
                 self.counts.refused += not renews
-                return
+                return True
             if not renews:
                 self.counts.unanswered += 1
         parcel = record._parcel
-        self.exchange.order(Acknowledge(parcel.partition, record.offset, parcel.number, kind), urgent=renews)
+        order: Order = Acknowledge(parcel.partition, record.offset, parcel.number, kind)
+        if delay > 0:
+            order = ReleaseLater(parcel.partition, parcel.number, record.offset, delay)
+        self.exchange.order(order, urgent=renews)
+        return True
+
+    @property
+    def closed(self) -> bool:
+        """The consumer has stopped."""
+        return self._closed
 
     def close(self) -> None:
         """The consumer has stopped. Acknowledgements that came too late or got no answer are taken not to count."""
@@ -459,7 +521,9 @@ class Custody:
             self.counts.refused += self.counts.unanswered
             self.counts.unanswered = 0
 
-    def hold(self, record: Record) -> None:
-        """A task works on the record: renew its lock automatically."""
-        self.held.add(record)
-        self.exchange.order(Hold(record._parcel.partition, record._parcel.number, record.offset))
+    def enter(self, record: Record) -> None:
+        """A task works on the record: renew its lock automatically, and cancel the block if it is lost."""
+        self.held.enter(record)
+        # The background looks at a lock once half of its time is over; before that it need not know.
+        in_time = self.clock() < record._deadline - self.exchange.lock_seconds / 2
+        self.exchange.order(Hold(record._parcel.partition, record._parcel.number, record.offset), quiet=in_time)

@@ -61,6 +61,7 @@ class ShareReader:
         if size:
             demand.held_back = False
             demand.asked, demand.missed = size, 0
+            demand.read_at = now
         try:
             if now >= self._turn_ends:
                 await signal.checkpoint()
@@ -86,6 +87,8 @@ class ShareReader:
             handler.reading -= 1
             demand.wanted -= size
             handler.polled_at = now = clock()
+            if size:
+                demand.read_at = now
             self._pace.end(now, len(records))
 
     def _look(self) -> None:
@@ -101,6 +104,7 @@ class ShareReader:
         if self.deserializers is not None or self.lifecycle.phase is not Phase.RUNNING:
             return []
         self.custody.sort()
+        self.custody.exchange.demand.read_at = self.runtime.clock()
         return self.custody.hand_out(size, kept=True)
 
     def at_hand(self, *, fairly: bool) -> Record | None:
@@ -113,7 +117,7 @@ class ShareReader:
         now = self.runtime.clock()
         if fairly and now >= self._turn_ends:
             return None
-        self.handler.polled_at = now
+        self.handler.polled_at = self.custody.exchange.demand.read_at = now
         return self.custody.hand_out_one()
 
     async def _take(self, size: int, refused: Refused | None) -> list[Record]:

@@ -1,7 +1,6 @@
 """One record of a share group: what was written, and the handle with which the application acknowledges it.
 
-Decides only that a record is acknowledged once. Owns nothing but its own fields. Must never wait: an acknowledgement goes to the
-brokers with the next request.
+Acknowledging never waits: it goes to the brokers with the next request.
 """
 
 from types import TracebackType
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from typing_extensions import TypeVar
 
 from ...background.share.exchange import AcknowledgeType
-from ...errors import IllegalStateError
+from ...errors import IllegalStateError, LockLostError
 from ...model import ConsumerRecord, TopicPartition, at_offset
+from ..arguments import seconds
 
 if TYPE_CHECKING:
     from .custody import Custody, Parcel
@@ -32,7 +32,13 @@ class ShareRecord(Generic[K, V]):
 
     Acknowledge it once, with ``accept()``, ``release()`` or ``reject()``, from any task of the consumer's event loop or any
     thread, in any order. Or process it in ``async with record``, which accepts it at the end, and releases it if an exception
-    or a cancellation leaves the block. While it is in ``async with``, its lock is renewed automatically.
+    or a cancellation leaves the block. While it is in ``async with``, its lock is renewed automatically, up to
+    ``max_processing_ms`` after its delivery. So are the locks of the other records that the same ``getmany`` returned and that
+    wait their turn, as long as the application works on one of them or has acknowledged one within the time of a lock.
+
+    ``async with`` raises ``LockLostError`` if the lock has ended before. If it ends inside, the block is cancelled and then raises
+    ``LockLostError``, unless it raises something else; a thread in ``with`` is not interrupted. In nested blocks of one record, the
+    outermost one decides.
 
     ``delivery_count``: how often it has been delivered, this time included.
     """
@@ -132,12 +138,16 @@ class ShareRecord(Generic[K, V]):
         """The record is done and is never delivered again. Raises ``IllegalStateError`` if it was acknowledged otherwise before."""
         self._say(_ACCEPT)
 
-    def release(self) -> None:
+    def release(self, *, delay_ms: float = 0) -> None:
         """The record may be delivered again, to any member, unless it was delivered as often as the group allows.
 
-        Raises ``IllegalStateError`` if it was acknowledged otherwise before.
+        With ``delay_ms`` it stays locked that long first, up to ``max_processing_ms`` after its delivery; ``stop`` releases it at
+        once. Use this if the reason may pass: what is released at once is delivered at once, and after a few deliveries
+        (``share.delivery.count.limit``, 5 by default) never again. ``flush`` does not wait for it.
+
+        Raises ``IllegalStateError`` if it was acknowledged before, ``ValueError`` for a delay that is no number.
         """
-        self._say(_RELEASE)
+        self._say(_RELEASE, seconds(delay_ms, "delay_ms"))
 
     def reject(self) -> None:
         """The record cannot be handled; it is never delivered again. Raises as ``accept`` does."""
@@ -148,18 +158,16 @@ class ShareRecord(Generic[K, V]):
 
         Raises ``IllegalStateError`` if the record was acknowledged.
         """
-        self._check()
-        self._custody.acknowledge(self, _RENEW)
+        self._say(_RENEW)
 
     def _check(self) -> None:
         if self._said is not None:
             where = at_offset(self.topic, self.partition, self.offset)
             raise IllegalStateError(f"{where} was {_SAID[self._said]} before; a record can be acknowledged only once")
 
-    def _say(self, kind: AcknowledgeType) -> None:
-        self._check()
-        self._custody.acknowledge(self, kind)
-        self._said = kind
+    def _say(self, kind: AcknowledgeType, delay: float = 0.0) -> None:
+        if not self._custody.acknowledge(self, kind, delay):
+            self._check()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -172,14 +180,26 @@ class ShareRecord(Generic[K, V]):
     # As above, for the blocking consumer.
 
     def __enter__(self) -> Self:
-        self._check()
-        self._custody.hold(self)
+        if not self._custody.held.enter_again(self):
+            self._check()
+            if self.lost:
+                raise self._loss()
+            self._custody.enter(self)
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if self._said is None:
-            self._say(_ACCEPT if exc_type is None else _RELEASE)
-        self._custody.held.remove(self)
+        custody = self._custody
+        if custody.held.leave_inner(self):
+            return
+        was_ended = custody.held.leave(self, error)
+        if self._said is None and not (self.lost and not custody.closed):
+            self._say(_ACCEPT if error is None else _RELEASE)
+        elif was_ended or (self._said is None and error is None):
+            raise self._loss() from error
+
+    def _loss(self) -> LockLostError:
+        where = at_offset(self.topic, self.partition, self.offset)
+        return LockLostError(f"{where}: the lock has ended, so others may get the record, or have it already", self)
 
     def __repr__(self) -> str:
         where = at_offset(self.topic, self.partition, self.offset)

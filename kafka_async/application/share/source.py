@@ -1,7 +1,7 @@
 """What processing needs from a share consumer: records, and notice of locks that end.
 
-Decides: how far records are read ahead of the handlers. Owns: the call-backs for lost locks. It takes the place that ``Source`` has
-for other consumers. There are no positions, no commits and no rebalances: locked records stay ours when their partition leaves.
+It takes the place that ``Source`` has for other consumers. There are no positions, no commits and no rebalances: locked records
+stay ours when their partition leaves.
 """
 
 import time
@@ -42,6 +42,10 @@ class ShareSource:
     _refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
     _paced: tuple[int, float] = field(default=(0, 0.0), init=False)
     """Records settled, and seconds that handlers took for them, when their pace was last looked at."""
+    _progressed: tuple[tuple[int, int], float] = field(default=((0, 0), 0.0), init=False)
+    """The progress of the handlers when it was last looked at, and since when it has been the same."""
+    _stuck: bool = field(default=False, init=False)
+    """No handler has begun or ended for so long that the waiting records were released."""
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -59,7 +63,7 @@ class ShareSource:
     @property
     def commit_interval(self) -> float:
         """How often the pace of the handlers is looked at."""
-        return 5.0
+        return min(5.0, self.consumer._exchange.lock_seconds / 4)
 
     @property
     def retry_backoff(self) -> float:
@@ -158,7 +162,10 @@ class ShareSource:
         cannot be deserialized at its last delivery; before that it is released.
         """
         self._pace()
-        if self._owner is not None and self._owner.reads_nothing:
+        self._release_waiting()
+        if self._stuck:
+            limit = 0
+        if self._stuck or (self._owner is not None and self._owner.reads_nothing):
             self.consumer._exchange.demand.held_back = True
         if not self._refused:
             records = await self.consumer._reader.read(seconds, limit, self._refuse)
@@ -215,6 +222,26 @@ class ShareSource:
             pace = spent / records / owner.settings.concurrency
             demand.pace = (demand.pace + pace) / 2 if demand.pace else pace
             self._paced = work.settled, seconds
+
+    def _release_waiting(self) -> None:
+        """Release the records that wait for a handler if none has begun or ended for the time of a lock: others may have them.
+
+        Until one does, no more are read: they would wait as long, and each time cost one of their deliveries.
+        """
+        owner, work, now, exchange = self._owner, self._work, self.clock(), self.consumer._exchange
+        if owner is None or work is None:
+            return
+        progress, since = self._progressed
+        if work.progress != progress or not (work.lanes.some_ready or self._stuck):
+            self._progressed, self._stuck = (work.progress, now), False
+            return
+        waiting = work.waiting(owner.in_handlers())
+        if self._stuck or not waiting or now < since + exchange.lock_seconds:
+            return
+        for record in waiting:
+            self._release(record)
+        self._stuck = True
+        exchange.demand.pace = max(exchange.demand.pace, exchange.lock_seconds)
 
     # --- what share groups do not have -----------------------------------------------------------------------------------------
 

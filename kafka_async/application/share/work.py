@@ -1,8 +1,7 @@
 """The records of a share consumer that are processed: those that wait, are handled or are tried again.
 
-Decides: what is handled next, and how a record is acknowledged once its handler has ended. Owns: every record from when processing
-received it until it is acknowledged or lost. Must never wait. It takes the place that ``Work`` has for other consumers. Nothing is
-committed here, and no order is kept, so all records wait in one queue, the oldest lock first.
+It takes the place that ``Work`` has for other consumers. Nothing is committed here, and no order is kept, so all records wait in
+one queue, the oldest lock first.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -203,6 +202,15 @@ class ShareWork:
         if isinstance(unit, Pack):
             unit.items = items
         return bool(items)
+
+    def waiting(self, running: Collection[Record]) -> list[Record]:
+        """Return the records that no handler has begun, given those that are ``running``."""
+        return [record for record, item in self._items.items() if item.attempt == 1 and record not in running]
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Changes whenever a handler begins or ends."""
+        return self.settled, self.running
 
     @property
     def left(self) -> list[Record]:

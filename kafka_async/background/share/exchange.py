@@ -6,7 +6,8 @@ reference to anything that one side goes on changing.
 
 from collections import deque
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
+from math import inf
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -44,12 +45,24 @@ class Acknowledge(NamedTuple):
     kind: AcknowledgeType
 
 
+class Keep(Enum):
+    """Why a lock is renewed automatically, up to ``max_processing_ms``."""
+
+    UNREAD = "its record is unread; without read calls, it is released after the time of one lock"
+    WAITING = "its record was returned with others, and the application works on one of these"
+    HELD = "a task works on its record, or ``process`` has it"
+    ALONE = "it is not renewed, unless the application asks for it"
+
+
 class RecordsHandedOut(NamedTuple):
-    """Records left the buffer: from now on their locks are renewed only on request."""
+    """Records left the buffer."""
 
     partition: TopicPartition
     number: int
     offsets: tuple[int, ...]
+    keep: Keep = Keep.ALONE
+    call: int = 0
+    """Number of the read call that returned them, if they wait their turn."""
 
 
 class Hold(NamedTuple):
@@ -58,6 +71,15 @@ class Hold(NamedTuple):
     partition: TopicPartition
     number: int
     offset: int
+
+
+class ReleaseLater(NamedTuple):
+    """The application has released a record, but nobody is to get it at once."""
+
+    partition: TopicPartition
+    number: int
+    offset: int
+    seconds: float
 
 
 class RecordsDropped(NamedTuple):
@@ -84,7 +106,7 @@ class Close:
     call: Call[None]
 
 
-Order: TypeAlias = Acknowledge | RecordsHandedOut | Hold | RecordsDropped | Flush | Close
+Order: TypeAlias = Acknowledge | RecordsHandedOut | Hold | ReleaseLater | RecordsDropped | Flush | Close
 
 
 # --- background -> application --------------------------------------------------------------------------------------------------
@@ -162,6 +184,8 @@ class Demand:
     """Records that ``process`` has room for, if it runs."""
     pace: float = field(default=0.0, init=False)
     """Seconds that the application takes for a record, all its handlers or tasks together; 0: not known."""
+    read_at: float = field(default=inf, init=False)
+    """When a read call last asked for records, or got some; infinity before the first one."""
     held_back: bool = field(default=False, init=False)
     """None, until a read call asks for some: ``process`` is paused, drains or ends. What is locked meanwhile would only be released
     again, which costs each record one of its deliveries."""
@@ -190,6 +214,8 @@ class Exchange:
     """How often the background has begun to take orders. Written by the background."""
     woken_in: int = field(default=-1, init=False)
     """The last turn in which the background was woken: another one follows. Written by the application."""
+    lock_seconds: float = field(default=30.0, init=False)
+    """How long a lock lasts, as the brokers last reported. Written by the background."""
     starving: bool = field(default=False, init=False)
     """The background would fetch if there were room. Written by the background."""
     demand: Demand = field(factory=Demand, init=False)

@@ -1,7 +1,6 @@
 """Reading and acknowledging: the ShareFetch and ShareAcknowledge request manager (KIP-932).
 
-Decides: which request a broker gets next, and what every error code of an answer means. Owns: a session for each broker, the locks,
-and the acknowledgements on their way. Must never hold records: an answer is unpacked and handed over at once.
+It has a session for each broker, the locks, and the acknowledgements on their way. Records are unpacked and handed over at once.
 
 A broker has one request of ours at a time, since the session's epoch goes up with each. So an acknowledgement cannot overtake a
 long poll. That is why a poll is long only while no record is locked, and why brokers answer at once while some are unread. A
@@ -63,10 +62,12 @@ from .exchange import (
     Exchange,
     Flush,
     Hold,
+    Keep,
     Lost,
     Order,
     RecordsDropped,
     RecordsHandedOut,
+    ReleaseLater,
     Renewed,
     Settled,
     weight,
@@ -83,10 +84,17 @@ _AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
 _FIRST: Final = 10
 """Records that are read ahead until it is known how long the application takes for one."""
+_WHOLE_BATCHES: Final = 1 / 30
+"""Whole batches are locked only if the application gets through one within this share of the locks' duration: a large batch would
+go to one member, while others have nothing to do."""
+_LIMIT: Final = 2
+"""Version of ShareFetch that can limit the records that are locked (KIP-1206)."""
 _POLLING: Final = 0.1
 """A broker may hold a fetch back for this share of the locks' duration: a lock counts from when the fetch was sent."""
 _NOT_DONE: Final = (InvalidShareSessionEpochError, ShareSessionLimitReachedError)
 """The broker looked at nothing else in the request."""
+_GRACE: Final = 0.5
+"""Seconds for which the answer to a fetch may be on its way after the time for which the broker may hold it back."""
 WHOLE: Final = 0.2
 """Seconds for which acknowledgements wait for those of records that were locked together with theirs."""
 RENEWAL: Final = 2
@@ -113,6 +121,8 @@ class _SentFetch:
     closes: bool = False
     most_bytes: int = 0
     """How much was asked for, at most."""
+    rests_until: float = 0.0
+    """When the answer to a fetch is due, however long the broker holds it back."""
     suspected_at: float = inf
     """When the answer is so late that the cluster is asked whether other brokers lead the partitions by now."""
 
@@ -143,6 +153,22 @@ class _Place:
     node_id: int | None = None
     retry_at: float = 0.0
     failures: int = 0
+
+
+@define(eq=False)
+class _ReadAhead:
+    """What is known about records that are fetched before the application asks for them."""
+
+    expansion: float = 1.0
+    """Bytes of records for each byte of the last answer: batches are compressed."""
+    batch: float = 0.0
+    """How many records the largest batches have, as seen of late."""
+    given_back: tuple[float, int] | None = None
+    """When the application had last read, and how many records were delivered, as unread ones were given back."""
+
+    def saw(self, batch: int) -> None:
+        """Some records came in a batch of so many."""
+        self.batch = max(batch, self.batch * 0.9)
 
 
 @define(eq=False)
@@ -178,8 +204,7 @@ class ShareFetchManager:
     _placed_for: int = field(default=-1, init=False)
     _numbers: int = field(default=0, init=False)
     _flushing: _Flushing = field(factory=_Flushing, init=False)
-    _expansion: float = field(default=1.0, init=False)
-    """Bytes of records for each byte of the last answer: batches are compressed."""
+    _ahead: _ReadAhead = field(factory=_ReadAhead, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.locks = Locks(self.settings.max_processing_ms / 1000)
@@ -222,10 +247,12 @@ class ShareFetchManager:
             match orders.popleft():
                 case Acknowledge(partition, _, number, kind) as first:
                     self._acknowledge(partition, [first.offset, *_alike(first, orders)], number, kind, now)
-                case RecordsHandedOut(partition, number, offsets):
-                    self.locks.keep(partition, number, offsets, kept=False)
+                case RecordsHandedOut(partition, number, offsets, keep, call):
+                    self.locks.handed_out(partition, number, offsets, keep, call, now)
                 case Hold(partition, number, offset):
                     self.locks.keep(partition, number, (offset,), kept=True)
+                case ReleaseLater(partition, number, offset, seconds):
+                    self.locks.release_later(partition, number, offset, now + seconds)
                 case RecordsDropped(partition, number, offsets):
                     self._acknowledge(partition, offsets, number, AcknowledgeType.RELEASE, now, said=False)
                 case Flush() as flush:
@@ -249,7 +276,11 @@ class ShareFetchManager:
         """Acknowledge records of one delivery. ``said``: the application did so, and waits for the result."""
         renewal = kind is AcknowledgeType.RENEW
         settles = said and not renewal
-        locks = (self.locks.acknowledge if settles else self.locks.held)(partition, offsets, number)
+        if settles:
+            locks = self.locks.acknowledge(partition, offsets, number, now)
+        else:
+            locks = self.locks.held(partition, offsets, number)
+            self.locks.active(locks.values(), now)
         if settles and len(locks) < len(offsets):
             for offset in offsets:
                 if offset not in locks:
@@ -272,7 +303,8 @@ class ShareFetchManager:
 
     def poll(self, now: float) -> Poll:
         """Return the requests that may go out now. The orders were taken before."""
-        wake_at = self._place(now)
+        wake_at = min(self._place(now), self._give_back(now))
+        self._release(now)
         self._renew(now)
         self._end(now)
         hurried = bool(self._flushing.calls) or self.closing is not ClosingState.OPEN
@@ -290,9 +322,9 @@ class ShareFetchManager:
                     requests.append(request)
             else:
                 wake_at = min(wake_at, self._suspect(broker.in_flight, now))
-        self._settle_calls(now)
+        wake_at = min(wake_at, self._settle_calls(now))
         self.exchange.attentive = any(broker.acknowledgements for broker in self._brokers.values()) and not hurried
-        return Poll(tuple(requests), min(wake_at, self.locks.ends_at, self._renewal_at()))
+        return Poll(tuple(requests), min(wake_at, self.locks.ends_at, self.locks.releases_at, self._renewal_at()))
 
     def _suspect(self, sent: _SentFetch, now: float) -> float:
         """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next."""
@@ -350,6 +382,28 @@ class ShareFetchManager:
         if drop:
             self._broker(held.node_id).acknowledgements.drop(partition, error, now)
 
+    def _give_back(self, now: float) -> float:
+        """Release what is unread if no read call comes for it: others may have it. Return when to look again."""
+        exchange, demand, ahead = self.exchange, self.exchange.demand, self._ahead
+        seen = (demand.read_at, exchange.delivered)
+        if exchange.unread <= 0 or demand.wanted > 0 or seen == ahead.given_back:
+            return NEVER
+        until = demand.read_at + min(self.locks.duration, self.config.max_poll_interval_ms / 1000)
+        if until > now:
+            return until
+        ahead.given_back = seen
+        for partition, held, unread in self.locks.give_up_unread():
+            error = InvalidRecordStateError(f"{partition}: the record was released, since nothing was read for too long")
+            exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in unread.items()), error))
+            entries = dict.fromkeys(unread, (AcknowledgeType.RELEASE, None))
+            self._broker(held.node_id).acknowledgements.add(partition, held.topic_id, entries, now)
+        return NEVER
+
+    def _release(self, now: float) -> None:
+        """Release the records whose time has come, and at the end all of them."""
+        for partition, number, offset in self.locks.releases(now if self.closing is ClosingState.OPEN else inf):
+            self._acknowledge(partition, (offset,), number, AcknowledgeType.RELEASE, now)
+
     def _renew(self, now: float) -> None:
         if self.locks.renewal_at > now or not self._can_renew:
             return
@@ -361,7 +415,7 @@ class ShareFetchManager:
         for partition, over in self.locks.ended(now):
             error = InvalidRecordStateError(f"{partition}: the lock ended before the record was acknowledged")
             self.exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in over), error))
-            if not self._can_renew and any(lock.kept for _, lock in over):
+            if not self._can_renew and any(lock.keep is not Keep.ALONE for _, lock in over):
                 text = "locks expired while their records were being processed: the brokers cannot renew them"
                 self.trace(Fault(now=now, text=text, error=error, subject="fetch"))
 
@@ -456,14 +510,28 @@ class ShareFetchManager:
             return 0
         return ahead if demand.handlers else max(ahead, wanted)
 
+    @property
+    def _is_limited(self) -> bool:
+        """Whether brokers are to lock no more records than they are asked for, even if their batch has more."""
+        if self.settings.strict_max_records:
+            return True
+        versions, pace = self.network.versions(), self.exchange.demand.pace
+        if versions is None or not versions.supports(Api.SHARE_FETCH, _LIMIT):
+            return False
+        batch = max(self.config.max_poll_records, self._ahead.batch)
+        return pace <= 0 or pace * batch > self.locks.duration * _WHOLE_BATCHES
+
     def _room_for_bytes(self) -> int:
         """Return for how many bytes a broker is asked, so that unread records stay under ``fetch_buffer_bytes``."""
         exchange, limit = self.exchange, self.config.fetch_buffer_bytes
         expected = sum(broker.in_flight.most_bytes for broker in self._brokers.values() if broker.in_flight is not None)
-        room = limit - exchange.unread_bytes - int(expected * self._expansion)
+        room = limit - exchange.unread_bytes - int(expected * self._ahead.expansion)
         exchange.starving = room <= 0
         leaders = sum(1 for broker in self._brokers.values() if broker.session.wanted) or 1
-        return int(min(self.config.fetch_max_bytes, room / self._expansion, limit / leaders))
+        if room <= 0:
+            return 0
+        # At least 1, for which a broker sends a batch: a limit smaller than the smallest one would be silence for ever.
+        return max(1, int(min(self.config.fetch_max_bytes, room / self._ahead.expansion, limit / leaders)))
 
     def _open(self, broker: _ShareBroker, *, fetches: bool, now: float) -> UnsentRequest:
         """Open a session. Old acknowledgements are settled before anything is acquired, so that they cannot affect new locks."""
@@ -488,7 +556,7 @@ class ShareFetchManager:
             max_bytes=most,
             max_records=limit,
             batch_size=self.config.max_poll_records,
-            share_acquire_mode=int(self.settings.strict_max_records),
+            share_acquire_mode=int(self._is_limited),
             topics=topics,
             forgotten_topics_data=forgotten,
         )
@@ -540,6 +608,7 @@ class ShareFetchManager:
         broker.in_flight = sent
         for portion in sent.portions:
             portion.sent_at = sent.at
+        sent.rests_until = sent.at + wait + _GRACE
         sent.suspected_at = sent.at + wait + LATE
         return UnsentRequest(
             message=message,
@@ -567,7 +636,7 @@ class ShareFetchManager:
         self, broker: _ShareBroker, sent: _SentFetch, answer: ShareFetchResponse | ShareAcknowledgeResponse, now: float
     ) -> None:
         if answer.acquisition_lock_timeout_ms > 0:
-            self.locks.duration = answer.acquisition_lock_timeout_ms / 1000
+            self.exchange.lock_seconds = self.locks.duration = answer.acquisition_lock_timeout_ms / 1000
         if sent.closes:
             broker.session.reset()
             return
@@ -691,6 +760,7 @@ class ShareFetchManager:
             check_crcs=self.config.check_crcs,
             max_decompressed_bytes=self.config.max_decompressed_bytes,
         )
+        self._ahead.saw(found.batch)
         self._leave_out(broker, partition, topic_id, found, now)
         if found.records and partition.topic not in self.exchange.topics:
             # It was asked for before the application unsubscribed: it will not be read, and its locks would be renewed.
@@ -703,7 +773,7 @@ class ShareFetchManager:
             # network may have held up the answer: with a deadline that was too late, a yes counted after the lock had ended.
             deadline = self.locks.add(partition, PartitionLocks(topic_id, broker.node_id), offsets, self._numbers, sent.at)
             size = weight(found.records)
-            self._expansion = max(1.0, size / (len(part.records) or 1))
+            self._ahead.expansion = max(1.0, size / (len(part.records) or 1))
             self.exchange.delivered += len(found.records)
             self.exchange.put_bytes += size
             self.exchange.report(Delivery(partition, self._numbers, found.records, found.counts, deadline))
@@ -799,8 +869,8 @@ class ShareFetchManager:
         outcomes[partition] = outcomes.get(partition) or error
         self.exchange.report(Settled(partition, number, offsets, kind, error))
 
-    def _settle_calls(self, now: float) -> None:
-        """Answer flushes, and take the next step of closing, once no acknowledgement is on its way."""
+    def _settle_calls(self, now: float) -> float:
+        """Answer flushes, and take the next step of closing, once no acknowledgement is on its way. Return when to look again."""
         flushing = self._flushing
         busy = any(broker.acknowledgements or (broker.in_flight and broker.in_flight.portions) for broker in self._brokers.values())
         if flushing.calls and not busy:
@@ -810,7 +880,10 @@ class ShareFetchManager:
                 flushing.outcomes.clear()
             for order in calls:
                 order.call.resolve(dict(outcomes))
-        if flushing.state is ClosingState.SETTLING and not busy and not self._waits_for_fetch():
+        if flushing.state is ClosingState.SETTLING and not busy:
+            until = self._rests_until(now)
+            if until > now:
+                return until
             flushing.state = ClosingState.PARTING
             self.exchange.handler.wake_background()
         elif flushing.state is ClosingState.PARTING and not any(
@@ -818,15 +891,25 @@ class ShareFetchManager:
         ):
             flushing.state = ClosingState.CLOSED
             self.exchange.handler.wake_background()
+        return NEVER
 
-    def _waits_for_fetch(self) -> bool:
-        """Whether a fetch has to be answered before its session can be closed. If none is locked, its connection just ends."""
+    def _rests_until(self, now: float) -> float:
+        """Return until when fetches that are held back are waited for, before the sessions are closed; ``now``: for none.
+
+        A poll that is abandoned locks what comes next, for nobody. One that is not answered in its time is given up.
+        """
+        until = now
         for broker in self._brokers.values():
-            if broker.in_flight is not None and broker.in_flight.fetches:
-                if self.locks.given_by(broker.node_id):
-                    return True
+            sent = broker.in_flight
+            if sent is None or not sent.fetches:
+                continue
+            if self.locks.given_by(broker.node_id):
+                return NEVER
+            if now < sent.rests_until:
+                until = max(until, sent.rests_until)
+            else:
                 broker.session.reset()
-        return False
+        return until
 
     def closed(self) -> Iterator[Call[None]]:
         """Yield the calls that wait for the end, once it has come."""

@@ -1,12 +1,11 @@
 """The locks that this member holds on records: until when, and which of them are to be renewed (KIP-932, KIP-1222).
 
-Decides: when a lock is renewed automatically, and when it has ended. Owns: every lock from its delivery until its acknowledgement
-is settled. Must never talk to a broker.
-
-A lock's time is counted from when the request that brought it was sent, so that it ends here before it ends at the broker.
+A lock's time is counted from when the request that brought it was sent, so that it ends here before it ends at the broker. It is
+looked at once half of its time is over. Until then, what the application does with its record need not be known.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from math import inf
 from typing import Any, Final
 from uuid import UUID
@@ -14,6 +13,7 @@ from uuid import UUID
 from ...model import TopicPartition
 from ...values import define, evolve, field, frozen
 from ...wire.messages import AcquiredRecords
+from .exchange import Keep
 
 _TOGETHER: Final = 0.125
 """Share of a lock's duration by which it may be renewed early, together with others."""
@@ -31,8 +31,9 @@ class Lock:
     """Of the delivery that brought it."""
     since: float
     deadline: float
-    kept: bool = True
-    """Is renewed automatically: the record waits to be handed out, or a task works on it."""
+    keep: Keep = Keep.UNREAD
+    call: int = 0
+    """The read call that returned the record with others."""
     acknowledged: bool = False
     """The record was acknowledged; the broker has not answered yet."""
 
@@ -59,6 +60,10 @@ class Locks:
     """When the first lock is to be renewed, at the earliest."""
     ends_at: float = field(default=inf, init=False)
     """When the first lock ends, at the earliest."""
+    _active: dict[int, float] = field(factory=dict, init=False)
+    """When a record of a read call was last acknowledged, or all of them handed out."""
+    _releases: list[tuple[float, TopicPartition, int, int]] = field(factory=list, init=False)
+    """Heap of records that are to be released later: when, partition, number and offset."""
 
     def held(self, partition: TopicPartition, offsets: Iterable[int], number: int) -> dict[int, Lock]:
         """Return the locks of delivery ``number`` on these offsets that we still have and whose records are not acknowledged."""
@@ -72,9 +77,17 @@ class Locks:
             if (lock := get(offset)) is not None and lock.number == number and not lock.acknowledged
         }
 
-    def acknowledge(self, partition: TopicPartition, offsets: Iterable[int], number: int) -> dict[int, Lock]:
+    def acknowledge(self, partition: TopicPartition, offsets: Iterable[int], number: int, now: float = 0.0) -> dict[int, Lock]:
         """The application has acknowledged these records: return the locks of those that are still ours."""
-        return self._change(partition, self.held(partition, offsets, number), acknowledged=True)
+        locks = self._change(partition, self.held(partition, offsets, number), acknowledged=True)
+        self.active(locks.values(), now)
+        return locks
+
+    def active(self, locks: Iterable[Lock], now: float) -> None:
+        """The application works on records of the same read calls."""
+        for call in {lock.call for lock in locks}:
+            if call:
+                self._active[call] = now
 
     def _change(self, partition: TopicPartition, locks: Mapping[int, Lock], **changes: Any) -> dict[int, Lock]:
         """Replace some locks by changed ones, and return these."""
@@ -138,18 +151,52 @@ class Locks:
             return
         soon = now + self.duration * _TOGETHER
         self.renewal_at = inf
+        calls = self._calls_at_work(now)
         for partition, held in self.partitions.items():
             chosen = {}
             for offset, lock in held.by_offset.items():
-                at = lock.deadline - self.duration / 2
-                if lock.acknowledged or not lock.kept or now >= lock.since + self.longest:
+                if lock.acknowledged or now >= lock.since + self.longest:
                     continue
-                if at <= soon:
-                    chosen[offset] = lock
-                else:
+                at = lock.deadline - self.duration / 2
+                if at > soon:
                     self.renewal_at = min(self.renewal_at, at)
+                elif lock.keep is Keep.WAITING and lock.call not in calls:
+                    if now < lock.deadline:  # the application may yet go on with the others
+                        self.renewal_at = min(self.renewal_at, soon)
+                elif lock.keep is not Keep.ALONE:
+                    chosen[offset] = lock
             if chosen:
                 yield partition, held, chosen
+
+    def _calls_at_work(self, now: float) -> set[int]:
+        """Return the read calls of whose records one is worked on, or was acknowledged not long ago."""
+        self._active = {call: at for call, at in self._active.items() if now < at + self.duration}
+        held = {lock.call for each in self.partitions.values() for lock in each.by_offset.values() if lock.keep is Keep.HELD}
+        return held | self._active.keys()
+
+    def give_up_unread(self) -> Iterator[tuple[TopicPartition, PartitionLocks, dict[int, Lock]]]:
+        """Yield, by partition, the locks of records that nobody has read. They are forgotten."""
+        for partition, held in self.partitions.items():
+            unread = {offset: lock for offset, lock in held.by_offset.items() if lock.keep is Keep.UNREAD}
+            for offset in unread:
+                del held.by_offset[offset]
+            if unread:
+                yield partition, held, unread
+
+    def release_later(self, partition: TopicPartition, number: int, offset: int, at: float) -> None:
+        """Keep a record locked until it is to be released."""
+        self.keep(partition, number, (offset,), kept=True)
+        heappush(self._releases, (at, partition, number, offset))
+
+    def releases(self, now: float) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Yield partition, number and offset of the records that are to be released now."""
+        while self._releases and self._releases[0][0] <= now:
+            yield heappop(self._releases)[1:]
+
+    @property
+    def releases_at(self) -> float:
+        """When the next record is to be released."""
+        return self._releases[0][0] if self._releases else inf
 
     def renewed(self, partition: TopicPartition, locks: Mapping[int, Lock], at: float) -> dict[int, Lock]:
         """A broker has renewed these locks; return what they are now. Their records may have been acknowledged meanwhile."""
@@ -163,11 +210,16 @@ class Locks:
         return renewed
 
     def keep(self, partition: TopicPartition, number: int, offsets: Iterable[int], *, kept: bool) -> None:
-        """Renew these locks automatically from now on, or stop doing so."""
-        changed = self._change(partition, self.held(partition, offsets, number), kept=kept)
+        """Renew these locks automatically from now on, since a task works on their records, or stop doing so."""
+        changed = self._change(partition, self.held(partition, offsets, number), keep=Keep.HELD if kept else Keep.ALONE)
         if kept:
             for lock in changed.values():
                 self.look_at(lock)
+
+    def handed_out(self, partition: TopicPartition, number: int, offsets: Iterable[int], keep: Keep, call: int, now: float) -> None:
+        """The application has these records."""
+        changed = self._change(partition, self.held(partition, offsets, number), keep=keep, call=call)
+        self.active(changed.values(), now)
 
     def look_at(self, lock: Lock) -> None:
         """The lock has changed: it may have to be renewed."""

@@ -1,7 +1,5 @@
 """From the bytes of a ShareFetch answer to the records that are locked for us (KIP-932).
 
-Decides: which records are ours, which acquired offsets have none, and what is corrupt. Owns nothing. Must never acknowledge any.
-
 The broker sends whole record batches; ``AcquiredRecords`` says which of their offsets are ours. An acquired offset without a record
 (compaction, a control record) would stay locked without need, so it is found here, before the application reads. An offset past the
 end of the bytes is not a gap: its record may have been cut off.
@@ -42,6 +40,8 @@ class Unpacked:
     """Acquired offsets in batches that cannot be read, with their delivery counts."""
     error: KafkaError | None = None
     """Why the first of these cannot be read."""
+    batch: int = 0
+    """Offsets in the first batch, whoever has them; 0: not known."""
 
 
 def unpack(
@@ -57,9 +57,12 @@ def unpack(
     reader = RecordReader(
         partition.topic, partition.partition, data, end, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
     )
+    last = acquired[-1].last_offset
     try:
-        while not reader.exhausted:
-            every += reader.read(_ALL)
+        first = read_header(data, 0)
+        found.batch = first.last_offset - first.base_offset + 1 if first is not None else 0
+        while not reader.exhausted and reader.next_offset <= last:  # what comes after it in the last batch belongs to others
+            every += reader.read(last - reader.next_offset + 1)
         end = reader.next_offset
     except (CorruptRecordException, UnsupportedCodecError) as error:
         # The rest is read batch by batch: what can be read of it is handed out.

@@ -211,3 +211,62 @@ def test_a_read_call_gets_as_many_records_as_it_wants_however_long_they_took(run
             assert max(request.max_records for request in asked if isinstance(request, ShareFetchRequest)) == 40
 
     run(main)
+
+
+@on_both
+@pytest.mark.parametrize("read", [_iterate, _read_batches, _process])
+def test_one_large_batch_is_shared_by_members_whose_jobs_take_some_time(
+    run: Run, read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        cluster = _filled(0)
+        cluster.group("workers", share_partition_max_record_locks=10_000)
+        done = [0, 0]
+        all_done = anyio.Event()
+
+        async def work(index: int) -> None:
+            async def handle(record: Any) -> None:
+                await anyio.sleep(0.003)
+                done[index] += 1
+                if sum(done) == 3000:
+                    all_done.set()
+
+            async with _member(cluster) as consumer:
+                await read(consumer, handle)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(work, 0)
+                tasks.start_soon(work, 1)
+                await cluster.assigned("workers", members=2)
+                with cluster.transaction() as transaction:
+                    transaction.produce("jobs", *("job" for _ in range(3000)))
+                await all_done.wait()
+                tasks.cancel_scope.cancel()
+        assert min(done) >= 1000, done
+
+    run(main)
+
+
+@on_both
+def test_an_application_that_is_fast_gets_whole_batches(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled(0)
+        with cluster.transaction() as transaction:
+            for _ in range(4):
+                transaction.produce("jobs", *("job" for _ in range(3000)))
+        async with _member(cluster) as consumer:
+            found = 0
+            with anyio.fail_after(60):
+                while found < 12_000:
+                    for records in (await consumer.getmany(timeout_ms=1000)).values():
+                        found += len(records)
+                        for record in records:
+                            record.accept()
+            assert consumer.statistics().wake_ups < 500
+            asked = [logged.request for logged in cluster.requests(Api.SHARE_FETCH)]
+            modes = [each.share_acquire_mode for each in asked if isinstance(each, ShareFetchRequest)]
+            assert modes[0] == 1, "the pace is not known yet"
+            assert modes[-1] == 0
+
+    run(main)

@@ -227,3 +227,17 @@ def test_a_topic_that_is_unsubscribed_while_its_record_is_deserialized_is_not_re
                 assert [(await other.getone()).value for _ in range(2)] == ["a", "b"]
 
     run(main)
+
+
+@on_both
+def test_a_tiny_buffer_gets_records_that_grow_when_they_are_decompressed(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled()
+        for _ in range(12):
+            cluster.produce("jobs", value="x" * 200_000, compression="gzip")
+        async with _member(cluster, None, fetch_buffer_bytes=500) as consumer:
+            with anyio.fail_after(60):
+                for _ in range(12):
+                    (await consumer.getone()).accept()
+
+    run(main)

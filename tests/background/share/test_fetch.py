@@ -476,13 +476,26 @@ def test_the_end_settles_then_closes_the_sessions_then_leaves() -> None:
     assert call.done
 
 
-def test_the_end_does_not_wait_for_a_long_poll_while_nothing_is_out() -> None:
+@pytest.mark.parametrize("answered", [True, False])
+def test_the_end_waits_for_the_rest_of_a_poll_which_would_lock_records_for_nobody(answered: bool) -> None:
     world = World()
     world.joined(0)
     call: Call[None] = Call(100.0)
     world.exchange.order(Close(call=call))
     world.poll(0.1)
-    world.poll(0.1)
+    assert not world.waiting(ShareGroupHeartbeatRequest)
+    rest = fetch(world).max_wait_ms / 1000
+    assert rest == 0.5
+    if answered:
+        world.answer(ShareFetchRequest, fetched(), 0.4)
+        world.poll(0.4)
+        world.poll(0.4)
+        assert acknowledgement(world).share_session_epoch == -1
+        world.answer(ShareAcknowledgeRequest, acknowledged(), 0.4)
+    assert answered or rest < world.wake_at <= 2 * rest + 0.1
+    now = 0.4 if answered else world.wake_at
+    world.poll(now)
+    world.poll(now)
     assert world.waiting(ShareGroupHeartbeatRequest)[0].member_epoch == -1
 
 
