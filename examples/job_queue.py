@@ -7,7 +7,8 @@ until every record of the topic is done. Records that a dead worker held go to t
 connections. A job may be done twice: if a worker dies after the work and before the broker knows of it, another one gets the
 record. Handlers must allow for that, as with every queue.
 
-``process`` is the short way. With ``getmany`` the workers do the same by hand: a batch, a task for each job, an acknowledgement.
+``process`` is the short way. With ``getmany`` the workers do the same by hand: a batch, a task for each job, an acknowledgement. A
+job that fails, since what it needs is down, is not released at once but after a pause.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from typing import Any, Final
 from kafka_async import KafkaConsumer, ShareConsumer, ShareRecord, TopicPartition, run
 from kafka_async.adapters.admin import Admin, Client
 from kafka_async.config import ConsumerConfig
+from kafka_async.errors import LockLostError
 
 WORKERS: Final = 3
 GROUP: Final = "job-queue"
@@ -38,7 +40,9 @@ async def work(job: Job) -> None:
 
 
 async def with_process(consumer: ShareConsumer[Any, Any]) -> None:
-    """Ten jobs at once. A job that fails is tried again, as often as the group delivers it."""
+    """Ten jobs at once. A job that fails is released to be tried again, as often as the group delivers it, and after a pause that
+    doubles each time: a dependency that is down for some seconds costs no job.
+    """
     await consumer.process(work, concurrency=10, on_failure="release")
 
 
@@ -46,9 +50,15 @@ async def with_getmany(consumer: ShareConsumer[Any, Any]) -> None:
     """The same by hand; a batch waits for its slowest job."""
 
     async def carry_out(job: Job) -> None:
-        with suppress(Exception):  # it was released
+        try:
             async with job:
-                await work(job)
+                try:
+                    await work(job)
+                except Exception:
+                    # What is released at once comes back at once. With a few deliveries for each job, none would be left.
+                    job.release(delay_ms=1000 * 2**job.delivery_count)
+        except LockLostError:
+            print(f"{job.partition}/{job.offset} takes too long; another worker may do it", file=sys.stderr)
 
     while True:
         batch = await consumer.getmany(timeout_ms=1000, max_records=10)

@@ -29,6 +29,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── LogTruncationError          the log was truncated below our position (KIP-320)
         ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
         ├── ProcessingError             a handler of ``process`` that failed for good
+        ├── LockLostError               the lock on a record of a share group has ended; others may have it
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
         ├── DataLossError               offsets to be read are not in the log (any more)

@@ -301,9 +301,12 @@ class ShareConsumer(Generic[K, V]):
         - ``retry``: which failures are tried again here, how often and when. A handler may also raise ``RetryLater`` (tried again
           here), ``Skip`` (accepted) and ``Reject`` (rejected, after ``on_failure`` was called if it is a function; never stops).
         - ``on_failure``: what happens after the last attempt. ``"stop"`` releases the record and raises. ``"release"`` leaves it to
-          another attempt, here or elsewhere, as often as the group delivers it. ``"skip"`` rejects it, and so does
-          ``async def (record, error, attempts)`` once it has returned. A record that cannot be deserialized is passed to it, with
-          its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is released.
+          another attempt, here or elsewhere, as often as the group delivers it. Each time it stays locked for a while first: up to
+          1 s after the first delivery, then twice as long each time, 60 s at most. For other times, release it in a function of
+          your own: ``record.release(delay_ms=...)``. ``"skip"`` rejects it, and so does
+          ``async def (record, error, attempts)`` once it has returned, unless it has acknowledged the record otherwise. A record
+          that cannot be deserialized is passed to it, with its bytes and without an attempt, at its ``bad_record_deliveries``-th
+          delivery; before that it is released.
         - ``timeout_ms``: for one attempt; one that takes longer is cancelled once, and has failed when it ends. If it goes on for
           as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not
           count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.

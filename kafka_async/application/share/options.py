@@ -1,7 +1,6 @@
-"""The options of a share consumer.
+"""The options of a share consumer, and what errors say about those that share groups do not have.
 
-Decides: which options share groups do not have, and what errors say about them. Owns: the checks of those that only share consumers
-have. ``config/options.py`` says what the others mean.
+``config/options.py`` says what the others mean.
 """
 
 import ssl
@@ -54,8 +53,14 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     group_id: str
     """Name of the share group; required."""
     max_processing_ms: int
-    """How long the lock of a record is renewed automatically, counted from its delivery, while the record waits to be handed out
-    and while it is in ``async with``. After that the lock ends and others get the record.
+    """How long the lock of a record is renewed automatically, counted from its delivery. After that the lock ends and others get
+    the record.
+
+    It is renewed while the record is in ``async with`` or in ``process``; while it waits for a delayed release; while it waits its
+    turn, since ``getmany`` returned it with others of which one is in ``async with``, or was acknowledged within the time of a lock;
+    and while it is unread and reads go on. Unread records are released if no read call has come for the time of a lock, or for
+    ``max_poll_interval_ms`` if that is shorter. ``process`` releases records that wait for a handler if none has begun or ended for
+    that long.
 
     Default: ``300000``. Allowed: an integer of at least 1.
     """
@@ -66,22 +71,22 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     Default: ``2``. Allowed: an integer of at least 1.
     """
     strict_max_records: bool
-    """Lock no more records than read calls ask for, and read nothing ahead (KIP-1206): ``getone`` locks one. By default whole
-    batches are locked, ahead of the reads.
+    """Lock no more records than read calls ask for, and read nothing ahead (KIP-1206): ``getone`` locks one. By default records are
+    locked ahead of the reads: as many as are asked for, or, if the application is so fast that it gets through a whole batch within
+    a thirtieth of the lock duration, whole batches.
 
     Default: ``False``. Needs brokers of Kafka 4.2.
     """
     max_poll_interval_ms: int
     """How long the application may go without reading before the consumer leaves the group; it joins again at the next read.
-    Records that the application holds stay locked.
+    Unread records are released then. Records that the application holds stay locked.
 
     Default: ``300000``.
     """
     allow_auto_create_topics: bool
     max_poll_records: int
     """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
-    application gets to within a third of the lock duration, since others can work on the rest. Brokers lock whole batches,
-    though: see ``strict_max_records``.
+    application gets to within a third of the lock duration, since others can work on the rest.
 
     Default: ``500``.
     """

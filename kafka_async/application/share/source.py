@@ -6,7 +6,7 @@ stay ours when their partition leaves.
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ...background.share.exchange import Flush
@@ -17,6 +17,7 @@ from ...values import define, field
 from ..callbacks import Batch
 from ..lifecycle import Phase
 from ..processing.lanes import Lanes
+from ..processing.retry import exponential
 from ..processing.settings import Settings
 from ..processing.source import Account, Chained
 from .record import ShareRecord
@@ -30,6 +31,17 @@ Record = ShareRecord[Any, Any]
 
 _SETTLING = 5.0
 """How many seconds processing waits for answers to acknowledgements at the end."""
+
+
+_doubled: Final = exponential(1, 60)
+
+
+def _release_later(record: Record) -> None:
+    """Release a record that failed, after 1 s at most if it was delivered once, and twice as long each time.
+
+    What is released at once comes back at once: a dependency that is down for a second would cost a record all its deliveries.
+    """
+    record.release(delay_ms=1000 * _doubled(record.delivery_count, Exception()))
 
 
 @define(eq=False)
@@ -85,7 +97,7 @@ class ShareSource:
         return "its lock is renewed up to max_processing_ms"
 
     def work(self, settings: Settings) -> Account:
-        self._work = ShareWork(settings.most_held, Lanes(settings.batch or 1, settings.linger))
+        self._work = ShareWork(settings.most_held, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
         return self._work
 
     # --- life ------------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ It takes the place that ``Work`` has for other consumers. Nothing is committed h
 one queue, the oldest lock first.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...model import OffsetAndMetadata, TopicPartition
@@ -39,6 +39,8 @@ class ShareWork:
     most: int
     """Records that may be held."""
     lanes: Lanes
+    give_back: Callable[[Record], None] = field(default=lambda record: record.release(), repr=False)
+    """Releases a record whose handler failed for good, at once or later."""
     keep_done: bool = field(default=False, init=False)
     """Nothing is committed."""
     parts: dict[TopicPartition, Part] = field(factory=dict, init=False)
@@ -156,7 +158,11 @@ class ShareWork:
             self._end(item, _DONE)
 
     def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
-        """A unit is over, though its handler has not returned."""
+        """A unit is over, though its handler has not returned.
+
+        What is released at once comes back at once: a dependency that is down for a few seconds would cost a record all of its
+        deliveries.
+        """
         for item in unit.items:
             self._end(item, fate)
 
@@ -175,7 +181,7 @@ class ShareWork:
         elif fate is Fate.REFUSED:
             record.reject()
         else:
-            record.release()
+            self.give_back(record)
 
     def retry(self, unit: Unit, due: float, now: float) -> bool:
         """Handle a failed unit again from ``due`` on; its locks are renewed meanwhile. ``False``: it is no longer ours."""

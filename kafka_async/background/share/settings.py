@@ -1,7 +1,4 @@
-"""The options that only share consumers have.
-
-Decides nothing. Owns nothing: values that do not change.
-"""
+"""The options that only share consumers have."""
 
 from ...values import frozen
 
