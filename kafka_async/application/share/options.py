@@ -57,10 +57,10 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     the record.
 
     It is renewed while the record is in ``async with`` or in ``process``; while it waits for a delayed release; while it waits its
-    turn, since ``getmany`` returned it with others of which one is in ``async with``, or was acknowledged within the time of a lock;
-    and while it is unread and reads go on. Unread records are released if no read call has come for the time of a lock, or for
-    ``max_poll_interval_ms`` if that is shorter. ``process`` releases records that wait for a handler if none has begun or ended for
-    that long.
+    turn, since ``getmany`` returned it with others of which one is in ``async with``, or was acknowledged within the time of a
+    lock; and while it is unread and reads go on. Unread records are released if no read call has come for the time of a lock, or
+    for ``max_poll_interval_ms`` if that is shorter. ``process`` releases records that wait for a handler if none has begun or
+    ended for that long.
 
     Default: ``300000``. Allowed: an integer of at least 1.
     """
