@@ -369,8 +369,8 @@ class ConsumerMembership:
         if partitions is not None:
             self._life.assignments.receive(partitions)
             self._follow_target(now)
-        # Partitions for us may still belong to another member that gives them up soon, or the coordinator has not assigned them yet;
-        # only the next heartbeat shows it.
+        # Partitions for us may still belong to another member that gives them up soon, or the coordinator has not assigned them
+        # yet; only the next heartbeat shows it.
         waits_since = self._life.joined_at if self._expects_partitions else -NEVER
         if sent_at < self._life.settles_at:
             waits_since = max(waits_since, self._life.acknowledged_at)
@@ -504,7 +504,7 @@ class ConsumerMembership:
     def _held_until(self) -> float:
         """Until when the first assignment is not passed on: while it is empty, one with partitions is likely to follow.
 
-        The sequence that costs an interval otherwise: ``start()`` returns with nothing, and the first records come five seconds later.
+        The sequence that costs an interval otherwise: ``start()`` returns with nothing, and the first records come seconds later.
         """
         if self._life.assignments.current.local_epoch or not self._expects_partitions or self.host.owned():
             return -NEVER
