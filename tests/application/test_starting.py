@@ -52,6 +52,32 @@ async def test_start_waits_for_the_assignment() -> None:
     assert states == [ConsumerState.NEW, ConsumerState.STEADY, ConsumerState.CLOSED]
 
 
+@pytest.mark.parametrize("protocol", ["auto", "consumer", "classic"])
+@virtual
+async def test_a_pattern_that_is_subscribed_before_the_start_is_assigned_by_it(protocol: str) -> None:
+    cluster, tps = filled(partitions=3)
+    consumer = consumer_on(cluster, group_id="g", group_protocol=protocol)
+    consumer.subscribe(pattern="^t$")
+    async with consumer:
+        assert consumer.assignment() == set(tps)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+@virtual
+async def test_start_of_a_second_member_waits_for_what_the_first_one_gives_up(protocol: str) -> None:
+    cluster, _ = filled(partitions=4)
+    async with consumer_on(cluster, "t", group_id="g", group_protocol=protocol) as first, anyio.create_task_group() as tasks:
+
+        async def read() -> None:
+            while True:
+                await first.getmany(timeout_ms=100)
+
+        tasks.start_soon(read)
+        async with consumer_on(cluster, "t", group_id="g", group_protocol=protocol) as second:
+            assert len(second.assignment()) == 2
+        tasks.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize(("api", "highest"), [(Api.METADATA, 9), (Api.OFFSET_COMMIT, 8)])
 @virtual
 async def test_brokers_that_offer_the_consumer_protocol_without_what_it_needs_get_the_classic_one(api: Api, highest: int) -> None:
