@@ -120,7 +120,7 @@ class Calls:
         boundary = self.lifecycle.boundary
         try:
             if boundary.ended is None:
-                await self.wait(lambda call: Stop(call=call), deadline, grace=0.0)
+                await self.wait(lambda call: Stop(call=call), deadline)  # the loop ends in time by itself
         except (KafkaTimeoutError, ConsumerStoppedError, BackgroundLoopError):
             pass  # it was asked to stop, and ends below whatever it answered
         finally:

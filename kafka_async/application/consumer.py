@@ -179,7 +179,7 @@ class KafkaConsumer(Generic[K, V]):
         handout = HANDOUT()
         handler.attend = handout.attend
         handler.progress = lambda: handout.left
-        self._lifecycle = lifecycle = Lifecycle(handler)
+        self._lifecycle = lifecycle = Lifecycle(handler, runtime)
         self._place = Place(runtime, lifecycle)
         self._outbox = outbox = Outbox(handler)
         self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id))

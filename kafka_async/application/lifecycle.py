@@ -8,9 +8,9 @@ The background loop ends by itself only because of a bug or the end of the event
 """
 
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from ..background.boundary import EventHandler
+from ..background.boundary import EventHandler, LoopInterrupted
 from ..errors import BackgroundLoopError, ConsumerStoppedError, IllegalStateError
 from ..values import define, field
 
@@ -61,11 +61,25 @@ TRANSITIONS: Final = {
 _STOPPED: Final = "the consumer is stopped"
 
 
+class Reviver(Protocol):
+    """Runs the background loop (``Runtime``)."""
+
+    @property
+    def can_revive(self) -> bool:
+        """A loop that was interrupted may run again. From any thread."""
+        ...
+
+    def revive(self) -> bool:
+        """Run it again, if this is its event loop; return whether it does."""
+        ...
+
+
 @define(eq=False)
 class Lifecycle:
     """The phase of one consumer."""
 
     boundary: EventHandler = field(repr=False)
+    reviver: Reviver = field(repr=False)
     phase: Phase = Phase.NEW
     parting_by: Any = None
     """The task or thread that is parting, while one is."""
@@ -82,9 +96,20 @@ class Lifecycle:
 
     def look(self) -> Phase:
         """Return the phase, after a look at whether the loop is still there."""
-        if self.boundary.ended is not None and self.phase in (Phase.STARTING, Phase.RUNNING):
+        if self.boundary.ended is not None and self.phase in (Phase.STARTING, Phase.RUNNING) and not self._may_go_on:
             self.move(Happening.FAIL)
         return self.phase
+
+    @property
+    def _may_go_on(self) -> bool:
+        return isinstance(self.boundary.ended, LoopInterrupted) and self.reviver.can_revive
+
+    def runs(self) -> bool:
+        """Return whether the loop runs, again if its task was cancelled by somebody else.
+
+        A program that shuts down may cancel every task of its event loop, and commits and stops its consumers only then.
+        """
+        return self.boundary.ended is None or (self._may_go_on and self.reviver.revive())
 
     def check_open(self) -> None:
         """Raise ``ConsumerStoppedError`` once the consumer is closed."""
@@ -95,6 +120,7 @@ class Lifecycle:
         """Raise unless the background can answer: ``IllegalStateError`` before the start, ``ConsumerStoppedError`` after the
         end.
         """
+        self.runs()
         phase = self.look()
         if phase is Phase.RUNNING or phase is Phase.STARTING:
             return

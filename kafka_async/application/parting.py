@@ -99,7 +99,7 @@ class Parting:
 
     async def _leave(self, deadline: float, allowed: float, *, clean: bool) -> None:
         try:
-            if self.lifecycle.boundary.ended is None:
+            if self.lifecycle.runs():
                 await self._commit_and_call_back(deadline, allowed, clean=clean)
         finally:  # an interceptor's on_commit may raise, and the loop must end all the same
             await self.calls.end_loop(deadline)

@@ -18,12 +18,13 @@ from anyio.lowlevel import current_token
 
 from ..errors import IllegalStateError, KafkaTimeoutError
 from ..events import BackgroundSnapshot, Call
-from ..network.waiting import LoopSignal, Signal, ThreadSignal, loop_clock, threadsafe
+from ..network.waiting import LoopSignal, Signal, ThreadSignal, loop_clock, running_loop, threadsafe
 from ..values import define, field
 from .callers import Callers, ThreadCallers, callers_here
 
 T = TypeVar("T")
 
+_NAME: Final = "kafka_async background loop"
 ANSWER_TIME: Final = 5.0
 """Seconds within which the background's thread must answer a synchronous call."""
 
@@ -34,6 +35,8 @@ class Launchable(Protocol):
     def snapshot(self) -> BackgroundSnapshot: ...
 
     async def run(self) -> None: ...
+
+    def resume(self) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -87,6 +90,15 @@ class Runtime(Protocol):
         """Wait until the loop that is stopping is gone; at most ``seconds``, since the system may hold it (a name look-up)."""
         ...
 
+    @property
+    def can_revive(self) -> bool:
+        """See ``Reviver``."""
+        ...
+
+    def revive(self) -> bool:
+        """See ``Reviver``."""
+        ...
+
     def reset(self) -> None:
         """Be as before the launch, if the loop is gone: the next one may be launched elsewhere."""
         ...
@@ -133,6 +145,7 @@ class TaskRuntime:
     _wake_application_from_afar: Callable[[], None] | None = field(default=None, init=False)
     _task: "asyncio.Task[None] | None" = field(default=None, init=False)
     _scope: anyio.CancelScope | None = field(default=None, init=False)
+    _aborted: bool = field(default=False, init=False)
     _gone: anyio.Event = field(factory=anyio.Event, init=False)
     clock: Callable[[], float] = field(default=anyio.current_time, init=False)
 
@@ -149,16 +162,17 @@ class TaskRuntime:
         self._wake_from_afar = threadsafe(loop.wake)
         self._wake_application_from_afar = threadsafe(self.signal.wake)
         self.callers = callers_here()
+        self._aborted = False
         self._gone = anyio.Event()
         if hasattr(current_token().native_token, "run_sync_soon"):
             import trio  # it is running, so it is imported already
 
             self.clock = trio.lowlevel.current_clock().current_time  # anyio's is that of the thread which asks
             self._scope = anyio.CancelScope()
-            trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name="kafka_async background loop")
+            trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name=_NAME)
         else:
             self.clock = loop_clock()  # anyio.current_time looks this up at each call
-            self._task = asyncio.get_running_loop().create_task(loop.run(), name="kafka_async background loop")
+            self._task = asyncio.get_running_loop().create_task(loop.run(), name=_NAME)
 
     async def _run_in_scope(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -201,18 +215,32 @@ class TaskRuntime:
                 await self._gone.wait()
         self.signal.rest()
 
+    @property
+    def can_revive(self) -> bool:
+        return self._task is not None and not self._aborted and self.callers is not None and not self.callers.is_gone
+
+    def revive(self) -> bool:
+        home: asyncio.AbstractEventLoop | None = getattr(self.callers, "loop", None)
+        if self._loop is None or home is None or running_loop() is not home:
+            return False
+        self._loop.resume()
+        self._task = home.create_task(self._loop.run(), name=_NAME)
+        return True
+
     def reset(self) -> None:
         if self._gone.is_set() or (self._task is not None and self._task.done()):
             self.callers = self._loop = self._task = self._scope = None
             self._wake_from_afar = self._wake_application_from_afar = None
 
     def abort(self) -> None:
+        self._aborted = True
         if self._task is not None:
             self._task.cancel()
         if self._scope is not None:
             self._scope.cancel()
 
     def abandon(self) -> None:
+        self._aborted = True
         loop = getattr(self.callers, "loop", None)
         if self._task is not None and loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._task.cancel)
@@ -258,7 +286,7 @@ class ThreadRuntime:
         self._ended = threading.Event()
         self._wake_application = self.signal.wake if blocking else threadsafe(self.signal.wake)
         # A daemon: a program that forgets to stop its consumer must still be able to exit.
-        self._thread = threading.Thread(target=self._main, args=(loop,), name="kafka_async background loop", daemon=True)
+        self._thread = threading.Thread(target=self._main, args=(loop,), name=_NAME, daemon=True)
         self._thread.start()
 
     @contextmanager
@@ -330,6 +358,13 @@ class ThreadRuntime:
         if self._thread is not None and self._ended.is_set():
             self._thread.join(1.0)  # it has nothing left to do
         self.signal.rest()
+
+    @property
+    def can_revive(self) -> bool:
+        return False  # nobody else's tasks run on the event loop of the thread
+
+    def revive(self) -> bool:
+        return False
 
     def reset(self) -> None:
         if self._ended.is_set():

@@ -29,6 +29,10 @@ _ASSEMBLY: Final = {WRITER: "assembly"}
 """Set when the parts are put together, before either side runs."""
 
 
+class LoopInterrupted(BaseException):
+    """Why the loop is gone: somebody else cancelled its task, as programs do that cancel every task. It may run again."""
+
+
 @define(eq=False)
 class EventHandler:
     """Carries ApplicationEvents down and BackgroundEvents up."""

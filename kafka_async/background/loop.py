@@ -31,7 +31,7 @@ from ..network.waiting import LoopSignal, loop_clock
 from ..trace import Fault, Listener
 from ..values import define, field
 from .assembly import assemble
-from .boundary import EventHandler, FetchBuffer
+from .boundary import EventHandler, FetchBuffer, LoopInterrupted
 from .environment import Environment
 from .life import Life
 from .request_manager import IDLE, Poll
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 NAMING: Final = 1.0
 """Seconds for which a stop waits for our member id: without it we cannot leave, and rebalances wait for us for a whole session."""
+LAST_WORDS: Final = 0.1
+"""Seconds that a stop without any time has all the same for what it sends last: a broker answers within a hundredth of one."""
 BLOCKED: Final = 2.0
 """Seconds by which a deadline may be missed before that is logged."""
 
@@ -130,6 +132,13 @@ class BackgroundLoop:
         """Have the loop take another turn. From its own thread only."""
         self._signal.wake()
 
+    def resume(self) -> None:
+        """Make ready to run again, in another task: that of the last run was cancelled, and its connections with it."""
+        self.failure = self.handler.ended = None
+        self.background.life.is_cut = True
+        self._delegate.cut(self.clock())
+        self.background.life.is_cut = False
+
     async def run(self) -> None:
         """Run until a ``Stop`` event was carried out, or until cancelled."""
         if self.clock is anyio.current_time:
@@ -186,16 +195,17 @@ class BackgroundLoop:
         """Send the managers' final requests, within the deadline of the stop; then close every connection."""
         call = self.background.stopping
         deadline = call.deadline if call is not None else 0.0
+        latest = max(deadline, self.clock() + LAST_WORDS)
         if self.background.is_being_named:
             await self._converse(runner, min(deadline, self.clock() + NAMING), lambda: not self.background.is_being_named)
         now = self.clock()
         self._delegate.drain(now)
         self._delegate.add(self.background.poll_on_close(now).requests, now)
-        await self._converse(runner, deadline, lambda: self._delegate.is_drained and not self.background.is_leaving)
+        await self._converse(runner, latest, lambda: self._delegate.is_drained and not self.background.is_leaving)
         now = self.clock()
         self._delegate.close(now)
         runner.perform(self._delegate.plan(now))
-        with anyio.CancelScope(deadline=max(deadline, now)):
+        with anyio.CancelScope(deadline=latest):
             await runner.aclose()
 
     async def _converse(self, runner: ConnectionRunner, deadline: float, is_done: Callable[[], bool]) -> None:
@@ -214,17 +224,19 @@ class BackgroundLoop:
                 await self._signal.wait(ticket, min(poll.wake_at, plan.wake_at, deadline) - now)
 
     def _finish(self) -> None:
-        error: BaseException
-        if isinstance(self.failure, Exception):
-            error = BackgroundLoopError(f"the background loop failed: {self.failure!r}")
-            error.__cause__ = self.failure
-        else:
-            error = ConsumerStoppedError("the consumer is stopped")
-        self.handler.ended = self.failure or error
         self._signal.rest()
-        self.background.fail_calls(error)
-        if self.background.stopping is not None:
-            self.background.stopping.resolve(None)
+        stopping = self.background.stopping
+        if stopping is None and not isinstance(self.failure, Exception):
+            self.handler.ended = LoopInterrupted()  # calls go on waiting: they are answered when the loop goes on
+        else:
+            error: Exception = ConsumerStoppedError("the consumer is stopped")
+            if isinstance(self.failure, Exception):
+                error = BackgroundLoopError(f"the background loop failed: {self.failure!r}")
+                error.__cause__ = self.failure
+            self.handler.ended = self.failure or error
+            self.background.fail_calls(error)
+            if stopping is not None:
+                stopping.resolve(None)
         self.on_end()
 
 

@@ -160,6 +160,11 @@ class NetworkClientDelegate:
         for node_id, lane in list(self._links):
             self._drop(node_id, lane, now, "disconnected to bootstrap again")
 
+    def cut(self, now: float) -> None:
+        """The shell was cancelled, and every connection is gone with it."""
+        for link in list(self._by_key.values()):
+            self._close(link, now, "the tasks of the event loop were cancelled")
+
     # Requests.
 
     def add(self, requests: Iterable[UnsentRequest], now: float) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async.background.boundary import EventHandler, FetchBuffer
+from kafka_async.background.boundary import EventHandler, FetchBuffer, LoopInterrupted
 from kafka_async.background.loop import BackgroundLoop
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import BackgroundLoopError, ConsumerStoppedError
@@ -141,9 +141,9 @@ async def test_a_bug_fails_every_call_with_its_cause() -> None:
 
 
 @virtual
-async def test_cancelling_its_task_ends_every_call_and_every_connection() -> None:
+async def test_cancelling_its_task_ends_every_connection_and_calls_are_answered_if_it_runs_again() -> None:
     cluster = FakeCluster()
-    cluster.freeze(0)
+    cluster.stop(0)
     world = World(cluster)
     waiting: Call[ClusterDescription] = Call(1e9)
     async with anyio.create_task_group() as tasks:
@@ -151,9 +151,17 @@ async def test_cancelling_its_task_ends_every_call_and_every_connection() -> Non
         world.handler.add(TopicMetadata(call=waiting, topics=None))
         await anyio.sleep(1)
         tasks.cancel_scope.cancel()
-    with pytest.raises(ConsumerStoppedError):
-        waiting.result()
-    assert world.handler.ended is not None
+    assert isinstance(world.handler.ended, LoopInterrupted)
+    assert not waiting.done
+    assert not cluster.network.live()
+    cluster.start(0)
+    world.loop.resume()
+    assert world.handler.ended is None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.loop.run)
+        await anyio.sleep(5)
+        assert waiting.result().topics == {}
+        await world.stop()
     assert not cluster.network.live()
 
 

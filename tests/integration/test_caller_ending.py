@@ -97,6 +97,41 @@ asyncio.run(main())
 """
 
 
+_EVERY_TASK = """
+import asyncio, signal, sys
+from kafka_async import KafkaConsumer
+
+async def serve():
+    servers, topic, group, protocol, background = sys.argv[1:]
+    options = dict(bootstrap_servers=servers, group_id=group, group_protocol=protocol, background=background)
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", auto_commit_interval_ms=3_600_000, **options)
+    await consumer.start()
+    try:
+        count = 0
+        while True:
+            count += sum(map(len, (await consumer.getmany(timeout_ms=1000)).values()))
+            if count == 100:
+                print("read", flush=True)
+                count = 0
+    finally:
+        await consumer.stop()
+
+async def shut_down(done):
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    done.set_result(None)
+
+loop = asyncio.new_event_loop()
+done = loop.create_future()
+loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(shut_down(done)))
+task = loop.create_task(serve())
+loop.run_until_complete(done)
+loop.close()
+"""
+
+
 _SCRIPT = """
 import sys
 import kafka_async
@@ -116,7 +151,9 @@ kafka_async.run(main())
 
 @both
 @both_backgrounds
-@pytest.mark.parametrize(("program", "code"), [(_TERMINATED, 0), (_SCRIPT, 143)], ids=["its own handler", "run"])
+@pytest.mark.parametrize(
+    ("program", "code"), [(_TERMINATED, 0), (_EVERY_TASK, 0), (_SCRIPT, 143)], ids=["its own handler", "every task", "run"]
+)
 async def test_a_service_that_is_terminated_commits_and_leaves(
     kafka43: KafkaCluster, protocol: str, background: str, program: str, code: int
 ) -> None:

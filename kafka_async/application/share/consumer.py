@@ -81,7 +81,7 @@ class ShareConsumer(Generic[K, V]):
         self._runtime = runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
         handler = EventHandler(runtime.wake_background, runtime.wake_application)
         self._exchange = exchange = Exchange(handler)
-        self._lifecycle = lifecycle = Lifecycle(handler)
+        self._lifecycle = lifecycle = Lifecycle(handler, runtime)
         self._place = Place(runtime, lifecycle)
         self._outbox = outbox = Outbox(handler)
         self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id))

@@ -142,7 +142,7 @@ class ShareLife:
 
     async def _part(self, deadline: float, allowed: float) -> None:
         try:
-            if self.lifecycle.boundary.ended is None:
+            if self.lifecycle.runs():
                 await self.ask(lambda call: Close(call=call), deadline - allowed / 4, grace=0.0)
         except KafkaError as error:
             text = "not every record was acknowledged before the end; the brokers release the others when the connections close"
@@ -162,7 +162,7 @@ class ShareLife:
                 ticket = signal.ticket()
                 if call.done:
                     return call.result()
-                if self.exchange.handler.ended is not None:
+                if not self.lifecycle.runs():
                     raise self.lifecycle.failure()
                 remaining = deadline + grace - clock()
                 if remaining <= 0:
