@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
     from .application.consumer import KafkaConsumer
     from .application.processing.processing import Processing
-    from .application.processing.retry import Reject, Retry, RetryLater, Skip, exponential
+    from .application.processing.retry import Failed, Reject, Retry, RetryLater, Skip, exponential
     from .application.processing.settings import ProcessingContext
     from .application.processing.statistics import ProcessingStatistics
     from .application.share.consumer import ShareConsumer
@@ -63,7 +63,7 @@ else:
             ".application.callbacks": "ConsumerInterceptor ConsumerRebalanceListener",
             ".application.consumer": "KafkaConsumer",
             ".application.processing.processing": "Processing",
-            ".application.processing.retry": "Reject Retry RetryLater Skip exponential",
+            ".application.processing.retry": "Failed Reject Retry RetryLater Skip exponential",
             ".application.processing.settings": "ProcessingContext",
             ".application.processing.statistics": "ProcessingStatistics",
             ".application.share.consumer": "ShareConsumer",
@@ -93,6 +93,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerState",
+    "Failed",
     "GroupMember",
     "GroupMetadata",
     "GroupTopics",

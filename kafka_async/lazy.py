@@ -7,10 +7,23 @@ This package has nearly three hundred modules. A program without a group, SASL a
 two thirds of them.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
+
+_ROOT: Final = __name__.partition(".")[0]
+_PUBLIC: Final = frozenset(("adapters", "errors", "spark", "sync", "testing"))
+"""Packages and modules that programs import from, besides the root."""
+
+
+def public_name(cls: type) -> str:
+    """Return the name by which programs import a class: what is stored must not name a module that may be moved."""
+    root, _, rest = cls.__module__.partition(".")
+    if root == _ROOT and rest.partition(".")[0] not in _PUBLIC and getattr(sys.modules[_ROOT], cls.__qualname__, None) is cls:
+        return f"{_ROOT}.{cls.__qualname__}"
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def on_first_use(package: str, places: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:

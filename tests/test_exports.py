@@ -1,6 +1,7 @@
 """The public names and the documents: what the package exports is explained, and what the documents name exists."""
 
 import ast
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import kafka_async
 from kafka_async import errors, trace
+from kafka_async.lazy import public_name
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
@@ -149,3 +151,16 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     run = (ROOT / ".ci" / "run").read_text().splitlines()
 
     assert [line for line in run if line in command.split(" && ")] == command.split(" && ")
+
+
+def test_what_is_stored_of_a_class_is_the_name_by_which_programs_import_it() -> None:
+    """Dead letters name the exception. Modules that programs do not import from may be moved."""
+    classes = [found for name in kafka_async.__all__ if inspect.isclass(found := getattr(kafka_async, name))]
+    classes += [found for _, found in inspect.getmembers(errors, inspect.isclass) if found.__module__ == errors.__name__]
+    for cls in classes:
+        module, _, name = public_name(cls).rpartition(".")
+        assert module in ("kafka_async", "kafka_async.errors")
+        assert getattr(importlib.import_module(module), name) is cls
+    assert public_name(kafka_async.Reject) == "kafka_async.Reject"
+    assert public_name(OSError) == "builtins.OSError"
+    assert public_name(Path) == "pathlib.Path"

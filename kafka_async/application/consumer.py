@@ -542,7 +542,8 @@ class KafkaConsumer(Generic[K, V]):
           a key have no order), those of a ``"partition"``, ``"none"``, or those for which a function of the record returns the
           same value.
         - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records that belong together in ``order``, and
-          wait for up to ``linger_ms`` for so many.
+          wait for up to ``linger_ms`` for so many. If it raises, all of them have failed; with ``Failed(index, error)``, raised or
+          returned, only that record has.
         - ``retry``: which failures are tried again, how often and when. A handler may also raise ``RetryLater``, ``Skip``,
           ``Reject``, in a task group too. Only the record's lane waits for its next attempt. At most 64 MiB of records wait that
           way; then no more is read of their partitions (``ProcessingStatistics.full``), and a warning is logged.

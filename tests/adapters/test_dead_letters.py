@@ -1,12 +1,18 @@
-"""What the log says while dead letters cannot be written. ``test_processing_letters`` tests with brokers what is written."""
+"""What the log says while dead letters cannot be written, what is too large, and which threads writing takes.
+
+``test_processing_letters`` tests with brokers what is written.
+"""
 
 import logging
+import threading
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
-from kafka_async import ConsumerRecord
+from kafka_async import ConsumerRecord, Reject
 from kafka_async.adapters.dead_letters import DeadLetters
 from tests.virtual import run_virtual
 
@@ -80,3 +86,100 @@ def test_an_outage_in_which_every_write_was_cancelled_ends_with_the_next_write(c
 
     run_virtual(twice)
     assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO", "WARNING", "INFO"]
+
+
+class _Librdkafka:
+    """Takes records, and delivers them once it is told to; reports come to whoever polls."""
+
+    def __init__(self) -> None:
+        self.undelivered: list[Any] = []
+        self.delivers = threading.Event()
+        self.polls, self.most_polls = 0, 0
+        self._lock = threading.Lock()
+
+    def produce(self, topic: str, value: bytes, key: bytes, headers: Any, on_delivery: Any) -> None:
+        self.undelivered.append(on_delivery)
+
+    def poll(self, seconds: float) -> None:
+        with self._lock:
+            self.polls += 1
+            self.most_polls = max(self.most_polls, self.polls)
+        if self.delivers.wait(seconds):
+            while self.undelivered:
+                self.undelivered.pop()(None, None)
+        with self._lock:
+            self.polls -= 1
+
+
+async def test_letters_that_are_not_delivered_leave_the_threads_of_the_program_alone() -> None:
+    producer = _Librdkafka()
+    write = DeadLetters(producer, "orders-dead")
+    async with anyio.create_task_group() as tasks:
+        for offset in range(200):
+            tasks.start_soon(write, _record(offset), ValueError("no"), 1)
+        while len(producer.undelivered) < 200 or not producer.polls:
+            await anyio.lowlevel.checkpoint()
+        assert anyio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        with anyio.fail_after(10):
+            assert await anyio.to_thread.run_sync(lambda: "an endpoint") == "an endpoint"
+        producer.delivers.set()
+    assert producer.most_polls == 1
+
+
+async def test_a_letter_whose_poll_was_cancelled_holds_up_no_other() -> None:
+    producer = _Librdkafka()
+    write = DeadLetters(producer, "orders-dead")
+    async with anyio.create_task_group() as tasks:
+        with anyio.move_on_after(0.05):
+            await write(_record(1), ValueError("no"), 1)
+        tasks.start_soon(write, _record(2), ValueError("no"), 1)
+        producer.delivers.set()
+
+
+class _Limited:
+    """Refuses what is too large, as aiokafka does."""
+
+    class TooLargeError(Exception):
+        errno = 10
+
+    def __init__(self, most: int) -> None:
+        self.most, self.tries = most, 0
+        self.written: list[Any] = []
+
+    async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+        self.tries += 1
+        if len(key) + len(value) > self.most:
+            raise self.TooLargeError
+        self.written.append((key, value, dict(headers)))
+
+
+def test_what_is_too_large_without_its_value_too_fails_at_once() -> None:
+    producer = _Limited(5)
+
+    async def scenario() -> None:
+        write = DeadLetters(producer, "orders-dead")
+        with pytest.raises(_Limited.TooLargeError):
+            await write(_record(1, b"a long key"), ValueError("no"), 1)
+        assert anyio.current_time() == 0
+        await write(_record(2)._replace(value=b"a long value"), Reject("no"), 1)
+        assert anyio.current_time() == 0
+
+    run_virtual(scenario)
+    [(key, value, headers)] = producer.written
+    assert (key, value, headers["dead-letter-value-left-out"]) == (b"k", b"", b"12")
+    assert headers["dead-letter-exception"] == b"kafka_async.Reject"
+
+
+def test_a_producer_that_does_not_take_such_data_fails_at_once() -> None:
+    class Serializing:
+        async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+            raise TypeError("bytes are not serializable")
+
+    async def scenario() -> None:
+        with pytest.raises(TypeError, match="not serializable"):
+            await DeadLetters(Serializing(), "orders-dead")(_record(1), ValueError("no"), 1)
+        with pytest.raises(TypeError, match="expected the name of a topic"):
+            await DeadLetters(_Producer(), lambda record: None)(_record(1), ValueError("no"), 1)  # type: ignore[arg-type, return-value]  # what is tested
+        assert anyio.current_time() == 0
+
+    run_virtual(scenario)

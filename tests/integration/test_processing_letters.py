@@ -14,7 +14,7 @@ from confluent_kafka.aio import AIOProducer
 
 from kafka_async import ConsumerRecord, KafkaConsumer, Reject, Retry
 from kafka_async.adapters.dead_letters import DeadLetters
-from kafka_async.errors import DeserializationError, ProcessingError
+from kafka_async.errors import ProcessingError
 from tests.brokers import KafkaCluster
 
 from .groups import both, new_group
@@ -26,10 +26,11 @@ PRODUCERS = ("aiokafka", "confluent asyncio", "confluent")
 
 
 @asynccontextmanager
-async def producing(which: str, cluster: KafkaCluster) -> AsyncIterator[Any]:
-    """A producer that gives a write up after three seconds."""
+async def producing(which: str, cluster: KafkaCluster, most: int = 1_000_000) -> AsyncIterator[Any]:
+    """A producer that gives a write up after three seconds, and takes records of ``most`` bytes."""
     if which == "aiokafka":
-        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=3_000) as producer:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=3_000, max_request_size=most) as producer:
             yield producer
         return
     options: dict[str, Any] = {
@@ -37,6 +38,7 @@ async def producing(which: str, cluster: KafkaCluster) -> AsyncIterator[Any]:
         "message.timeout.ms": 3_000,
         "socket.timeout.ms": 3_000,  # or a request for metadata that nobody answers may outlast twenty messages
         "linger.ms": 0,
+        "message.max.bytes": most,
     }
     if which == "confluent":
         yield Producer(options)
@@ -89,15 +91,50 @@ async def test_a_dead_letter_has_the_bytes_of_the_record_and_the_reasons(kafka43
 
 def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[Any, Any], group: str) -> None:
     found = dict(letter.headers[3:])
-    error: type[Exception] = DeserializationError if original.offset == 8 else Reject
+    error = b"kafka_async.errors.DeserializationError" if original.offset == 8 else b"kafka_async.Reject"
     assert found["dead-letter-topic"] == original.topic.encode()
     assert found["dead-letter-partition"] == b"0"
     assert found["dead-letter-timestamp"] == b"%d" % original.timestamp
     assert found["dead-letter-attempts"] == b"1"
     assert found["dead-letter-group"] == group.encode()
-    assert found["dead-letter-exception"] == f"{error.__module__}.{error.__name__}".encode()
-    if error is Reject:
+    assert found["dead-letter-exception"] == error
+    if original.offset != 8:
         assert found["dead-letter-reason"] == b"no %d for us" % original.offset
+
+
+@pytest.mark.parametrize("refused_by", ["producer", "broker"])
+@pytest.mark.parametrize("which", PRODUCERS)
+async def test_a_letter_that_is_too_large_is_written_without_its_value(
+    kafka43: KafkaCluster, which: str, refused_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = new_topic(kafka43)
+    letters = new_topic(kafka43, max_message_bytes="20000") if refused_by == "broker" else new_topic(kafka43)
+    producer = Producer({"bootstrap.servers": kafka43.bootstrap_servers})
+    for size in (10, 50_000, 10):
+        producer.produce(source, b"x" * size, b"key", partition=0)
+        producer.flush()
+    group = new_group(kafka43, "consumer")
+    most = 10_000 if refused_by == "producer" else 1_000_000
+
+    async def refuse_all(record: Record) -> None:
+        raise Reject("no")
+
+    began = asyncio.get_running_loop().time()
+    async with (
+        producing(which, kafka43, most) as writer,
+        group.member(source) as consumer,
+        consumer.processing(refuse_all, on_failure=DeadLetters(writer, letters)) as run,
+    ):
+        await until(lambda: run.statistics().dead_letters == 3)
+        await run.drain()
+    assert asyncio.get_running_loop().time() - began < 60, "it is not tried for two minutes"
+    async with make(kafka43, letters) as reader:
+        records = {dict(record.headers)["dead-letter-offset"]: record for record in await read(reader, 3)}
+    assert [len(records[b"%d" % offset].value) for offset in range(3)] == [10, 0, 10]
+    assert dict(records[b"1"].headers)["dead-letter-value-left-out"] == b"50000"
+    assert records[b"1"].key == b"key"
+    said = f"the dead letter of {source}-0 at offset 1 is too large for {letters}; written without its value of 50000 bytes"
+    assert sum(said in entry.message for entry in caplog.records) == 1
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from contextvars import Context, ContextVar
 from types import CoroutineType, coroutine
 from typing import Any, Final
 
-from ...functions import returned
+from .retry import check_return
 
 IDLE: Final = object()
 """What ``calls`` yields while it waits for the next argument."""
@@ -37,7 +37,7 @@ def _calls(function: Callable[[Any], Awaitable[Any]]) -> Steps:
         call = function(argument)
         result = yield from (call if type(call) is CoroutineType else _awaited(call))
         if result is not None:
-            returned(result, "the handler")
+            check_return(result)
 
 
 @coroutine

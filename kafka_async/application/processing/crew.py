@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from attrs import define, field
 
-from ...functions import returned
 from ...network.waiting import LoopSignal, threadsafe
 from .attempts import Unit
 from .contexts import Changes, set_since
+from .retry import check_return
 from .settings import ProcessingContext
 
 LOOK: Final = 0.002
@@ -179,7 +179,7 @@ class Crew:
             result = inside.run(self.foreman.call, unit, context)
             awaitable = result if result is not None and isawaitable(result) else None
             if awaitable is None:
-                returned(result, "the handler")
+                check_return(result)
         except BaseException as error:  # whatever it is, the event loop decides what becomes of the record
             return Outcome(unit, began, self.clock(), error, None, set_since(copy_context(), inside))
         if awaitable is not None:

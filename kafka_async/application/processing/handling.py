@@ -10,7 +10,7 @@ A worker's task ends only when we end it. A cancellation from anywhere else is t
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context, copy_context
 from functools import partial
@@ -31,7 +31,7 @@ from .attempts import Unit
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
 from .crew import LOOK, Crew, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
-from .retry import Reject, Skip, decided
+from .retry import Blame, Reject, Skip, blame, check_return, decided
 from .settings import ProcessingContext, Settings, takes_context
 from .tasks import Running, Tasks
 from .threads import Threads
@@ -101,6 +101,14 @@ class Assigned(Protocol):
     def pack_succeeded(self, pack: Pack, now: float) -> None: ...
     def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
         """The unit is over, though its handler has not returned."""
+        ...
+
+    def split(self, pack: Pack, items: Collection[Item]) -> Pack:
+        """Take these records out of a pack that is handled, as a unit of their own."""
+        ...
+
+    def unhandled(self, pack: Pack, items: Collection[Item], now: float) -> None:
+        """These records of a pack that is handled were not: they come again."""
         ...
 
     def retry(self, unit: Unit, due: float, now: float) -> bool: ...
@@ -415,7 +423,7 @@ class Handling:
             slot.inside = copy_context()
             slot.inside.run(put, outcome.changes)
             if outcome.awaitable is not None:
-                returned(await called_in(slot.inside, _awaited, outcome.awaitable), "the handler")
+                check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
         return outcome
 
     def _next(self, crew: Crew) -> Unit | None:
@@ -632,7 +640,7 @@ class Handling:
             put(changes)
         if isawaitable(result):  # a plain function that returns a coroutine, such as a lambda
             result = await result
-        returned(result, "the handler")
+        check_return(result)
 
     def _in_thread(self, context: ProcessingContext, arguments: tuple[Any, ...], changes: Changes) -> Any:
         inside = copy_context()
@@ -682,23 +690,92 @@ class Handling:
             self.work.interrupted(unit, now)
             self.owner.failed(error)
             return
-        error = decided(error)
-        if isinstance(error, Skip):
-            self._skipped(slot, unit, error, Fate.DONE)
+        if (told := blame(error)) is None:
+            await self._decide(slot, unit, error, refused=refused)
+        else:
+            await self._blamed(slot, unit, told)
+
+    async def _blamed(self, slot: Slot, unit: Unit, told: Blame) -> None:
+        """The handler said which records failed. The others do not share their fate."""
+        items, now = tuple(unit.items), self.clock()
+        if (index := max(told.errors)) >= len(items):
+            await self._decide(slot, unit, IndexError(f"Failed({index}, ...): there are only {len(items)} records"))
             return
-        self.counts.failures += len(unit.items)
+        if isinstance(unit, Item):
+            await self._decide(slot, unit, told.errors[0])
+            return
+        done = [item for place, item in enumerate(items) if place not in told.errors and told.done(place)]
+        again = [item for place, item in enumerate(items) if place not in told.errors and not told.done(place)]
+        if done:
+            self.work.pack_succeeded(self.work.split(unit, done), now)
+        if again:
+            self.work.unhandled(unit, again, now)
+        await self._decide_each(slot, unit, [(items[place], decided(told.errors[place])) for place in sorted(told.errors)])
+
+    async def _decide_each(self, slot: Slot, unit: Pack, errors: Sequence[tuple[Item, BaseException]]) -> None:
+        """As ``_decide``, for records of one pack that failed for reasons of their own."""
         try:
-            delay = None if refused else slot.inside.copy().run(self.settings.retry.after, unit.attempt, error)
+            delays = [self._delay(slot, unit, error) for _, error in errors]
         except Exception as other:  # the user's delay function
+            other.__context__ = errors[0][1]
+            self._stop(slot, unit, other)
+            return
+        given_up = [each for each, delay in zip(errors, delays, strict=True) if delay is None]
+        waiting = [(each, delay) for each, delay in zip(errors, delays, strict=True) if delay is not None]
+        # Those that are tried again keep the lane closed; without any the last one does, until the others are dealt with.
+        parts = [(self.work.split(unit, [item]), error) for item, error in (given_up if waiting else given_up[:-1])]
+        if waiting:
+            seconds = max(delay for _, delay in waiting)
+            for (item, error), _ in waiting:
+                self._count_failure(slot, [item], unit.attempt, error, seconds)
+            self._try_again(unit, seconds)
+        else:
+            parts.append((unit, given_up[-1][1]))
+        for number, (part, error) in enumerate(parts):
+            slot.unit = part
+            try:
+                await self._conclude(slot, part, error)
+            except BaseException:
+                for rest, _ in parts[number + 1 :]:
+                    self.work.interrupted(rest, self.clock())
+                raise
+
+    async def _decide(self, slot: Slot, unit: Unit, error: BaseException, *, refused: bool = False) -> None:
+        """Try the records of a unit again, or give them up."""
+        error = decided(error)
+        try:
+            delay = None if refused else self._delay(slot, unit, error)
+        except Exception as other:  # the user's delay function
+            self.counts.failures += len(unit.items)
             other.__context__ = error
             self._stop(slot, unit, other)
             return
         if delay is None:
-            await self._give_up(slot, unit, error)
-            return
-        self._report(slot, unit.items, unit.attempt, error, f"tried again in {round(delay, 2):g} s", final=False)
-        if self.work.retry(unit, now + delay, now):
+            await self._conclude(slot, unit, error)
+        else:
+            self._count_failure(slot, unit.items, unit.attempt, error, delay)
+            self._try_again(unit, delay)
+
+    def _delay(self, slot: Slot, unit: Unit, error: BaseException) -> float | None:
+        """Return the seconds until the next attempt; ``None``: there is none. Raises what the user's function raises."""
+        return None if isinstance(error, Skip) else slot.inside.copy().run(self.settings.retry.after, unit.attempt, error)
+
+    def _count_failure(self, slot: Slot, items: Sequence[Item], attempt: int, error: BaseException, seconds: float) -> None:
+        self.counts.failures += len(items)
+        self._report(slot, items, attempt, error, f"tried again in {round(seconds, 2):g} s", final=False)
+
+    def _try_again(self, unit: Unit, seconds: float) -> None:
+        now = self.clock()
+        if self.work.retry(unit, now + seconds, now):
             self.owner.retry_waits()
+
+    async def _conclude(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+        """There is no other attempt."""
+        if isinstance(error, Skip):
+            self._skipped(slot, unit, error, Fate.DONE)
+        else:
+            self.counts.failures += len(unit.items)
+            await self._give_up(slot, unit, error)
 
     async def _give_up(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """No more attempts: do what ``on_failure`` says."""

@@ -4,7 +4,7 @@ Decides: whether a failure is followed by another attempt, and after how long. O
 of seconds. What a handler raises to decide for itself is defined here too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from random import random as _random
 from typing import Any, Final
@@ -35,6 +35,71 @@ class Skip(Exception):
 
 class Reject(Exception):
     """Raised by a handler: trying again is no use. The record goes to ``on_failure`` at once."""
+
+
+class Failed(Exception):
+    """From a handler of a batch: the record at ``index`` of its list failed with ``error``; the others need not fail with it.
+
+    *Returned*, alone or several in a list: the handler went through the whole batch, and all other records are done.
+    *Raised*: it stopped there. The records before it are done; those after it are handled again, in their order.
+    ``error`` counts as if it were raised for that record alone, so it may be a ``RetryLater``, ``Skip`` or ``Reject``.
+    Raises ``TypeError`` and ``ValueError`` for another index than 0, 1, ..., or what is no exception.
+    """
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise TypeError(f"index={index!r}: expected an integer")
+        if index < 0:
+            raise ValueError(f"index={index!r}: expected 0 or more, the record's place in the batch")
+        if not isinstance(error, Exception):
+            raise TypeError(f"error={error!r}: expected an exception")
+        self.index = index
+        self.error = error
+
+
+class ReturnedFailures(Exception):
+    """Raised in place of a return of ``Failed``."""
+
+    def __init__(self, failures: Sequence[Failed]) -> None:
+        super().__init__(*failures)
+        self.failures = failures
+
+
+def check_return(result: Any) -> None:
+    """Raise what a handler's result says about records that failed; ``TypeError`` if the handler's work is not done at all."""
+    if isinstance(result, Failed):
+        raise ReturnedFailures([result])
+    if isinstance(result, list | tuple) and (failures := [each for each in result if isinstance(each, Failed)]):
+        raise ReturnedFailures(failures)
+    returned(result, "the handler")
+
+
+@frozen
+class Blame:
+    """Which records of a batch failed."""
+
+    errors: Mapping[int, Exception]
+    """By place in the batch."""
+    done: Callable[[int], bool]
+    """Whether the record at a place, which is not among them, is done."""
+
+
+def blame(error: BaseException) -> Blame | None:
+    """Return which records failed, if ``error`` says so; ``None``: all that were handled together.
+
+    Of a task group it is not known how far the tasks came that did not fail, so none of the others is done.
+    """
+    if isinstance(error, ReturnedFailures):
+        return Blame({each.index: each.error for each in error.failures}, lambda index: True)
+    if isinstance(error, Failed):
+        return Blame({error.index: error.error}, lambda index: index < error.index)
+    if isinstance(error, BaseExceptionGroup):
+        leaves = list(_leaves(error))
+        failures = [leaf for leaf in leaves if isinstance(leaf, Failed)]
+        if len(failures) == len(leaves):
+            return Blame({each.index: each.error for each in failures}, lambda index: False)
+    return None
 
 
 def decided(error: BaseException) -> BaseException:

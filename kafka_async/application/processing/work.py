@@ -349,6 +349,21 @@ class Work:
         else:
             self.pack_succeeded(unit, now)
 
+    def split(self, pack: Pack, items: Collection[Item]) -> Pack:
+        """Take these records out of a pack that is handled, as a unit of their own. The lane stays with the pack."""
+        taken = set(items)
+        pack.items = [item for item in pack.items if item not in taken]
+        for item in items:
+            item.lane = None
+        return Pack(list(items), pack.attempt)
+
+    def unhandled(self, pack: Pack, items: Collection[Item], now: float) -> None:
+        """These records of a pack that is handled were not: they come again, after the pack if they are in its lane."""
+        taken = set(items)
+        pack.items = [item for item in pack.items if item not in taken]
+        self._stop_running(Pack(list(items)))
+        self.lanes.hand_back(list(items))
+
     def retry(self, unit: Unit, due: float, now: float) -> bool:
         """Handle a failed unit again from ``due`` on.
 

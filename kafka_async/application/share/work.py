@@ -183,6 +183,19 @@ class ShareWork:
         else:
             self.give_back(record)
 
+    def split(self, pack: Pack, items: Collection[Item]) -> Pack:
+        """Take these records out of a pack that is handled, as a unit of their own."""
+        taken = set(items)
+        pack.items = [item for item in pack.items if item not in taken]
+        return Pack(list(items), pack.attempt)
+
+    def unhandled(self, pack: Pack, items: Collection[Item], now: float) -> None:
+        """These records of a pack that is handled were not: they come again."""
+        taken = set(items)
+        pack.items = [item for item in pack.items if item not in taken]
+        for item in items:
+            self.interrupted(item, now)
+
     def retry(self, unit: Unit, due: float, now: float) -> bool:
         """Handle a failed unit again from ``due`` on; its locks are renewed meanwhile. ``False``: it is no longer ours."""
         self.running -= len(unit.items)

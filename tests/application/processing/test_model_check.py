@@ -105,10 +105,13 @@ class Processing(RuleBasedStateMachine):
     # --- handlers ----------------------------------------------------------------------------------------------------------
 
     def lane(self, item: Item) -> Hashable:
-        """Return what must not run twice at once. What still runs of a partition that has left is of another one."""
+        """Return what must not run twice at once: not even what still runs of a partition that was sought in meanwhile.
+
+        What still runs of a partition that has left is of another one.
+        """
         if item.lane is None:
             return item
-        return item.lane if self.order == "callable" else (item.part, item.lane)
+        return item.lane if self.order == "callable" else (id(item.part.lanes), item.lane)
 
     @precondition(lambda self: self.member.work.lanes.some_ready)
     @rule(target=running, count=st.integers(1, 6))
@@ -150,20 +153,40 @@ class Processing(RuleBasedStateMachine):
     def succeed(self, taken: Any) -> None:
         unit, member, lanes = taken
         self._end(member, lanes)
-        for item in unit.items:
-            place = (item.part.progress.partition, item.record.offset)
-            if member is self.member and not item.part.gone:
-                self.done.add(place)
-                if item.lane is not None:
-                    self.successes[self.lane(item), item.part].append(place)
+        self._note(unit.items, member)
         if isinstance(unit, Pack):
             member.work.pack_succeeded(unit, self.now)
         else:
             member.work.succeeded(unit, self.now)
 
+    def _note(self, items: list[Item], member: Member) -> None:
+        """These were handled well."""
+        for item in items:
+            place = (item.part.progress.partition, item.record.offset)
+            if member is self.member and not item.part.gone:
+                self.done.add(place)
+                if item.lane is not None:
+                    self.successes[self.lane(item), item.part].append(place)
+
     @rule(taken=consumes(running), after=st.floats(0, 3))
     def fail(self, taken: Any, after: float) -> None:
         unit, member, lanes = taken
+        self._end(member, lanes)
+        member.work.retry(unit, self.now + after, self.now)
+
+    @rule(taken=consumes(running), well=st.integers(0, 3), left=st.integers(0, 3), after=st.floats(0, 3))
+    def fail_in_part(self, taken: Any, well: int, left: int, after: float) -> None:
+        """The first records of a batch are done, and the last ones were not handled."""
+        unit, member, lanes = taken
+        if isinstance(unit, Pack):
+            well = min(well, len(unit.items) - 1)
+            left = min(left, len(unit.items) - 1 - well)
+            done, unhandled = unit.items[:well], unit.items[len(unit.items) - left :]
+            if done:
+                self._note(done, member)
+                member.work.pack_succeeded(member.work.split(unit, done), self.now)
+            if unhandled:
+                member.work.unhandled(unit, unhandled, self.now)
         self._end(member, lanes)
         member.work.retry(unit, self.now + after, self.now)
 

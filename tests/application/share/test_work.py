@@ -124,3 +124,19 @@ def test_what_was_interrupted_comes_first_with_what_is_left_of_its_batch() -> No
     assert [item.record.offset for item in again.items] == [2]
     assert work.oldest == (TP, 2, 0.0)
     assert [record.offset for record in work.left] == [2, 3]
+
+
+def test_the_records_of_a_batch_may_end_apart() -> None:
+    work, jobs = held(6, batch=6)
+    pack = work.take_pack()
+    assert pack is not None
+    items = list(pack.items)
+    work.pack_succeeded(work.split(pack, items[:2]), 1.0)
+    work.unhandled(pack, items[4:], 1.0)
+    work.gave_up(work.split(pack, items[2:3]), Fate.REFUSED, 1.0)
+    assert work.retry(pack, 5.0, 1.0)
+    assert [job.said for job in jobs] == ["accepted", "accepted", "rejected", None, None, None]
+    assert (work.running, work.retrying, work.held) == (0, 1, 3)
+    again = work.take_pack()
+    assert again is not None
+    assert sorted(item.record.offset for item in again.items) == [4, 5]

@@ -1,0 +1,184 @@
+"""Handlers of batches that say which of their records failed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import Failed, Reject, Retry, RetryLater, Skip
+from kafka_async.errors import ProcessingError
+from tests.application.support import virtual
+
+from .test_on_asyncio import until as until_on_asyncio
+from .world import Record, processed, until, world
+
+
+class Batches:
+    """A handler of batches that fails for some offsets, and says so in one way or another."""
+
+    def __init__(self, how: str, errors: dict[int, list[Exception]]) -> None:
+        self.how, self.errors = how, errors
+        self.batches: list[list[int]] = []
+        self.done: list[int] = []
+        self.letters: list[tuple[int, BaseException, int]] = []
+
+    async def __call__(self, records: list[Record]) -> Any:
+        return self.handle(records)
+
+    def handle(self, records: list[Record]) -> Any:
+        self.batches.append([record.offset for record in records])
+        failures = []
+        for index, record in enumerate(records):
+            if self.errors.get(record.offset):
+                failures.append(Failed(index, self.errors[record.offset].pop(0)))
+                if self.how == "raised":
+                    raise failures[0]
+            elif self.how != "group":
+                self.done.append(record.offset)
+        if self.how == "group" and failures:
+            raise ExceptionGroup("some", [ExceptionGroup("one", failures[:1]), *failures[1:]])
+        if self.how == "group":
+            self.done += [record.offset for record in records]
+        return failures[0] if self.how == "returned" and len(failures) == 1 else [None, *failures]
+
+    async def write(self, record: Record, error: BaseException, attempts: int) -> None:
+        await anyio.sleep(0.01)
+        self.letters.append((record.offset, error, attempts))
+
+
+def _poison(*offsets: int) -> dict[int, list[Exception]]:
+    return {offset: [ValueError("poison") for _ in range(10)] for offset in offsets}
+
+
+@virtual
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+@pytest.mark.parametrize("how", ["raised", "returned", "group"])
+async def test_one_poison_record_of_a_batch_is_the_only_dead_letter(how: str, order: Any) -> None:
+    some = world()
+    some.produce(30, keys=1)
+    batches = Batches(how, _poison(4, 7, 23))
+    async with processed(some, batches, batch=10, order=order, on_failure=batches.write, concurrency=2) as run:
+        await until(lambda: run.statistics().handled + run.statistics().dead_letters == 30)
+        found = run.statistics()
+        await run.drain()
+    assert sorted(offset for offset, *_ in batches.letters) == [4, 7, 23]
+    assert all(isinstance(error, ValueError) for _, error, _ in batches.letters)
+    assert sorted(batches.done) == [offset for offset in range(30) if offset not in (4, 7, 23)], "each once"
+    assert (found.handled, found.failures, found.dead_letters, found.running) == (27, 3, 3, 0)
+    assert some.committed() == 30
+
+
+async def test_plain_handlers_may_say_it_too() -> None:
+    some = world()
+    some.produce(30, keys=1)
+    batches = Batches("returned", _poison(4, 23))
+    async with (
+        some.consumer() as consumer,
+        consumer.processing(batches.handle, batch=10, order="partition", on_failure=batches.write) as run,
+    ):
+        await until_on_asyncio(lambda: run.statistics().handled + run.statistics().dead_letters == 30)
+    assert sorted(offset for offset, *_ in batches.letters) == [4, 23]
+    assert sorted(batches.done) == [offset for offset in range(30) if offset not in (4, 23)]
+    assert some.committed() == 30
+
+
+@virtual
+@pytest.mark.parametrize("how", ["raised", "returned"])
+async def test_what_comes_after_a_record_that_is_tried_again_waits_for_it(how: str) -> None:
+    some = world()
+    some.produce(30, keys=1)
+    batches = Batches(how, {4: [OSError("down"), RetryLater(5)], 6: [Skip("a duplicate")], 8: [Reject("no")]})
+    retry = Retry(attempts=5, delay=1)
+    async with processed(some, batches, batch=10, order="key", retry=retry, on_failure=batches.write) as run:
+        await until(lambda: run.statistics().retrying == 1, 1)
+        await anyio.sleep(0.5)
+        assert all(offset < 10 for offset in batches.done), "the lane waits"
+        await until(lambda: run.statistics().handled == 28)
+        found = run.statistics()
+    assert [(offset, type(error), attempts) for offset, error, attempts in batches.letters] == [(8, Reject, 1)]
+    assert found.skipped == 1
+    assert sorted(batches.done) == [offset for offset in range(30) if offset not in (6, 8)]
+    if how == "raised":
+        assert batches.done == sorted(batches.done), "in order throughout"
+    else:
+        assert batches.batches[:3] == [list(range(10)), [4], [4]]
+    assert some.committed() == 30
+
+
+@virtual
+async def test_who_blames_a_record_that_is_not_there_blames_all() -> None:
+    some = world()
+    some.produce(10, keys=1)
+
+    async def handle(records: list[Record]) -> Failed:
+        return Failed(10, ValueError("poison"))
+
+    async with some.consumer() as consumer:
+        with pytest.raises(ProcessingError, match=r"Failed\(10, \.\.\.\): there are only 10 records"):
+            await consumer.process(handle, batch=10, linger_ms=100)
+    assert not some.committed()
+
+
+@virtual
+async def test_a_handler_of_one_record_may_blame_it() -> None:
+    some = world()
+    some.produce(3)
+    letters: list[Any] = []
+
+    async def handle(record: Record) -> Any:
+        return Failed(0, ValueError("poison")) if record.offset == 1 else None
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((record.offset, type(error)))
+
+    async with processed(some, handle, on_failure=write) as run:
+        await until(lambda: run.statistics().handled + run.statistics().dead_letters == 3)
+    assert letters == [(1, ValueError)]
+
+
+@virtual
+async def test_a_stop_within_a_batch_commits_its_neighbours() -> None:
+    some = world()
+    some.produce(10, keys=1)
+    batches = Batches("returned", _poison(4, 7))
+    async with some.consumer() as consumer:
+        with pytest.raises(ProcessingError, match="offset 4 failed"):
+            await consumer.process(batches, batch=10, linger_ms=100)
+        assert some.committed() == 4
+        batches.errors.clear()
+        batches.batches.clear()
+        async with consumer.processing(batches, batch=10, linger_ms=100) as run:
+            await until(lambda: run.statistics().handled == 2)
+    assert batches.batches == [[4, 7]], "the rest was done and is remembered"
+    assert some.committed() == 10
+
+
+@virtual
+async def test_what_is_left_of_a_batch_is_not_lost_if_its_dead_letters_are_cancelled() -> None:
+    some = world()
+    some.produce(10, keys=1)
+    batches = Batches("returned", _poison(2, 5, 8))
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        if record.offset == 5:
+            await anyio.sleep_forever()
+
+    async with processed(some, batches, batch=10, linger_ms=100, on_failure=write, drain_timeout_ms=100) as run:
+        await until(lambda: run.statistics().dead_letters == 1)
+    assert some.committed() == 5
+    assert run.statistics().running == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "error"),
+    [
+        (lambda: Failed(-1, ValueError()), ValueError),
+        (lambda: Failed(True, ValueError()), TypeError),
+        (lambda: Failed("1", ValueError()), TypeError),  # type: ignore[arg-type]  # what is tested
+        (lambda: Failed(1, "poison"), TypeError),  # type: ignore[arg-type]  # what is tested
+    ],
+)
+def test_a_bad_blame_is_an_error(made: Callable[[], Failed], error: type[Exception]) -> None:
+    with pytest.raises(error, match="expected"):
+        made()
