@@ -172,6 +172,14 @@ class RecordFailed:
     """The record counts as done, though no handler returned for it."""
 
 
+@frozen(kw_only=True)
+class ProcessingFailed:
+    """``process`` has failed: it drains, and raises this error. The log has it too, since nobody may wait for that task."""
+
+    now: float
+    error: BaseException
+
+
 TraceEvent: TypeAlias = (
     ConnectionOpened
     | ConnectionClosed
@@ -186,6 +194,7 @@ TraceEvent: TypeAlias = (
     | Unassigned
     | Notice
     | RecordFailed
+    | ProcessingFailed
 )
 
 
@@ -294,8 +303,8 @@ class LoggingListener:
                 self._debug("group" if event.subject == MEMBERSHIP else "", event)
             case CommitFailed():
                 self._debug("commit", event)
-            case RecordFailed():
-                self._record_failed(event)
+            case RecordFailed() | ProcessingFailed():
+                self._processing(event)
             case Fetched():
                 self._debug("fetch", event)
             case _:
@@ -305,6 +314,13 @@ class LoggingListener:
     def is_verbose(self) -> bool:
         """Whether what is ``ROUTINE`` is logged."""
         return any(self._loggers[subject].isEnabledFor(logging.DEBUG) for subject in ("network", "fetch"))
+
+    def _processing(self, event: RecordFailed | ProcessingFailed) -> None:
+        if isinstance(event, RecordFailed):
+            self._record_failed(event)
+            return
+        text = f"process() has failed and handles nothing more ({event.error!r})"
+        self._write(logging.ERROR, "", text, error=event.error)
 
     def _record_failed(self, event: RecordFailed) -> None:
         """Say what becomes of a record; each time, if it counts as done without a handler having returned.

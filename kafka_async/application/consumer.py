@@ -235,7 +235,7 @@ class KafkaConsumer(Generic[K, V]):
 
     async def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
         self._place.check_to_stop()
-        if self._processing is not None and self._lifecycle.phase is Phase.RUNNING:
+        if self._processing is not None and not self._processing.over and self._lifecycle.phase is Phase.RUNNING:
             allowed, began = self._parting.allowed(timeout_ms), self._runtime.clock()
             with self._runtime.shield():
                 await self._processing.finish(allowed * 3 / 4)
@@ -272,7 +272,9 @@ class KafkaConsumer(Generic[K, V]):
         self._place.check()
         self._lifecycle.check_readable()
         if self._processing is not None:
-            raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+            if not self._processing.over:
+                raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+            self._processing = None  # it failed, and the application goes on by itself
 
     def _need_group(self, what: str) -> None:
         self._check_open()
@@ -900,7 +902,7 @@ class KafkaConsumer(Generic[K, V]):
     def _pause(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         self._check_open()
         self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=paused)
-        if self._processing is not None:
+        if self._processing is not None and not self._processing.over:
             self._processing.attend_to_pauses()
 
     def paused(self) -> set[TopicPartition]:
@@ -958,7 +960,7 @@ class KafkaConsumer(Generic[K, V]):
         self._inbox.sort()
         self._inbox.reported.raise_final()
         self._unread.settle()
-        if offsets is None and self._processing is not None:
+        if offsets is None and self._processing is not None and not self._processing.over:
             raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
         wanted = self._unread.positions() if offsets is None else commit_offsets(offsets)
         lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)
@@ -1060,17 +1062,23 @@ class KafkaConsumer(Generic[K, V]):
         """Whether records can come: it is started, a broker can be reached and, in a group, the member has an assignment.
 
         For a readiness probe. It is ``False`` while the group rebalances, or while the coordinator or every broker is
-        unreachable, and becomes ``True`` again by itself.
+        unreachable, and becomes ``True`` again by itself. Once ``process`` has failed it is ``False`` until something else reads.
         """
-        return self._observer.ready
+        return self._observer.ready and not self._has_failed
 
     @property
     def alive(self) -> bool:
         """Whether the consumer can recover by itself: it is started, not stopped, has no final error, and its loop runs.
 
-        For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help.
+        For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help. Once ``process``
+        has failed it is ``False`` until something else reads.
         """
-        return self._observer.alive
+        return self._observer.alive and not self._has_failed
+
+    @property
+    def _has_failed(self) -> bool:
+        """``process`` has failed, and nothing else reads."""
+        return self._processing is not None and self._processing.failed_for_good
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on).

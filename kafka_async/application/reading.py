@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..background.boundary import EventHandler
 from ..config import ConsumerConfig
-from ..errors import DeserializationError
+from ..errors import DeserializationError, IllegalStateError
 from ..model import ConsumerRecord, TopicPartition
 from ..records import ColumnBuilder
 from ..values import define, field
@@ -39,6 +39,7 @@ TURN: Final = 0.02
 """Seconds for which reads that find data in the buffer may go on without letting others run on the event loop."""
 PACE: Final = 0.2
 """Seconds that an application should take for one portion of an iteration, if call-backs have to see its records first."""
+TAKEN_OVER: Final = "process() began to read from this consumer while this call waited; nothing else can read meanwhile"
 LONG: Final = 3600.0
 """Seconds after which a read without a timeout looks again."""
 
@@ -103,10 +104,17 @@ class Reader:
     idle: Idle
     """How long read calls wait."""
     handout: "HandOut[Record]"
+    _era: int = field(default=0, init=False)
+    """How often somebody else took over."""
     _turn_ends: float = field(default=0.0, init=False)
     _pace: int = field(default=8, init=False)
     _loaded_at: float = field(default=0.0, init=False)
     _preparing: bool = field(default=False, init=False)
+
+    def take_over(self) -> None:
+        """Somebody reads alone from now on: calls that wait raise ``IllegalStateError``, instead of taking records beside that."""
+        self._era += 1
+        self.runtime.wake_application()
 
     # --- batches ---------------------------------------------------------------------------------------------------------------
 
@@ -246,7 +254,7 @@ class Reader:
 
         ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found.
         """
-        runtime, unread = self.runtime, self.unread
+        runtime, unread, era = self.runtime, self.unread, self._era
         deadline = runtime.clock() + seconds
         await self._enter(runtime.clock())
         unread.unpark(only)
@@ -254,6 +262,7 @@ class Reader:
             ticket = runtime.signal.ticket()
             if not self.gate.is_clear:
                 await self.gate.pass_through()
+            self._check_era(era)
             if unread.failing:
                 self._raise_failure(only, holder)
             if not self.gate.is_over(runtime.clock()) and not (stage is None and self._preparing):
@@ -276,6 +285,10 @@ class Reader:
                 await runtime.signal.wait(ticket, min(remaining, commit_in))
             finally:
                 self._end_wait()
+
+    def _check_era(self, era: int) -> None:
+        if era != self._era:
+            raise IllegalStateError(TAKEN_OVER)
 
     def _raise_failure(self, only: Collection[TopicPartition], holder: Any) -> None:
         # A record that was refused counts as handed out once that is raised, and the position is past it.

@@ -28,7 +28,7 @@ from ...errors import (
 )
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import LoopSignal
-from ...trace import Fault, Notice, Recovered, TraceEvent
+from ...trace import Fault, Notice, ProcessingFailed, Recovered, TraceEvent
 from ...values import define, field
 from ..callbacks import Batch
 from .handling import Handling
@@ -39,7 +39,7 @@ from .tasks import Running, Tasks, tasks_here
 from .work import Intake
 
 LAST_COMMIT: Final = 5.0
-"""Seconds for the commit at the end and before a revocation, after the handlers' own time."""
+"""Seconds for the commit before a revocation, after the handlers' own time: the group waits for it."""
 UNWINDING: Final = 1.0
 """Seconds for which handlers that were cancelled may clean up before their partition is given up."""
 DRAINING: Final = 2 / 3
@@ -66,6 +66,8 @@ class _Reading:
     """Nothing more is started."""
     ended: bool = False
     """Nothing more will be read or handled."""
+    over: bool = False
+    """The consumer was given back."""
 
 
 @define(eq=False)
@@ -185,7 +187,7 @@ class Processing:
         self._finished.set()
 
     async def wait(self) -> None:
-        """Wait until ``stop`` is called, here or on the consumer."""
+        """Wait until ``stop`` is called, here or on the consumer, or until processing fails, which leaving the block raises."""
         await self._finished.wait()
 
     def abort(self) -> None:
@@ -198,6 +200,16 @@ class Processing:
     def seconds_in_handlers(self) -> float:
         """How long handlers have worked, all together (for the source)."""
         return self._handling.counts.seconds_in_handlers
+
+    @property
+    def over(self) -> bool:
+        """The consumer was given back, and may be read from (for the consumer)."""
+        return self._reading.over
+
+    @property
+    def failed_for_good(self) -> bool:
+        """Processing has failed: nothing is handled any more (for the consumer)."""
+        return self._failure is not None
 
     @property
     def reads_nothing(self) -> bool:
@@ -223,7 +235,8 @@ class Processing:
             await self._take_over(self.source.assignment())
             await self._on_sought(tuple(self.source.assignment()))
         except BaseException:
-            self.source.end({})
+            self._reading.over = True
+            self.source.end({}, failed=False)
             raise
         self._reading.commit_at = self.source.clock() + self.source.commit_interval
         self._tasks = tasks = tasks_here(self.failed, self._swept)
@@ -316,15 +329,22 @@ class Processing:
         with move_on_after(min(seconds * DRAINING, self.settings.drain_timeout)):
             await self._until(lambda: self._work.running <= self._handling.stopping())
         self._handling.cancel()
-        with move_on_after(min(max(0.0, until - clock()), UNWINDING)):
+        with move_on_after(min(max(0.0, until - clock()) / 2, UNWINDING)):
             await self._until(lambda: self._work.running <= self._handling.stopping())
         self.source.put_back()
-        if not self.source.stopping:
-            with move_on_after(min(max(0.0, until - clock()), LAST_COMMIT)):
-                await self._commit(self._work.to_commit(self.source.positions()))
-                await self.source.settle()
+        with move_on_after(min(max(0.0, until - clock()), self.source.last_commit)):
+            await self._commit_at_the_end()
         self._reading.ended = True
         self._change()
+
+    async def _commit_at_the_end(self) -> None:
+        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""
+        while not self.source.stopping:
+            if await self._commit(self._work.to_commit(self.source.positions())):
+                await anyio.sleep(self.source.retry_backoff)
+            else:
+                await self.source.settle()
+                return
 
     def _give_back(self) -> None:
         """Let the consumer go on at the first record of each partition that is not done, and keep the maps that are committed.
@@ -338,7 +358,8 @@ class Processing:
         kept = {tp: point for tp, point in points.items() if tp in unfinished or point.metadata}
         left = {tp: OffsetAndMetadata(offset, "") for tp, offset in self._left_at.items() if tp not in points}
         work.forget(tuple(work.parts))
-        self.source.end(left | kept)
+        self._reading.over = True
+        self.source.end(left | kept, failed=self.failed_for_good)
 
     def in_handlers(self) -> set[Any]:
         """Return the records that are being handled (for the source)."""
@@ -364,6 +385,7 @@ class Processing:
         """End with this error: the body is cancelled, running handlers are drained (for the workers)."""
         if self._failure is None:
             self._failure = error
+            self.report(ProcessingFailed(now=self.source.clock(), error=error))
             self._finished.set()
             self._handling.halt()
             self._change()
@@ -554,10 +576,13 @@ class Processing:
             if offsets:
                 reading.commit = self._tasks.start(partial(self._commit, offsets))
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit. A failure is reported and stops nothing: the next commit covers what this one did not."""
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Commit. A failure is reported and stops nothing: the next commit covers what this one did not.
+
+        Return whether it failed, and another attempt may succeed.
+        """
         if not self.source.commits:
-            return
+            return False
         async with self._committing:
             while offsets:
                 try:
@@ -565,7 +590,7 @@ class Processing:
                 except OffsetMetadataTooLargeError as error:
                     if not self._work.keep_done:
                         self._report(error)
-                        return
+                        return False
                     self._work.keep_done = False
                     self.source.trace(
                         Fault(now=self.source.clock(), text="committing without the map of done records", error=error)
@@ -574,16 +599,17 @@ class Processing:
                 except CommitFailedError as error:
                     self._report(error)
                     self._work.committed({tp: offset for tp, offset in offsets.items() if error.lost and tp not in error.lost})
-                    return
+                    return False
                 except KafkaError as error:
                     self._report(error)
-                    return
+                    return error.retriable
                 except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
                     self._report(error, "done records could not be committed; they will be handled again")
-                    return
+                    return False
                 else:
                     self._work.committed(offsets)
-                    return
+                    return False
+        return False
 
     def _report(self, error: Exception, text: str = "done records could not be committed; trying again") -> None:
         self.source.trace(Fault(now=self.source.clock(), text=text, error=error))

@@ -136,13 +136,15 @@ class Supplier(Protocol):
     @property
     def longest_drain(self) -> float: ...
     @property
+    def last_commit(self) -> float: ...
+    @property
     def stopping(self) -> bool: ...
     def holds(self, now: float) -> bool: ...
     @property
     def consequence(self) -> str: ...
     def work(self, settings: Settings) -> Account: ...
     def begin(self, chained: Chained, owner: "Processing") -> None: ...
-    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None: ...
     async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]: ...
     def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]: ...
     def put_back(self) -> None: ...
@@ -211,6 +213,11 @@ class Source:
         return self.consumer._config.max_poll_interval_ms / 2000
 
     @property
+    def last_commit(self) -> float:
+        """Seconds that the commit at the end may take: a broker may be away for a moment."""
+        return self.consumer._config.request_timeout_ms / 1000
+
+    @property
     def stopping(self) -> bool:
         return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
 
@@ -225,6 +232,7 @@ class Source:
         """Be notified of rebalances, and let nothing else read or commit."""
         consumer = self.consumer
         consumer._check_readable()
+        consumer._reader.take_over()
         consumer._processing = owner
         self.chained = chained
         listening = consumer._rebalancing.listening
@@ -232,14 +240,19 @@ class Source:
         listening.listen(listening.listener)
         consumer._reader.auto_commit.suspended = True
 
-    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Give listener and auto-commit back, with positions at the first record of each partition that is not done."""
+    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
+        """Give listener and auto-commit back, with positions at the first record of each partition that is not done.
+
+        ``failed``: the consumer is not alive until something else reads from it.
+        """
         consumer = self.consumer
         listening, auto_commit = consumer._rebalancing.listening, consumer._reader.auto_commit
         listening.chain = None
         if self.chained is not None:
             listening.listen(self.chained.inner)
-        self.chained = consumer._processing = None
+        self.chained = None
+        if not failed:
+            consumer._processing = None
         if self.stopping:
             return  # positions are past what is not done, so auto-commit must not make the commits of the end
         consumer._unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed

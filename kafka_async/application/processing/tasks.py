@@ -23,7 +23,7 @@ from anyio.lowlevel import checkpoint
 from ...network.waiting import running_loop
 from ...values import define, field
 
-Function = Callable[[], Awaitable[None]]
+Function = Callable[[], Awaitable[object]]
 
 SECOND: float = 1.0
 """Seconds after which something that was cancelled, and goes on, is cancelled again."""

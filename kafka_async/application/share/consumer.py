@@ -136,7 +136,7 @@ class ShareConsumer(Generic[K, V]):
         """
         self._place.check_to_stop()
         allowed = self._allowed(timeout_ms)
-        if self._processing is not None and self._lifecycle.phase is Phase.RUNNING:
+        if self._processing is not None and not self._processing.over and self._lifecycle.phase is Phase.RUNNING:
             began = self._runtime.clock()
             with self._runtime.shield():
                 await self._processing.finish(allowed / 2)
@@ -183,7 +183,9 @@ class ShareConsumer(Generic[K, V]):
         self._place.check()
         self._lifecycle.check_readable()
         if self._processing is not None:
-            raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+            if not self._processing.over:
+                raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+            self._processing = None  # it failed, and the application goes on by itself
 
     # --- subscribe -------------------------------------------------------------------------------------------------------------
 
@@ -401,17 +403,23 @@ class ShareConsumer(Generic[K, V]):
         """Whether records can come: it is started, a broker can be reached and, if subscribed, the member has partitions.
 
         For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, and becomes ``True`` again by
-        itself.
+        itself. Once ``process`` has failed it is ``False`` until something else reads.
         """
-        return state_of(self._lifecycle, self._inbox) is ConsumerState.STEADY
+        return state_of(self._lifecycle, self._inbox) is ConsumerState.STEADY and not self._has_failed
 
     @property
     def alive(self) -> bool:
         """Whether the consumer can recover by itself: it is started, not stopped, has no final error, and its loop runs.
 
-        For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help.
+        For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help. Once ``process``
+        has failed it is ``False`` until something else reads.
         """
-        return is_alive(self._lifecycle, self._inbox, self._runtime)
+        return is_alive(self._lifecycle, self._inbox, self._runtime) and not self._has_failed
+
+    @property
+    def _has_failed(self) -> bool:
+        """``process`` has failed, and nothing else reads."""
+        return self._processing is not None and self._processing.failed_for_good
 
     def statistics(self) -> ShareStatistics:
         """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from ...background.boundary import EventHandler
-from ...errors import DeserializationError
+from ...errors import DeserializationError, IllegalStateError
 from ...model import TopicPartition
 from ...values import define, field
 from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
 from ..lifecycle import Lifecycle, Phase
+from ..reading import TAKEN_OVER
 from ..runtime import Runtime
 from .custody import Custody, Raw, Record
 from .pace import Pace
@@ -40,8 +41,16 @@ class ShareReader:
     _said: set[tuple[TopicPartition, int]] = field(factory=set, init=False)
     """Records that were reported before, since they cannot be deserialized."""
 
+    _era: int = field(default=0, init=False)
+    """How often somebody else took over."""
+
     def __attrs_post_init__(self) -> None:
         self._pace = Pace(self.custody.exchange)
+
+    def take_over(self) -> None:
+        """Somebody reads alone from now on: calls that wait raise ``IllegalStateError``, instead of taking records beside that."""
+        self._era += 1
+        self.runtime.wake_application()
 
     async def read(self, seconds: float, size: int, refused: Refused | None = None) -> list[Record]:
         """Return up to ``size`` records as soon as there are any; none if none came in time.
@@ -50,7 +59,7 @@ class ShareReader:
         records that are returned. Without it such records are given back, and their error is raised once.
         """
         clock, signal, handler = self.runtime.clock, self.runtime.signal, self.handler
-        now = clock()
+        now, era = clock(), self._era
         until = now + seconds
         handler.polled_at = now
         handler.reading += 1
@@ -70,6 +79,8 @@ class ShareReader:
             while True:
                 ticket = signal.ticket()
                 self._look()
+                if era != self._era:
+                    raise IllegalStateError(TAKEN_OVER)
                 records = await self._take(size, refused)
                 if records:
                     return records

@@ -86,6 +86,10 @@ class ShareSource:
         return 0.0  # nothing has to end before a partition leaves
 
     @property
+    def last_commit(self) -> float:
+        return _SETTLING
+
+    @property
     def stopping(self) -> bool:
         return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
 
@@ -106,16 +110,19 @@ class ShareSource:
         """Register the call-backs for lost locks, and block other reads."""
         consumer = self.consumer
         consumer._check_readable()
+        consumer._reader.take_over()
         consumer._processing = self._owner = owner
         consumer._custody.on_lost = self._lost
         consumer._custody.on_unwanted = self._unwanted
         consumer._exchange.demand.pace = 0.0  # of earlier reads
         self._pace()
 
-    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
         consumer = self.consumer
         self.put_back()
-        consumer._custody.on_lost = consumer._custody.on_unwanted = consumer._processing = None
+        consumer._custody.on_lost = consumer._custody.on_unwanted = None
+        if not failed:
+            consumer._processing = None
         demand = consumer._exchange.demand
         demand.handlers, demand.pace = 0, 0.0
 
