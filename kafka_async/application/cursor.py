@@ -39,6 +39,7 @@ class PartitionCustody(Enum):
     ARRIVING = "new: on_partitions_assigned has not returned yet"
     UNSUBSCRIBED = "its topic is not subscribed any more; the rebalance that takes it away is still to come"
     LEAVING = "a rebalance takes it away"
+    ASIDE = "an eager rebalance took it away, and may bring it back as it is"
 
 
 @define(eq=False)

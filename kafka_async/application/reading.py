@@ -65,7 +65,7 @@ class Gate:
     @property
     def is_open(self) -> bool:
         """Whether nothing has to be dealt with before records are read."""
-        return self.is_clear and not self.unread.troubled
+        return self.is_clear and not self.unread.failing
 
     @property
     def is_clear(self) -> bool:
@@ -257,7 +257,6 @@ class Reader:
         runtime, unread, era = self.runtime, self.unread, self._era
         deadline = runtime.clock() + seconds
         await self._enter(runtime.clock())
-        unread.unpark(only)
         while True:
             ticket = runtime.signal.ticket()
             if not self.gate.is_clear:
@@ -315,20 +314,20 @@ class Reader:
             await self.auto_commit.ledger.intercept(achieved)
 
     def _begin_wait(self, only: Collection[TopicPartition]) -> None:
-        if self.unread.starved:
-            self.unread.drop_others(only or self._unpaused())
-        self.gate.handler.reading += 1
+        handler = self.gate.handler
+        if self.unread.buffer.hungry:
+            self.unread.ask_for(only, waiting=handler.reading > 0)
+        handler.reading += 1
         self.idle.enter(self.runtime.clock())
 
     def _end_wait(self) -> None:
         handler = self.gate.handler
         handler.reading -= 1
+        if not handler.reading and self.unread.buffer.asked:
+            self.unread.buffer.asked = frozenset()
         handler.polled_at = now = self.runtime.clock()
         self.idle.leave(now)
         self._turn_ends = now + TURN
-
-    def _unpaused(self) -> Collection[TopicPartition]:
-        return [partition for partition, cursor in self.unread.partitions.items() if not cursor.paused]
 
     async def _take_turn(self) -> None:
         """Let others run."""

@@ -354,6 +354,7 @@ class Rebalancing:
 
         ``owned``: the group assigned them to us. An awaitable call-back is waited for by the next read, or by ``stop``.
         """
+        self.unread.drop_aside()  # whatever comes back belongs to a new membership, and begins where it is committed
         if self._unsubscribing is not None:  # a second call, while the call-back of the first is running
             self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is PartitionCustody.LEAVING])
             self.outbox.add(Unsubscribe(subscription=number))

@@ -88,7 +88,6 @@ class Unread:
     _turns: Turns = field(init=False)
     failing: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
-    _parked: set[TopicPartition] = field(factory=set, init=False)
     _stamp: int = field(default=0, init=False)
     _left_records: int = field(default=0, init=False)
     """Records handed out of partitions that have left."""
@@ -136,6 +135,7 @@ class Unread:
         for partition in partitions:
             cursor = self.partitions.pop(partition)
             self._turns.leave(cursor)
+            cursor.custody = PartitionCustody.ASIDE
             self.set_aside[partition] = cursor
         self.handout.attend()
 
@@ -153,7 +153,7 @@ class Unread:
             cursor = self.set_aside.get(partition)
             if cursor is not None:
                 self._leave(cursor)
-                self.set_aside[partition] = Cursor(partition, self.next_stamp(), paused=cursor.paused)
+                self.set_aside[partition] = Cursor(partition, self.next_stamp(), PartitionCustody.ASIDE, paused=cursor.paused)
 
     def _forget(self, cursor: Cursor) -> None:
         del self.partitions[cursor.partition]
@@ -295,44 +295,37 @@ class Unread:
 
     # --- room in the buffer ----------------------------------------------------------------------------------------------------
 
-    def drop_others(self, keep: Collection[TopicPartition]) -> None:
-        """Give the room in the buffer back that partitions outside ``keep``, or paused ones, hold.
+    def ask_for(self, only: Collection[TopicPartition], *, waiting: bool) -> None:
+        """A read waits for ``only`` (none: for all) and there is no room in the buffer for everything: have them fetched first.
 
-        For a read that asks for certain partitions while the unread data of others fills the buffer: it would wait for ever. They
-        are fetched again when a read asks for them. Records that are decoded already stay.
+        ``waiting``: other reads wait too.
         """
-        for cursor in self.partitions.values():
-            if not cursor.has_data or (cursor.partition in keep and not cursor.paused):
-                continue
+        wanted = frozenset(only or [partition for partition, cursor in self.partitions.items() if not cursor.paused])
+        self.buffer.ask(wanted | self.buffer.asked if waiting else wanted)
+        if self.buffer.starving:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Drop a little of what nobody waits for: the room that is kept for those that are asked for holds what others have left.
+
+        What was fetched last is fetched again. Records that are decoded already stay.
+        """
+        useful = min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // 4, 1))
+        others = [cursor for cursor in self.partitions.values() if cursor.partition not in self.buffer.asked]
+        for cursor in sorted(others, key=lambda cursor: (not cursor.paused, -self.buffer.unread(cursor.partition))):
             self.locate(cursor)
             if cursor.taken_to is None or any(isinstance(piece, (Failure, Halted)) for piece in cursor.ahead):
                 continue
-            self._drop_data(cursor)
-            cursor.stamp = self.next_stamp()
-            self.refetch(cursor)
-            if not cursor.paused:
-                self._parked.add(cursor.partition)
-        if self._parked:
-            self.outbox.add(PausePartitions(partitions=frozenset(self._parked)))
-
-    def unpark(self, only: Collection[TopicPartition]) -> None:
-        """Have parked partitions fetched again that the next read asks for."""
-        back = {partition for partition in self._parked if not only or partition in only}
-        if back:
-            self._parked -= back
-            mine = {tp for tp in back if tp in self.partitions and not self.partitions[tp].paused}
-            self.outbox.add(ResumePartitions(partitions=frozenset(mine)))
-
-    @property
-    def troubled(self) -> bool:
-        """A failure waits to be raised, or a partition to be fetched again."""
-        return bool(self.failing or self._parked)
-
-    @property
-    def starved(self) -> bool:
-        """The background waits for room in the buffer, and there is none."""
-        useful = min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // 4, 1))
-        return self.buffer.hungry and self.buffer.room() < useful
+            again: int | None = None
+            while self.buffer.room() < useful and cursor.parcels and isinstance(last := cursor.parcels[-1], FetchedData):
+                again = last.fetch_offset
+                self.buffer.release(cursor.parcels.pop())  # type: ignore[arg-type]  # it is ``last``
+            if self.buffer.room() < useful and not cursor.parcels and cursor.data is not None:
+                again = cursor.taken_to[0]
+                self._drop_data(cursor)
+            if again is not None:
+                cursor.stamp = self.next_stamp()
+                self.outbox.add(Seek(partition=cursor.partition, stamp=cursor.stamp, offset=again, until=cursor.until))
 
     @property
     def is_empty(self) -> bool:

@@ -178,6 +178,10 @@ class FetchBuffer:
     accounts: dict[TopicPartition, UnreadBytes] = field(factory=dict, repr=False, metadata=_BACKGROUND)
     hungry: bool = field(default=False, metadata=_BACKGROUND)
     """The background would fetch if there were room, or is looking for room right now."""
+    starving: bool = field(default=False, metadata=_BACKGROUND)
+    """There is no room even for what is ``asked`` for, for which some is kept."""
+    asked: frozenset[TopicPartition] = field(default=frozenset(), metadata=_APPLICATION)
+    """Partitions that reads wait for, while there is no room for all; the others give way. Empty: nobody waits so."""
     _unannounced: bool = field(default=False, init=False, metadata=_BACKGROUND)
 
     def put(self, parcel: Parcel) -> None:
@@ -220,6 +224,12 @@ class FetchBuffer:
         """Return how many more bytes may be fetched; can be negative after a batch that is larger than the room there was."""
         total = self.total
         return self.limit - (total.put - total.released)
+
+    def ask(self, partitions: frozenset[TopicPartition]) -> None:
+        """Have these partitions fetched before any other. Called by the application."""
+        if partitions != self.asked:
+            self.asked = partitions
+            self.on_room()
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop the account of a partition that is no longer assigned, once nothing of it is unread. Called by the background."""

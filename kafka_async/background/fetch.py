@@ -54,6 +54,8 @@ _SENT_AT: Final = attrgetter("sent_at")
 _USUAL_BYTES: Final = defaults_of(ConsumerConfig)["max_partition_fetch_bytes"]
 _REQUEST_SHARE: Final = 4
 """One request asks for at most this part of the buffer, so that receive buffers stay small and several brokers get a turn."""
+_SHORT_WAIT_MS: Final = 50
+"""Milliseconds that a broker may hold a request for what is asked for, while others give way."""
 
 
 @define(eq=False)
@@ -114,6 +116,19 @@ class _Leaderless:
 
 
 @define(eq=False)
+class _LeftOut:
+    """Partitions for which there is no room at the moment."""
+
+    partitions: set[TopicPartition] = field(factory=set)
+    """Their share of the buffer is unread, or they give way."""
+    first: frozenset[TopicPartition] = frozenset()
+    """What all others give way to, since reads wait for it."""
+
+    def gives_way(self, partition: TopicPartition) -> bool:
+        return bool(self.first) and partition not in self.first
+
+
+@define(eq=False)
 class FetchManager:
     """Fetches the partitions that are assigned, have a position and are not paused."""
 
@@ -129,8 +144,7 @@ class FetchManager:
     _placed: dict[TopicPartition, tuple[int, int]] = field(factory=dict, init=False)
     """The broker that each partition is read from, and the version of the cluster that this was decided by."""
     _changed: set[TopicPartition] = field(factory=set, init=False)
-    _full: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions left out because their share of the buffer is unread."""
+    _left_out: _LeftOut = field(factory=_LeftOut, init=False)
     _leaderless: _Leaderless = field(factory=_Leaderless, init=False)
     _timers: _Timers = field(factory=_Timers, init=False)
     _outage: PartitionOutage = field(init=False)
@@ -152,7 +166,9 @@ class FetchManager:
         """Return the Fetch requests that may go out now."""
         # Hungry while we look: bytes that the application's thread releases after our look at the room must wake us.
         was_hungry, self.buffer.hungry = self.buffer.hungry, True
-        hungry = False
+        hungry = starving = False
+        if self.buffer.asked or self._left_out.first:
+            self._give_way()
         self._place_changed(now)
         requests: list[UnsentRequest] = []
         wake_at = self._timers.next
@@ -173,14 +189,16 @@ class FetchManager:
                 self.metadata.need_leader(now)  # a request would only be refused, and cost a backoff
             elif not broker.backoff.ready(now):
                 wake_at = min(wake_at, broker.backoff.retry_at)
-            elif size := self._request_size(len(idle), asked):
+            elif size := self._request_size(len(idle), asked, broker):
                 requests.append(self._request(broker, size, now))
             else:
                 hungry = True
+                starving = starving or not self.buffer.asked.isdisjoint(broker.session.wanted)
         self.buffer.announce()  # the application gets its turn after this one of the loop, which sends the requests
-        self.buffer.hungry = hungry or bool(self._full)
-        if self.buffer.hungry and not was_hungry:
-            self.buffer.on_parcel()  # a read that waits for a partition without room can give back what other partitions hold
+        self.buffer.hungry = hungry or bool(self._left_out.partitions)
+        was_starving, self.buffer.starving = self.buffer.starving, starving
+        if (self.buffer.hungry and not was_hungry) or (starving and not was_starving):
+            self.buffer.on_parcel()  # a read that waits for a partition without room can say so, or give back what others hold
         return Poll(tuple(requests), wake_at)
 
     def _place_changed(self, now: float) -> None:
@@ -190,12 +208,21 @@ class FetchManager:
         if self._outage.failing:
             self._outage.keep(self.subscription.partitions)
         self._changed |= self._leaderless.after(self.metadata.cluster.version)
-        if self._full:
-            self._changed |= {partition for partition in self._full if self.buffer.unread(partition) < self._share()}
-            self._full -= self._changed
+        if self._left_out.partitions:
+            left_out, share = self._left_out, self._share()
+            self._changed |= {tp for tp in left_out.partitions if self.buffer.unread(tp) < share and not left_out.gives_way(tp)}
+            left_out.partitions -= self._changed
         for partition in self._changed:
             self._place(partition, now)
         self._changed.clear()
+
+    def _give_way(self) -> None:
+        """Leave partitions out that no read waits for, while there is room only for those that one does."""
+        useful = self._useful()
+        first = self.buffer.asked if self.buffer.room() - self._reserved() - useful < useful else frozenset()
+        if first != self._left_out.first:
+            self._left_out.first = first
+            self._changed.update(self._placed)
 
     def _suspect(self, broker: _Broker, now: float) -> float:
         """Ask the cluster about a broker that does not respond, and again after twice the time. Return when to check next.
@@ -231,19 +258,34 @@ class FetchManager:
         partitions = max(1, len(self.subscription.partitions))
         return max(self.config.max_partition_fetch_bytes, self.buffer.limit // (2 * partitions))
 
-    def _request_size(self, idle: int, brokers: int) -> int:
-        """Return the bytes that the next request may ask for, or 0 if there is no room for a useful one.
-
-        An empty partition's request holds its share for as long as its broker waits, so the shares are such that all have room.
-        """
+    def _reserved(self) -> int:
+        """Return the bytes that the requests in flight may bring."""
         reserved = 0
         for broker in self._brokers.values():
             reserved += broker.reserved or 0
-        room = self.buffer.room() - reserved
-        share = self.buffer.limit // max(brokers, _REQUEST_SHARE)
+        return reserved
+
+    def _useful(self) -> int:
+        """Return the bytes of the smallest request that is worth it if nobody waits for it."""
+        return min(self.config.max_partition_fetch_bytes, max(self.buffer.limit // _REQUEST_SHARE, 1))
+
+    def _request_size(self, idle: int, brokers: int, broker: _Broker) -> int:
+        """Return the bytes that the next request to a broker may ask for, or 0 if there is no room for a useful one.
+
+        An empty partition's request holds its share for as long as its broker waits, so the shares are such that all have room.
+
+        The sequence that fetches the same data again and again: reads of a busy partition and of a quiet one take turns, and
+        whenever the quiet one is read, the busy one has filled the buffer. So room for one request is kept for what is asked for.
+        """
+        is_for_all = not self.buffer.asked or not broker.session.wanted.keys() <= self.buffer.asked
+        spare = self._useful() if is_for_all and len(self.subscription.partitions) > 1 else 0
+        reserved = self._reserved()
+        room = self.buffer.room() - reserved - spare
+        share = (self.buffer.limit - spare) // max(brokers, _REQUEST_SHARE)
         cap = max(1, min(self.config.fetch_max_bytes, share))  # 0 is allowed: one batch at a time
         size = min(cap, room // idle)
-        useful = min(self.config.max_partition_fetch_bytes, cap)
+        # What a read waits for is worth any request: dropping what others have fetched, to have room for more, costs more.
+        useful = min(self.config.max_partition_fetch_bytes, cap) if spare or not self._left_out.first else 1
         if size >= useful:
             return size
         if room >= useful:
@@ -274,7 +316,7 @@ class FetchManager:
             return False
         if self._placed.get(partition) != (broker.node_id, self.metadata.cluster.version):
             return False
-        if not entry.fetchable:
+        if not entry.fetchable or (self._left_out.first and self._left_out.gives_way(partition)):
             return False
         unread = self.buffer.unread(partition)
         if unread >= self.config.max_partition_fetch_bytes and unread >= self._share():  # a share is not less than the former
@@ -288,8 +330,8 @@ class FetchManager:
         if entry.retry_at > now:
             self._timers.set(entry.partition, entry.retry_at)
             return None, None
-        if self.buffer.unread(entry.partition) >= self._share():
-            self._full.add(entry.partition)
+        if self._left_out.gives_way(entry.partition) or self.buffer.unread(entry.partition) >= self._share():
+            self._left_out.partitions.add(entry.partition)
             return None, None
         leader = self.metadata.cluster.leader(entry.partition)
         if leader is None:
@@ -333,7 +375,9 @@ class FetchManager:
             rack_id=self.config.client_rack,
         )
 
-    def _step(self, session: FetchSession, partition: TopicPartition, topic_id: UUID, how: Wanted, size: int) -> FetchStep:
+    def _step(
+        self, session: FetchSession, partition: TopicPartition, topic_id: UUID, how: Wanted, size: int, max_wait_ms: int
+    ) -> FetchStep:
         return FetchStep(
             session_id=session.session_id,
             session_epoch=session.epoch,
@@ -343,7 +387,7 @@ class FetchManager:
             leader_epoch=-1 if how.leader_epoch is None else how.leader_epoch,
             offset=how.offset,
             partition_max_bytes=how.max_bytes,
-            max_wait_ms=self.config.fetch_max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=self.config.fetch_min_bytes,
             max_bytes=size,
             isolation_level=int(self.config.isolation_level is IsolationLevel.READ_COMMITTED),
@@ -353,21 +397,21 @@ class FetchManager:
     def _request(self, broker: _Broker, size: int, now: float) -> UnsentRequest:
         session = broker.session
         step = session.step()
+        # Those that give way cannot be asked for meanwhile, and the read that they give way to may end at any time.
+        max_wait_ms = min(self.config.fetch_max_wait_ms, _SHORT_WAIT_MS) if self._left_out.first else self.config.fetch_max_wait_ms
         message: FetchRequest | FetchStep = (
-            self._step(session, *step, size)
-            if step is not None
-            else self._message(session.build(), size, self.config.fetch_max_wait_ms)
+            self._step(session, *step, size, max_wait_ms) if step is not None else self._message(session.build(), size, max_wait_ms)
         )
         broker.reserved = size
         broker.sent_at = now
-        broker.suspected_at = now + self.config.fetch_max_wait_ms / 1000 + LATE
+        broker.suspected_at = now + max_wait_ms / 1000 + LATE
         return UnsentRequest(
             message=message,
             node_id=broker.node_id,
             lane=Lane.FETCH,
             on_done=partial(self._answered, broker),
             expires_at=now + (self.config.request_timeout_ms + self.config.fetch_max_wait_ms) / 1000,
-            max_wait=self.config.fetch_max_wait_ms / 1000,
+            max_wait=max_wait_ms / 1000,
         )
 
     # --- answers ---------------------------------------------------------------------------------------------------------------

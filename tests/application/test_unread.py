@@ -276,29 +276,43 @@ def test_a_refused_record_is_reported_before_anything_after_it() -> None:
 
 
 def test_giving_room_to_others_forgets_no_refused_record() -> None:
-    world = World(A, B, fetch_buffer_bytes=1000)
+    world = World(A, B, fetch_buffer_bytes=400)
     world.fetched(A, 0, 3)
     world.fetched(A, 3, 3)
+    world.fetched(A, 6, 30)
     error = DeserializationError("poison")
     refuse_the_first(world, error)
-    world.unread.drop_others([B])
-    assert world.refetched == [(A, 3)]
+    world.asks_in_vain(B)
+    assert world.refetched == [(A, 6)]
     assert world.unread.failure() is error
-    assert [record.offset for record in world.staged(9)[A].records] == [1, 2]
+    assert [record.offset for record in world.staged(3)[A].records] == [1, 2]
 
 
-def test_room_is_given_back_by_what_is_not_asked_for() -> None:
-    world = World(A, B, fetch_buffer_bytes=1000)
-    world.fetched(A, 0, 3)
+def test_room_is_given_back_by_what_is_not_asked_for_and_no_more_than_it_takes() -> None:
+    world = World(A, B, C, fetch_buffer_bytes=800)
+    for start in range(0, 30, 10):
+        world.fetched(A, start, 10)
     world.fetched(B, 0, 3)
+    world.fetched(C, 0, 3)
     world.take(1, A)
-    world.unread.drop_others([B])
-    assert world.refetched == [(A, 1)]
-    assert world.take() == {B: [0, 1, 2]}
-    assert world.entry(A).position == 1
-    assert world.parked == [({A}, True)]
-    world.unread.unpark(())
-    assert world.parked[-1] == ({A}, False)
+    world.asks_in_vain(B)
+    assert world.buffer.room() >= 200
+    assert world.refetched == [(A, 20)]
+    assert world.take(100, B, C) == {B: [0, 1, 2], C: [0, 1, 2]}
+    assert world.take() == {A: list(range(1, 20))}
+    world.fetched(A, 20, 1)
+    assert world.take() == {A: [20]}
+
+
+def test_a_paused_partition_gives_room_first() -> None:
+    world = World(A, B, C, fetch_buffer_bytes=1000)
+    for start in range(0, 30, 10):
+        world.fetched(A, start, 10)
+    world.fetched(C, 0, 30)
+    world.entry(C).paused = True
+    world.asks_in_vain(B)
+    assert world.refetched == [(C, 0)]
+    assert world.take() == {A: list(range(30))}
 
 
 def test_a_thousand_idle_partitions_cost_a_read_nothing() -> None:

@@ -11,7 +11,7 @@ from kafka_async.application.unread import Unread
 from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
-from kafka_async.events import HaltPartition, PausePartitions, ResumePartitions, Seek
+from kafka_async.events import HaltPartition, Seek
 from kafka_async.records import ALL_COLUMNS, ColumnBuilder
 from kafka_async.testing.simulation import PartitionLog
 
@@ -46,11 +46,10 @@ class World:
     def halted(self) -> list[TopicPartition]:
         return [event.partition for event in self.handler.application_events if isinstance(event, HaltPartition)]
 
-    @property
-    def parked(self) -> list[tuple[set[TopicPartition], bool]]:
-        events = self.handler.application_events
-        kinds = (PausePartitions, ResumePartitions)
-        return [(set(event.partitions), isinstance(event, PausePartitions)) for event in events if isinstance(event, kinds)]
+    def asks_in_vain(self, *partitions: TopicPartition) -> None:
+        """A read waits for partitions for which there is no room."""
+        self.buffer.hungry = self.buffer.starving = True
+        self.unread.ask_for(partitions, waiting=False)
 
     def entry(self, partition: TopicPartition) -> Cursor:
         return self.unread.partitions[partition]
