@@ -150,7 +150,7 @@ def encode_compressed(batch: BatchSpec, body: bytes) -> bytes:
     return head + covered
 
 
-def marker(offset: int, producer_id: int, *, commit: bool, leader_epoch: int = 0) -> bytes:
+def marker(offset: int, producer_id: int, *, commit: bool, leader_epoch: int = 0, timestamp: int = 1_700_000_000_000) -> bytes:
     """Return the control batch that ends a transaction."""
     key = struct.pack(">hh", 0, 1 if commit else 0)
     return BatchSpec(
@@ -159,6 +159,7 @@ def marker(offset: int, producer_id: int, *, commit: bool, leader_epoch: int = 0
         attributes=CONTROL | TRANSACTIONAL,
         producer_id=producer_id,
         leader_epoch=leader_epoch,
+        base_timestamp=timestamp,
     ).encode()
 
 

@@ -10,19 +10,21 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict
 
-import anyio
 from attrs import define, field
 
-from ..errors import BrokerResponseError, for_code
+from ..errors import BrokerResponseError, PolicyViolationError, for_code
 from ..model import OffsetAndMetadata, TopicPartition
 from ..wire import Api
 from .batches import CODECS, BatchSpec, RecordSpec
 from .serving import ClusterSockets
 from .simulation import FakeCluster, FakeNetwork, LoggedRequest
-from .simulation.admin import is_topic_name
+from .simulation.admin import colliding, is_topic_name
+from .simulation.config_admin import BrokerSettings
 from .simulation.groups.fellows import Fellow
 from .simulation.settings import group_settings
+from .simulation.traffic import SimulatedTraffic
 from .simulation.versions import RELEASES
+from .simulation.waking import Changes, SimulatedClock
 
 Headers = Iterable[tuple[str, bytes | None]]
 _PATIENCE: Final = 60.0
@@ -57,19 +59,43 @@ class Cluster:
     simulated: FakeCluster
     """The simulated brokers. Their methods are for tests of this package and may change."""
     _listener: ClusterSockets | None
+    _transactions: int
 
     def __init__(
-        self, brokers: int = 1, kafka: str = "4.3", *, latency: float = 0.001, seed: int | None = None, auto_create: int = 0
+        self,
+        brokers: int = 1,
+        kafka: str = "4.3",
+        *,
+        latency: float = 0.001,
+        seed: int | None = None,
+        auto_create: int = 0,
+        date: int | None = None,
+        request_log: int = 50_000,
     ) -> None:
-        """Make a cluster. ``auto_create``: partitions of a topic that a client's metadata request creates; 0: none is created."""
+        """Make a cluster.
+
+        ``auto_create``: partitions of a topic that a client's metadata request creates; 0: none is created. ``date``: milliseconds
+        since the epoch at which the brokers' date begins; by default now, or 2023-11-14 22:13:20 UTC for a cluster that is made
+        under virtual time. ``request_log``: how many requests ``requests`` remembers.
+        """
         if kafka not in RELEASES:
             raise ValueError(f"kafka={kafka!r}: expected one of {', '.join(RELEASES)}")
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: expected at least 1")
+        if request_log < 0:
+            raise ValueError(f"request_log={request_log}: expected 0 or more requests")
         random = None if seed is None else Random(seed)  # noqa: S311 - repeatable on purpose
-        self.simulated = FakeCluster(size=brokers, max_versions=RELEASES[kafka], latency=latency, auto_create=auto_create)
+        self.simulated = FakeCluster(
+            size=brokers,
+            max_versions=RELEASES[kafka],
+            latency=latency,
+            broker_settings=BrokerSettings(auto_create),
+            changes=Changes(SimulatedClock(date)),
+            traffic=SimulatedTraffic(request_log),
+        )
         self.simulated.network.random = random
         self._listener = None
+        self._transactions = 0
 
     # --- topics and records ----------------------------------------------------------------------------------------------------
 
@@ -84,6 +110,8 @@ class Cluster:
             raise ValueError(f"topic {name!r}: it exists already")
         if not is_topic_name(name):
             raise ValueError(f"topic {name!r}: expected 1 to 249 letters, digits, '.', '_' and '-'")
+        if (other := colliding(name, self.simulated.topics)) is not None:
+            raise ValueError(f"topic {name!r}: it differs from {other!r} only in '.' and '_'")
         if partitions < 1:
             raise ValueError(f"topic {name!r}: partitions={partitions}: expected at least 1")
         brokers = len(self.simulated.brokers)
@@ -97,7 +125,8 @@ class Cluster:
         ``share_auto_offset_reset="earliest"`` makes a share group begin at the first record, ``consumer_session_timeout_ms=10_000``
         ends the sessions of a consumer group sooner. Raises ``ValueError`` for a setting that Kafka does not have or would refuse.
         """
-        self.simulated.groups.own.setdefault(name, {}).update(group_settings(config))
+        own = self.simulated.groups.own
+        own[name] = group_settings(own.get(name, {}) | group_settings(config))
 
     def produce(
         self,
@@ -123,7 +152,7 @@ class Cluster:
         record = RecordSpec(
             key=as_bytes(key), value=as_bytes(value), headers=tuple((name.encode(), text) for name, text in headers)
         )
-        stamp = part.log.next_timestamp if timestamp is None else timestamp
+        stamp = part.log.next_timestamp(self.simulated.clock.date()) if timestamp is None else timestamp
         spec = BatchSpec(
             records=(record,),
             base_offset=part.log.end,
@@ -131,7 +160,7 @@ class Cluster:
             base_timestamp=stamp,
             codec=CODECS[compression],
         )
-        code, offset = self.simulated.producers.take(tp, spec.encode())
+        code, offset = self.simulated.producers.take(tp, spec.encode(), stamped=timestamp is not None)
         if code:
             raise for_code(code, str(tp))
         self.simulated.changed()
@@ -152,15 +181,20 @@ class Cluster:
     def _append(self, tp: TopicPartition, values: list[bytes | None]) -> None:
         part = self.simulated.partition(tp)
         records = tuple(RecordSpec(delta=i, timestamp_delta=i * 1000, value=value) for i, value in enumerate(values))
-        spec = BatchSpec(records=records, base_offset=part.log.end, leader_epoch=part.epoch, base_timestamp=part.log.next_timestamp)
-        code, _ = self.simulated.producers.take(tp, spec.encode())
+        stamp = part.log.next_timestamp(self.simulated.clock.date())
+        spec = BatchSpec(records=records, base_offset=part.log.end, leader_epoch=part.epoch, base_timestamp=stamp)
+        code, _ = self.simulated.producers.take(tp, spec.encode(), stamped=False)
         if code:
             raise for_code(code, str(tp))
 
     @contextmanager
-    def transaction(self, producer_id: int = 1) -> Generator["Transaction", None, None]:
-        """Write records in a transaction, which is committed when the block ends, or aborted if it ends with an exception."""
-        writing = Transaction(self, producer_id)
+    def transaction(self, producer_id: int | None = None) -> Generator["Transaction", None, None]:
+        """Write records in a transaction, which is committed when the block ends, or aborted if it ends with an exception.
+
+        ``producer_id``: by default each transaction has a producer of its own, so several can be open.
+        """
+        self._transactions += 1
+        writing = Transaction(self, self._transactions if producer_id is None else producer_id)
         try:
             yield writing
         except BaseException:
@@ -193,6 +227,8 @@ class Cluster:
         """Lose the start of a log, as retention does."""
         if offset != self.end(partition):
             self._within(partition, offset)
+        if self._known(partition[0]).settings.only_compacts:
+            raise PolicyViolationError(f"topic {partition[0]!r} is only compacted: its records are not deleted by their offsets")
         self.simulated.log(self._tp(partition)).delete_before(offset)
         self.simulated.changed()
 
@@ -229,14 +265,15 @@ class Cluster:
         Raises ``TimeoutError`` after 60 s of the event loop's time; its text describes the group.
         """
         groups = self.simulated.groups
-        deadline = anyio.current_time() + _PATIENCE
+        clock = self.simulated.clock
+        deadline = clock.now() + _PATIENCE
         while not (len(groups.members(group)) == members and groups.settled(group)):
-            if anyio.current_time() >= deadline:
+            if clock.now() >= deadline:
                 found, state = len(groups.members(group)), "all assigned" if groups.settled(group) else "not all assigned"
                 raise TimeoutError(
                     f"group {group!r} has {found} members, {state}; {members} were expected within {_PATIENCE:.0f} s"
                 )
-            await self.simulated.wait_for_change(min(deadline, anyio.current_time() + _LOOK))
+            await self.simulated.wait_for_change(min(deadline, clock.now() + _LOOK))
 
     def members(self, group: str) -> list[str]:
         """Return the ids of a group's members."""
@@ -260,7 +297,10 @@ class Cluster:
         return Member(self, group, self.simulated.groups.seat(group, wanted, claimed))
 
     def requests(self, api: Api | None = None) -> list[LoggedRequest]:
-        """Return the requests that arrived, oldest first: all, or those of one API."""
+        """Return the requests that arrived, oldest first: all, or those of one API.
+
+        Those before the last 50,000, or ``request_log``, are forgotten, and the records of Produce requests before the last 16 MiB.
+        """
         return [entry for entry in self.simulated.requests if api is None or entry.api is api]
 
     # --- faults ----------------------------------------------------------------------------------------------------------------
@@ -360,11 +400,17 @@ class Cluster:
     async def serve(self) -> str:
         """Listen on the loopback, so that any Kafka client can read and write; return ``host:port`` of every broker.
 
-        Needs asyncio and real time. The listener belongs to the event loop; ``close`` ends it.
+        Needs asyncio and real time. The listener belongs to the event loop; ``close`` ends it. If that loop is gone, this one
+        listens.
         """
-        if self._listener is None:
+        if self._listener is None or self._listener.is_over:
             self._listener = await ClusterSockets.open(self.simulated)
         return self.simulated.bootstrap_servers
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it listens."""
+        return self._listener is not None and not self._listener.is_over
 
     def close(self) -> None:
         """Close the sockets of ``serve``. Can be called more than once."""
@@ -484,7 +530,8 @@ class Transaction:
         """Write the markers."""
         for tp in sorted(self._written):
             part = self._cluster.simulated.partition(tp)
-            part.log.end_transaction(self._producer_id, commit=commit, epoch=part.epoch)
+            now = self._cluster.simulated.clock.date()
+            part.log.end_transaction(self._producer_id, commit=commit, epoch=part.epoch, now=now)
         self._written.clear()
         self._cluster.simulated.changed()
 

@@ -41,6 +41,8 @@ from ..wire.messages.admin import (
     ConsumerGroupDescribeRequest,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -73,6 +75,9 @@ _TIMEOUT: Final = 30.0
 _RETRY: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 75, 100})
 """Temporary error codes: leaders and coordinators that are being found, a topic that one broker does not know yet."""
 _LOOK: Final = 0.1
+_EXISTS: Final = 36
+_REFUSED: Final = frozenset({17, 37, 38, 39, 40})
+"""Error codes for arguments that ``Cluster`` refuses itself: names, numbers of partitions and of replicas, settings."""
 _GROUP: Final = 32
 """The resource type of a group."""
 
@@ -175,8 +180,10 @@ class RealCluster:
             name=name, num_partitions=partitions, replication_factor=replicas or self.replicas, configs=settings
         )
         (made,) = self._any().ask(CreateTopicsRequest(topics=(wanted,))).topics
+        if made.error_code == _EXISTS:
+            raise ValueError(f"topic {name!r}: it exists already")
         _check(made.error_code, made.error_message or f"topic {name!r}")
-        self._until(lambda: len([p for p in self._described(name).partitions if p.leader_id >= 0]) == partitions)
+        self._until(lambda: self._led(name) == partitions)
         return [TopicPartition(name, index) for index in range(partitions)]
 
     def group(self, name: str, **config: object) -> None:
@@ -191,6 +198,13 @@ class RealCluster:
         (gone,) = self._any().ask(DeleteTopicsRequest(topics=(DeleteTopicState(name=topic),))).responses
         _check(gone.error_code, f"topic {topic!r}")
         self._until(lambda: self._described(topic).error_code == 3)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Grow a topic to ``count`` partitions, and wait until they have leaders."""
+        wanted = CreatePartitionsTopic(name=topic, count=count)
+        (grown,) = self._any().ask(CreatePartitionsRequest(topics=(wanted,))).results
+        _check(grown.error_code, grown.error_message or f"topic {topic!r}")
+        self._until(lambda: self._led(topic) == count)
 
     def recreate(self, topic: str) -> None:
         """Delete a topic and create it again."""
@@ -335,6 +349,9 @@ class RealCluster:
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         return self._any().ask(request).topics[0]
 
+    def _led(self, topic: str) -> int:
+        return len([part for part in self._described(topic).partitions if part.leader_id >= 0])
+
     def _name(self, topic_id: Any) -> str:
         return self._any().ask(MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id),))).topics[0].name or ""
 
@@ -457,6 +474,8 @@ def _dotted(config: Mapping[str, object]) -> dict[str, str]:
 
 
 def _check(code: int, what: str) -> None:
+    if code in _REFUSED:
+        raise ValueError(what)
     if code:
         error = for_code(code, what)
         assert isinstance(error, BrokerResponseError)  # noqa: S101 - what the function returns

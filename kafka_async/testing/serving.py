@@ -39,6 +39,7 @@ class ClusterSockets:
     _silent: set[asyncio.StreamWriter] = field(factory=set)
     """Connections on which nothing is answered any more."""
     _closed: bool = field(default=False, init=False)
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
 
     @classmethod
     async def open(cls, cluster: "FakeCluster") -> Self:
@@ -51,6 +52,11 @@ class ClusterSockets:
             listener._servers.append(server)
             broker.listens(HOST, server.sockets[0].getsockname()[1])
         return listener
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the event loop that it belongs to is gone."""
+        return self._loop.is_closed()
 
     def cut(self, node_id: int | None = None) -> None:
         """Break the connections: all, or those to one broker."""

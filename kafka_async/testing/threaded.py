@@ -1,6 +1,7 @@
 """A simulated cluster on TCP with a thread and an event loop of its own, for programs that have no loop, or that block theirs.
 
-Decides: nothing. Owns: the thread. Must never let two threads touch the cluster: all work on it happens in its thread.
+Decides: nothing. Owns: the threads, one for each cluster that is served. Must never let two threads touch a cluster: all work on it
+happens in its thread.
 """
 
 import asyncio
@@ -8,7 +9,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from attrs import define, field
 
@@ -18,43 +20,87 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class ThreadedCluster:
-    """Listens on the loopback for as long as the ``with`` block lasts."""
+class _Service:
+    """The thread of one cluster."""
 
     cluster: Cluster
-    bootstrap: str = field(default="", init=False)
-    """``host:port`` of every broker, separated by commas."""
-    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
-    _over: asyncio.Event | None = field(default=None, init=False)
+    bootstrap: str = ""
+    users: int = 0
+    loop: asyncio.AbstractEventLoop | None = None
+    _thread: threading.Thread | None = None
+    _over: asyncio.Event | None = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start the thread. Raises ``OSError`` if there is no port, ``RuntimeError`` if an event loop serves the cluster."""
         ready: Future[str] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), name="simulated-cluster", daemon=True)
         self._thread.start()
         self.bootstrap = ready.result()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._loop is not None and self._over is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._over.set)
+    def stop(self) -> None:
+        """Close the sockets, and wait for the thread."""
+        if self.loop is not None and self._over is not None and self._thread is not None:
+            self.loop.call_soon_threadsafe(self._over.set)
             self._thread.join()
-        self._loop = None
+        self.loop = None
 
     async def _serve(self, ready: "Future[str]") -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         try:
+            if self.cluster.is_served:
+                raise RuntimeError("an event loop serves the cluster already; a thread would touch it at the same time")
             async with self.cluster:
-                ready.set_result(await self.cluster.serve())
+                bootstrap = await self.cluster.serve()
+                self.loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+                ready.set_result(bootstrap)
                 await self._over.wait()
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             if ready.done():
                 raise
             ready.set_exception(error)
 
+
+_services: Final["WeakKeyDictionary[Cluster, _Service]"] = WeakKeyDictionary()
+_entering: Final = threading.Lock()
+"""Held while a block begins or ends."""
+
+
+@define(eq=False)
+class ThreadedCluster:
+    """Listens on the loopback for as long as the ``with`` block lasts.
+
+    Blocks may be nested, of one ``ThreadedCluster`` or of several with the same ``Cluster``: they share the thread and the address,
+    and the last that ends closes them.
+    """
+
+    cluster: Cluster
+    bootstrap: str = field(default="", init=False)
+    """``host:port`` of every broker, separated by commas."""
+    _entered: int = field(default=0, init=False)
+
+    def __enter__(self) -> Self:
+        with _entering:
+            service = _services.get(self.cluster) or _Service(self.cluster)
+            if not service.users:
+                service.start()
+                _services[self.cluster] = service
+            service.users += 1
+            self._entered += 1
+            self.bootstrap = service.bootstrap
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with _entering:
+            service = _services[self.cluster]
+            service.users -= 1
+            self._entered -= 1
+            if not service.users:
+                del _services[self.cluster]
+                service.stop()
+
     def call(self, fn: Callable[[Cluster], T]) -> "Future[T]":
         """Call ``fn`` with the cluster in its thread; return the future. Raises ``RuntimeError`` outside the ``with`` block."""
-        if self._loop is None:
+        service = _services.get(self.cluster) if self._entered else None
+        if service is None or service.loop is None:
             raise RuntimeError("the cluster is not running; use it in a 'with' block")
         done: Future[T] = Future()
 
@@ -64,5 +110,5 @@ class ThreadedCluster:
             except Exception as error:
                 done.set_exception(error)
 
-        self._loop.call_soon_threadsafe(work)
+        service.loop.call_soon_threadsafe(work)
         return done

@@ -239,6 +239,25 @@ _SCHEMAS: Final[Mapping[str, tuple[Versions, int | None, tuple[tuple[Any, ...], 
         ("generation_id", "int32", (2, 3)),
         ("rack_id", "string", (3, 3), (3, 3)),
     )),
+    "CreatePartitionsRequest": ((0, 3), 2, (
+        ("topics", "[]struct", (0, 3), None, None, (
+            ("name", "string", (0, 3)),
+            ("count", "int32", (0, 3)),
+            ("assignments", "[]struct", (0, 3), (0, 3), None, (
+                ("broker_ids", "[]int32", (0, 3)),
+            )),
+        )),
+        ("timeout_ms", "int32", (0, 3)),
+        ("validate_only", "bool", (0, 3)),
+    )),
+    "CreatePartitionsResponse": ((0, 3), 2, (
+        ("throttle_time_ms", "int32", (0, 3)),
+        ("results", "[]struct", (0, 3), None, None, (
+            ("name", "string", (0, 3)),
+            ("error_code", "int16", (0, 3)),
+            ("error_message", "string", (0, 3), (0, 3)),
+        )),
+    )),
     "CreateTopicsRequest": ((2, 7), 5, (
         ("topics", "[]struct", (2, 7), None, None, (
             ("name", "string", (2, 7)),
@@ -273,6 +292,16 @@ _SCHEMAS: Final[Mapping[str, tuple[Versions, int | None, tuple[tuple[Any, ...], 
                 ("config_source", "int8", (5, 7)),
                 ("is_sensitive", "bool", (5, 7)),
             )),
+        )),
+    )),
+    "DeleteGroupsRequest": ((0, 2), 2, (
+        ("groups_names", "[]string", (0, 2)),
+    )),
+    "DeleteGroupsResponse": ((0, 2), 2, (
+        ("throttle_time_ms", "int32", (0, 2)),
+        ("results", "[]struct", (0, 2), None, None, (
+            ("group_id", "string", (0, 2)),
+            ("error_code", "int16", (0, 2)),
         )),
     )),
     "DeleteRecordsRequest": ((0, 2), 2, (
@@ -753,6 +782,26 @@ _SCHEMAS: Final[Mapping[str, tuple[Versions, int | None, tuple[tuple[Any, ...], 
             ("partitions", "[]struct", (2, 10), None, None, (
                 ("partition_index", "int32", (2, 10)),
                 ("error_code", "int16", (2, 10)),
+            )),
+        )),
+    )),
+    "OffsetDeleteRequest": ((0, 0), None, (
+        ("group_id", "string", (0, 0)),
+        ("topics", "[]struct", (0, 0), None, None, (
+            ("name", "string", (0, 0)),
+            ("partitions", "[]struct", (0, 0), None, None, (
+                ("partition_index", "int32", (0, 0)),
+            )),
+        )),
+    )),
+    "OffsetDeleteResponse": ((0, 0), None, (
+        ("error_code", "int16", (0, 0)),
+        ("throttle_time_ms", "int32", (0, 0)),
+        ("topics", "[]struct", (0, 0), None, None, (
+            ("name", "string", (0, 0)),
+            ("partitions", "[]struct", (0, 0), None, None, (
+                ("partition_index", "int32", (0, 0)),
+                ("error_code", "int16", (0, 0)),
             )),
         )),
     )),

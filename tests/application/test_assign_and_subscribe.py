@@ -15,7 +15,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka_async.testing.simulation import FakeCluster
-from kafka_async.testing.simulation.log import TIMESTAMP
+from kafka_async.testing.simulation.waking import TIMESTAMP
 
 from .support import consumer_on, filled, numbers, read_values, virtual
 

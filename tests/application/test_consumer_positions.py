@@ -12,7 +12,7 @@ from kafka_async.errors import (
     IllegalOperation,
     IllegalStateError,
 )
-from kafka_async.testing.simulation.log import TIMESTAMP
+from kafka_async.testing.simulation.waking import TIMESTAMP
 
 from .support import consumer_on, filled, iteration, numbers, read_values, virtual
 

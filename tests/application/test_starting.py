@@ -18,6 +18,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.testing.simulation import HANG, KAFKA_4_3, Drop, FakeCluster
+from kafka_async.testing.simulation.config_admin import BrokerSettings
 from kafka_async.wire import Api
 
 from .support import cancelled_at, consumer_on, filled, numbers, read_values, settle, virtual, watched
@@ -227,14 +228,14 @@ async def test_start_waits_for_a_topic_that_is_created_meanwhile() -> None:
 
 @virtual
 async def test_the_broker_may_create_the_topic() -> None:
-    cluster = FakeCluster(auto_create=2)
+    cluster = FakeCluster(broker_settings=BrokerSettings(auto_create=2))
     async with consumer_on(cluster, "new") as consumer:
         assert consumer.partitions_for_topic("new") == {0, 1}
 
 
 @virtual
 async def test_the_broker_may_not_create_the_topic_if_configured_so() -> None:
-    cluster = FakeCluster(auto_create=2)
+    cluster = FakeCluster(broker_settings=BrokerSettings(auto_create=2))
     with pytest.raises(UnknownTopicOrPartitionError):
         await consumer_on(cluster, "new", allow_auto_create_topics=False, request_timeout_ms=2000).start()
 

@@ -15,7 +15,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
 )
 from kafka_async.testing.simulation import FakeCluster
-from kafka_async.testing.simulation.log import TIMESTAMP
+from kafka_async.testing.simulation.waking import TIMESTAMP
 
 from .support import Consumer, cancelled_at, consumer_on, filled, read_values, settle, virtual
 

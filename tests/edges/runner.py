@@ -21,7 +21,7 @@ from kafka_async.errors import (
     IllegalStateError,
     KafkaError,
 )
-from kafka_async.testing.simulation.log import TIMESTAMP
+from kafka_async.testing.simulation.waking import TIMESTAMP
 from tests.application.support import cancelled_at
 from tests.virtual import VirtualLoop, run_virtual, run_virtual_asyncio
 

@@ -56,7 +56,10 @@ from kafka_async.wire.messages.admin import (
     ConfiguredResource,
     ConsumerGroupDescribeRequest,
     CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteGroupsRequest,
     DeleteShareGroupOffsetsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -64,6 +67,7 @@ from kafka_async.wire.messages.admin import (
     DescribeShareGroupOffsetsRequest,
     IncrementalAlterConfigsRequest,
     ListGroupsRequest,
+    OffsetDeleteRequest,
     PartitionToAlter,
     ShareGroupChoice,
     ShareGroupDescribeRequest,
@@ -136,6 +140,9 @@ def requests(cluster: FakeCluster) -> dict[Api, Request[Any]]:
             topics=(DeleteRecordsTopic(name="t", partitions=(DeleteRecordsPartition(partition_index=0, offset=3),)),)
         ),
         ListGroupsRequest(),
+        DeleteGroupsRequest(groups_names=("missing",)),
+        OffsetDeleteRequest(group_id="g"),
+        CreatePartitionsRequest(topics=(CreatePartitionsTopic(name="t", count=9),)),
         DescribeGroupsRequest(groups=("g",)),
         IncrementalAlterConfigsRequest(
             resources=(

@@ -242,7 +242,7 @@ def test_settings_of_groups_are_checked() -> None:
     cluster = Cluster()
     with pytest.raises(ValueError, match=r"share\.auto\.reset: Kafka has no such setting for a group"):
         cluster.group("g", share_auto_reset="earliest")
-    with pytest.raises(ValueError, match=r"share\.auto\.offset\.reset=first: expected earliest or latest"):
+    with pytest.raises(ValueError, match=r"share\.auto\.offset\.reset=first: expected earliest, latest, or a duration"):
         cluster.group("g", share_auto_offset_reset="first")
 
 

@@ -5,11 +5,13 @@
     handlers.py     the answers, one function per API, in a table that tests can add to
     sessions.py     Fetch with sessions (KIP-227), long poll, preferred replicas (KIP-392), leader hints (KIP-951)
     producing.py    Produce, and the transactions of producers
-    admin.py        requests of tools
+    admin.py        requests of tools about topics
+    group_admin.py  the same about groups
+    config_admin.py the same about settings
     sharing.py      share groups: heartbeats, sessions, fetches, acknowledgements
     share_partition.py  one group's view of one partition: who holds which record
     share_admin.py  requests of tools about share groups
-    settings.py     settings of topics and groups
+    settings.py     which settings topics, groups and brokers may have
     log.py          one partition's batches, transactions and epochs
     traffic.py      what arrived, and the control functions
     groups/         the coordinator, and committed offsets
@@ -20,7 +22,7 @@
 It must never sleep in real time: it waits through anyio, so that tests run it under a virtual clock.
 """
 
-from .broker import HANG, Drop, FakeBroker
+from .broker import HANG, LOSE, Drop, FakeBroker
 from .cluster import FakeCluster, FakeTopic
 from .link import FakeNetwork, LastBytes
 from .log import PartitionLog
@@ -33,6 +35,7 @@ __all__ = [
     "KAFKA_2_8",
     "KAFKA_3_9",
     "KAFKA_4_3",
+    "LOSE",
     "WITH_TELEMETRY",
     "Drop",
     "FakeBroker",

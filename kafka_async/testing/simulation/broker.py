@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import define, evolve, field
 
-from ...wire import UNSUPPORTED_VERSION, Api, Request, Response
+from ...wire import UNSUPPORTED_VERSION, Api, Response
 from ...wire.messages import ApiVersionsRequest
-from ..server import NotSimulatedError, decode_request, encode_response
+from ...wire.messages.produce import ProduceRequest, ProduceResponse
+from ..server import NotSimulatedError, ReceivedRequest, decode_request, encode_response
+from .traffic import Caller
 from .waking import Answering
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 HANG: Final = object()
 """Returned by a control function: the request is never answered."""
+
+
+LOSE: Final = object()
+"""Returned by a control function: the broker does what was asked and closes the connection without an answer."""
+_NO_ANSWER: Final = b""
 
 
 class Drop(Exception):
@@ -40,6 +47,8 @@ class FakeBroker:
     """What it does with new connections: ``accept``, ``refuse`` or ``hang``."""
     line: object = field(default=None, repr=False)
     """The connection of the request that a handler was given last."""
+    caller: Caller = field(factory=Caller, repr=False)
+    """Who sent that request."""
     _address: tuple[str, int] | None = None
     """Where it listens for other programs."""
 
@@ -73,27 +82,30 @@ class FakeBroker:
 
     def arrived(self, frame: bytes, line: object = None) -> Callable[[], Answering[bytes | None]]:
         """Log a request that came on the connection ``line``; return the function that answers it."""
-        api, version, correlation_id, _, request = decode_request(frame)
-        self.cluster.traffic.note(self.node_id, api, version, request)
-        return partial(self._answer, api, version, correlation_id, request, line)
+        received = decode_request(frame)
+        self.cluster.traffic.note(self.node_id, received.api, received.version, received.request)
+        return partial(self._answer, received, line)
 
-    def _answer(
-        self, api: Api, version: int, correlation_id: int, request: Request[Any] | None, line: object
-    ) -> Answering[bytes | None]:
+    def _answer(self, received: ReceivedRequest, line: object) -> Answering[bytes | None]:
+        api, version, correlation_id, client_id, request = received
         if api is Api.API_VERSIONS and version > self.cluster.max_versions[api]:
-            refusal = yield from self._handle(api, ApiVersionsRequest(), 0, UNSUPPORTED_VERSION, line)
+            self.line = line
+            refusal = yield from self._handle(api, ApiVersionsRequest(), 0, UNSUPPORTED_VERSION)
             return encode_response(refusal, api, 0, correlation_id)
         if request is None or version > self.cluster.max_versions.get(api, -1):
             return None
-        response = yield from self._respond(api, version, request, line)
+        response = yield from self._respond(api, version, request, line, Caller(client_id or ""))
         if response is None:
             return None
+        if isinstance(request, ProduceRequest) and not request.acks:
+            # Nobody waits for an answer. A broker can tell of an error only by closing the connection.
+            return None if _refuses(response) else _NO_ANSWER
         throttle = self.cluster.network.throttle_ms
         if throttle and hasattr(response, "throttle_time_ms"):
             response = evolve(cast(Any, response), throttle_time_ms=throttle)
         return encode_response(response, api, version, correlation_id)
 
-    def _respond(self, api: Api, version: int, request: Any, line: object) -> Answering[Response | None]:
+    def _respond(self, api: Api, version: int, request: Any, line: object, caller: Caller) -> Answering[Response | None]:
         outcome = self.cluster.traffic.decide(self, request)
         while outcome is HANG:
             yield inf
@@ -101,12 +113,13 @@ class FakeBroker:
             return None
         if isinstance(outcome, Response):
             return outcome
-        return (yield from self._handle(api, request, version, outcome or 0, line))
+        self.line, self.caller = line, caller
+        response = yield from self._handle(api, request, version, 0 if outcome is LOSE else outcome or 0)
+        return None if outcome is LOSE else response
 
-    def _handle(self, api: Api, request: Any, version: int, error: int, line: object) -> Answering[Response]:
+    def _handle(self, api: Api, request: Any, version: int, error: int) -> Answering[Response]:
         if api not in self.cluster.handlers:
             raise NotSimulatedError(f"{api.name} is not simulated: give the test a control function that answers it")
-        self.line = line
         response = self.cluster.handlers[api](self, request, version, error)
         if isinstance(response, Response):
             return response
@@ -115,3 +128,9 @@ class FakeBroker:
         else:
             answer = yield response
         return answer
+
+
+def _refuses(response: Response) -> bool:
+    return not isinstance(response, ProduceResponse) or any(
+        part.error_code for topic in response.responses for part in topic.partition_responses
+    )

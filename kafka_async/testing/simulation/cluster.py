@@ -4,7 +4,8 @@ Decides: which broker leads which partition. Owns: the topics and the brokers. M
 loop's, and tests run it under a virtual clock.
 """
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,16 +20,17 @@ from ...errors import (
 from ...model import TopicPartition
 from ...wire import Api, Response
 from .broker import FakeBroker
+from .config_admin import BrokerSettings
 from .groups import Groups
 from .handlers import HANDLERS, Handler
 from .link import FakeNetwork, Server
 from .log import PartitionLog
 from .producing import Producers
-from .settings import TopicSettings, now_ms, topic_settings
+from .settings import TopicSettings, topic_settings
 from .sharing import Shares
 from .traffic import Control, LoggedRequest, SimulatedTraffic
 from .versions import KAFKA_4_3
-from .waking import Changes
+from .waking import TIMESTAMP, Changes, SimulatedClock
 
 
 @define(eq=False)
@@ -65,17 +67,16 @@ class FakeCluster:
     """Seconds from a request to its answer, and for a connection to be made."""
     chunk: int | None = None
     """Most bytes that one read of the client returns."""
-    auto_create: int = 0
-    """Partitions of a topic that a client's metadata request creates; 0: none is created."""
     racks: Mapping[int, str] = field(factory=dict)
+    broker_settings: BrokerSettings = field(factory=BrokerSettings)
+    changes: Changes = field(factory=lambda: Changes(SimulatedClock(TIMESTAMP)))
     brokers: dict[int, FakeBroker] = field(init=False)
     topics: dict[str, FakeTopic] = field(factory=dict, init=False)
-    traffic: SimulatedTraffic = field(factory=SimulatedTraffic, init=False)
+    traffic: SimulatedTraffic = field(factory=SimulatedTraffic)
     network: FakeNetwork = field(init=False)
     handlers: dict[Api, Handler] = field(factory=lambda: dict(HANDLERS), init=False)
     groups: Groups = field(init=False)
     producers: Producers = field(init=False)
-    changes: Changes = field(factory=Changes, init=False)
     _names: dict[int, str] = field(factory=dict, init=False)
     """The names of all topics that ever existed, by their ids."""
 
@@ -84,6 +85,11 @@ class FakeCluster:
         self.network = FakeNetwork(self)
         self.groups = Groups(self)
         self.producers = Producers(self)
+
+    @property
+    def clock(self) -> SimulatedClock:
+        """The time and the date of the brokers."""
+        return self.changes.clock
 
     @property
     def shares(self) -> Shares:
@@ -110,8 +116,8 @@ class FakeCluster:
         return self.groups.offsets.metadata
 
     @property
-    def requests(self) -> list[LoggedRequest]:
-        """Every request, as it arrived."""
+    def requests(self) -> deque[LoggedRequest]:
+        """The requests as they arrived; the oldest may be forgotten."""
         return self.traffic.requests
 
     # --- topics ----------------------------------------------------------------------------------------------------------------
@@ -126,7 +132,7 @@ class FakeCluster:
         config: Mapping[str, object] | None = None,
     ) -> list[TopicPartition]:
         """Create a topic whose brokers lead in turn; return its partitions. Raises ``ValueError`` for a bad setting."""
-        settings = TopicSettings(topic_settings(config or {}))
+        settings = TopicSettings(topic_settings(config or {}), self.broker_settings.defaults)
         nodes = sorted(self.brokers)
         count = len(nodes) if replicas is None else replicas
         made = []
@@ -139,13 +145,19 @@ class FakeCluster:
         self.changed()
         return [TopicPartition(name, index) for index in range(partitions)]
 
-    def add_partitions(self, name: str, count: int) -> None:
-        """Grow a topic to ``count`` partitions."""
+    def add_partitions(self, name: str, count: int, replicas: Sequence[tuple[int, ...]] | None = None) -> None:
+        """Grow a topic to ``count`` partitions. ``replicas``: the brokers of each new one, the leader first."""
         nodes = sorted(self.brokers)
         known = self.topics[name].partitions
-        for index in range(len(known), count):
-            known.append(FakePartition(index, nodes[index % len(nodes)], tuple(nodes)))
+        before = len(known)
+        for index in range(before, count):
+            chosen = tuple(nodes) if replicas is None else replicas[index - before]
+            known.append(FakePartition(index, nodes[index % len(nodes)] if replicas is None else chosen[0], chosen))
         self.changed()
+
+    def may_replicate(self, nodes: Sequence[int]) -> bool:
+        """Return whether these brokers can have the copies of a partition."""
+        return 0 < len(set(nodes)) == len(nodes) and set(nodes) <= self.brokers.keys()
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, and what groups have committed for it."""
@@ -166,8 +178,8 @@ class FakeCluster:
         known = self.topics.get(topic)
         if known is None or not 0 <= index < len(known.partitions):
             return None
-        if known.settings.given:
-            known.settings.retain(known.partitions[index].log, now_ms())
+        if known.settings.given or known.settings.defaults:
+            known.settings.retain(known.partitions[index].log, self.clock.date())
         return known.partitions[index]
 
     def has_enough_replicas(self, tp: TopicPartition) -> bool:
@@ -204,7 +216,7 @@ class FakeCluster:
         """Append one batch and return its base offset."""
         partition = self.partition(tp)
         data = [value.encode() if isinstance(value, str) else value for value in values]
-        offset = partition.log.append(data, epoch=partition.epoch, **options)
+        offset = partition.log.append(data, epoch=partition.epoch, now=self.clock.date(), **options)
         self.changed()
         return offset
 
@@ -290,7 +302,7 @@ class FakeCluster:
         self.changes.wake()
 
     async def wait_for_change(self, deadline: float) -> None:
-        """Return after the next change, or at ``deadline``."""
+        """Return after the next change, or at ``deadline``, a time of ``clock``."""
         await self.changes.wait(deadline)
 
     def delay(self) -> float:

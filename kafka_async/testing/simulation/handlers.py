@@ -5,7 +5,7 @@ its version, and an error code that a control function wants the answer to carry
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...model import TopicPartition
 from ...wire import SUPPORTED, Api, Response
@@ -13,11 +13,6 @@ from ...wire.messages import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
     EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -35,34 +30,28 @@ from ...wire.messages import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from . import share_admin
+from . import config_admin, group_admin, share_admin
 from .admin import (
     CLUSTER_ID,
-    alter_configs,
+    colliding,
+    create_partitions,
     create_topics,
     delete_records,
     delete_topics,
     describe_cluster,
-    describe_consumer_groups,
-    describe_groups,
     is_topic_name,
-    list_groups,
 )
 from .broker import FakeBroker
 from .groups.registry import find_coordinator
 from .sessions import fetch
-from .settings import TOPIC
 from .waking import Answering
 
 if TYPE_CHECKING:
     from .cluster import FakeTopic
 
-UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, INVALID_REQUEST, UNKNOWN_TOPIC_ID, REBOOTSTRAP_REQUIRED = 3, 5, 17, 42, 100, 129
-_TOPIC, _GROUP = 2, 32
-"""Kinds of resources."""
-_DEFAULT: Final = 5
-_OWN: Final = {_TOPIC: 1, _GROUP: 8}
-"""Where a setting comes from (``ConfigEntry.ConfigSource``): the resource's own settings, or the default."""
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, UNKNOWN_TOPIC_ID, REBOOTSTRAP_REQUIRED = 3, 5, 17, 100, 129
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
+"""Timestamps that mean something else (KIP-79, 734, 405)."""
 
 Answer: TypeAlias = Response | Answering[Any] | Awaitable[Response]
 Handler: TypeAlias = Callable[[FakeBroker, Any, int, int], Answer]
@@ -109,8 +98,9 @@ def _describe(broker: FakeBroker, name: str, may_create: bool, error: int) -> Me
     if not is_topic_name(name):
         return MetadataResponseTopic(name=name, error_code=INVALID_TOPIC)
     topic = cluster.topics.get(name)
-    if topic is None and may_create and cluster.auto_create:
-        cluster.create_topic(name, cluster.auto_create)
+    count = cluster.broker_settings.auto_create
+    if topic is None and may_create and count and colliding(name, cluster.topics) is None:
+        cluster.create_topic(name, count)
         return MetadataResponseTopic(name=name, error_code=LEADER_NOT_AVAILABLE)
     if topic is None:
         return MetadataResponseTopic(name=name, error_code=UNKNOWN_TOPIC)
@@ -156,13 +146,12 @@ def _list(broker: FakeBroker, topic: str, asked: ListOffsetsPartition, isolation
         return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
     partition = broker.cluster.partition(TopicPartition(topic, index))
     log = partition.log
-    if asked.timestamp == -1:
-        end = log.last_stable_offset if isolation else log.high_watermark
-        return ListOffsetsPartitionResponse(partition_index=index, offset=end, leader_epoch=partition.epoch)
-    if asked.timestamp == -2:
-        return ListOffsetsPartitionResponse(partition_index=index, offset=log.start, leader_epoch=partition.epoch)
-    found = log.find_time(asked.timestamp)
-    if found is None:
+    limit = log.last_stable_offset if isolation else log.high_watermark
+    if asked.timestamp in (_LATEST, _EARLIEST, _EARLIEST_LOCAL):
+        offset = limit if asked.timestamp == _LATEST else log.start
+        return ListOffsetsPartitionResponse(partition_index=index, offset=offset, leader_epoch=partition.epoch)
+    found = log.find_latest() if asked.timestamp == _MAX_TIMESTAMP else log.find_time(asked.timestamp)
+    if asked.timestamp < _MAX_TIMESTAMP or found is None or found[1] >= limit:  # nothing is in tiered storage
         return ListOffsetsPartitionResponse(partition_index=index)
     return ListOffsetsPartitionResponse(partition_index=index, timestamp=found[0], offset=found[1], leader_epoch=found[2])
 
@@ -220,32 +209,6 @@ def _share(name: str) -> Handler:
     return handle
 
 
-def describe_configs(broker: FakeBroker, request: DescribeConfigsRequest, version: int, error: int) -> DescribeConfigsResponse:
-    """Settings of topics and of groups. A group has settings before it has members."""
-    return DescribeConfigsResponse(results=tuple(_settings(broker, asked, error) for asked in request.resources))
-
-
-def _settings(broker: FakeBroker, asked: DescribeConfigsResource, error: int) -> DescribeConfigsResult:
-    kind, name = asked.resource_type, asked.resource_name
-    topic = broker.cluster.topics.get(name)
-    if kind == _GROUP:
-        found = broker.cluster.groups.settings_of(name)
-    elif kind == _TOPIC and topic is not None:
-        found = {key: known.default for key, known in TOPIC.items()} | dict(topic.settings.given)
-    else:
-        found, error = {}, error or (UNKNOWN_TOPIC if kind == _TOPIC else INVALID_REQUEST)
-    given = set() if topic is None or kind != _TOPIC else set(topic.settings.given)
-    given |= set(broker.cluster.groups.own.get(name, ())) if kind == _GROUP else set()
-    wanted = found.keys() if asked.configuration_keys is None else found.keys() & set(asked.configuration_keys)
-    own = _OWN.get(kind, _DEFAULT)
-    results = tuple(
-        DescribeConfigsResourceResult(name=key, value=found[key], config_source=own if key in given else _DEFAULT)
-        for key in sorted(wanted)
-        if not error
-    )
-    return DescribeConfigsResult(error_code=error, resource_type=kind, resource_name=name, configs=results)
-
-
 HANDLERS: dict[Api, Handler] = {
     Api.API_VERSIONS: api_versions,
     Api.METADATA: metadata,
@@ -260,15 +223,18 @@ HANDLERS: dict[Api, Handler] = {
     Api.HEARTBEAT: _group("heartbeat"),
     Api.LEAVE_GROUP: _group("leave"),
     Api.CONSUMER_GROUP_HEARTBEAT: _group("beat"),
-    Api.DESCRIBE_CONFIGS: describe_configs,
+    Api.DESCRIBE_CONFIGS: config_admin.describe,
     Api.DESCRIBE_CLUSTER: describe_cluster,
     Api.CREATE_TOPICS: create_topics,
-    Api.INCREMENTAL_ALTER_CONFIGS: alter_configs,
+    Api.INCREMENTAL_ALTER_CONFIGS: config_admin.alter,
+    Api.CREATE_PARTITIONS: create_partitions,
     Api.DELETE_TOPICS: delete_topics,
     Api.DELETE_RECORDS: delete_records,
-    Api.LIST_GROUPS: list_groups,
-    Api.DESCRIBE_GROUPS: describe_groups,
-    Api.CONSUMER_GROUP_DESCRIBE: describe_consumer_groups,
+    Api.LIST_GROUPS: group_admin.list_groups,
+    Api.DESCRIBE_GROUPS: group_admin.describe_groups,
+    Api.CONSUMER_GROUP_DESCRIBE: group_admin.describe_consumer_groups,
+    Api.DELETE_GROUPS: group_admin.delete_groups,
+    Api.OFFSET_DELETE: group_admin.delete_offsets,
     Api.PRODUCE: _producer("produce"),
     Api.INIT_PRODUCER_ID: _producer("init"),
     Api.ADD_PARTITIONS_TO_TXN: _producer("add_partitions"),

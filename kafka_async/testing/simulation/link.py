@@ -121,7 +121,7 @@ class Drive:
             if isinstance(wanted, float):
                 # Soon, but not within the change, which may not be complete yet.
                 self._parked = self.changes.park(self.home, partial(self._loop.call_soon, self.go_on, work, None))
-                self._timer = self._loop.call_at(wanted, self._due, work) if wanted < inf else None
+                self._timer = self._loop.call_at(self.changes.clock.local(wanted), self._due, work) if wanted < inf else None
             else:
                 self.awaits(wanted)
 

@@ -21,9 +21,7 @@ from ..batches import (
     read_records,
     stamped,
 )
-
-TIMESTAMP = 1_700_000_000_000
-"""Timestamp of offset 0; every offset is a second later than the one before."""
+from .waking import TIMESTAMP
 
 
 @frozen(kw_only=True)
@@ -49,6 +47,8 @@ class PartitionLog:
     """``(producer id, first offset, offset of the marker)``."""
     open_transactions: dict[int, int] = field(factory=dict)
     """Producer id -> first offset."""
+    latest: int = -1000
+    """The latest timestamp of all records that ever were in it."""
     held_back: int | None = None
     """The high watermark if it is not the end of the log."""
 
@@ -56,10 +56,9 @@ class PartitionLog:
     def high_watermark(self) -> int:
         return self.end if self.held_back is None else min(self.held_back, self.end)
 
-    @property
-    def next_timestamp(self) -> int:
-        """Timestamp of the next record if none is given."""
-        return TIMESTAMP + self.end * 1000
+    def next_timestamp(self, now: int) -> int:
+        """Return the timestamp of the next record if none is given: a second after the latest, or ``now`` if that is later."""
+        return max(now, self.latest + 1000)
 
     @property
     def last_stable_offset(self) -> int:
@@ -72,6 +71,7 @@ class PartitionLog:
         values: Iterable[bytes | None],
         *,
         epoch: int = 0,
+        now: int = TIMESTAMP,
         codec: int = NONE,
         producer_id: int = -1,
         keys: Iterable[bytes | None] | None = None,
@@ -89,7 +89,7 @@ class PartitionLog:
             base_offset=self.end,
             leader_epoch=epoch,
             codec=codec,
-            base_timestamp=self.next_timestamp,
+            base_timestamp=self.next_timestamp(now),
             producer_id=producer_id,
             attributes=TRANSACTIONAL if producer_id >= 0 else 0,
         )
@@ -110,6 +110,7 @@ class PartitionLog:
             StoredBatch(base_offset=base_offset, last_offset=last_offset, leader_epoch=epoch, data=data, timestamps=timestamps)
         )
         self.end = last_offset + 1
+        self.latest = max([self.latest, *(stamp for stamp, _ in timestamps)])
         return base_offset
 
     def append_produced(
@@ -171,12 +172,13 @@ class PartitionLog:
             left -= len(batch.data)
             self.start = batch.last_offset + 1
 
-    def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
-        """Write the marker that ends the producer's transaction."""
-        first = self.open_transactions.pop(producer_id)
-        if not commit:
-            self.aborted.append((producer_id, first, self.end))
-        self.append_bytes(marker(self.end, producer_id, commit=commit, leader_epoch=epoch), self.end, self.end, epoch)
+    def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0, now: int = TIMESTAMP) -> None:
+        """Write the marker that ends the producer's transaction, which may have written nothing here."""
+        first, offset = self.open_transactions.pop(producer_id, None), self.end
+        if first is not None and not commit:
+            self.aborted.append((producer_id, first, offset))
+        data = marker(offset, producer_id, commit=commit, leader_epoch=epoch, timestamp=now)
+        self.append_bytes(data, offset, offset, epoch, ((now, offset),))
 
     def corrupt(self, offset: int) -> bytes:
         """Flip a bit in the last value of the batch that holds ``offset``; return the bytes as they were, for ``mend``."""
@@ -238,6 +240,16 @@ class PartitionLog:
                 if stamp >= timestamp and offset >= self.start:
                     return stamp, offset, batch.leader_epoch
         return None
+
+    def find_latest(self) -> tuple[int, int, int] | None:
+        """Return timestamp, offset and epoch of the first record with the latest timestamp."""
+        found = [
+            (stamp, offset, batch.leader_epoch)
+            for batch in self.batches
+            for stamp, offset in batch.timestamps
+            if offset >= self.start
+        ]
+        return max(found, key=lambda each: each[0], default=None)
 
     def epoch_end(self, epoch: int, current_epoch: int) -> tuple[int, int]:
         """Return the highest epoch that is not above ``epoch`` and the offset after its last record; -1 and -1 for none."""

@@ -7,6 +7,7 @@ Source: the behaviour of ``UnifiedLog``, ``ProducerStateManager`` and ``Transact
 """
 
 import struct
+import time
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -35,8 +36,7 @@ from ...wire.messages.produce import (
     TxnOffsetCommitResponseTopic,
 )
 from ..batches import CONTROL, TRANSACTIONAL, Header, read_header, read_records, split_batches
-from .settings import NOT_ENOUGH_REPLICAS, now_ms
-from .waking import clock
+from .settings import NOT_ENOUGH_REPLICAS
 
 if TYPE_CHECKING:
     from .broker import FakeBroker
@@ -62,6 +62,8 @@ class ProducerState:
     timeout: float = 60.0
     began: float | None = None
     """When its transaction began; ``None`` if there is none."""
+    ended: bool | None = None
+    """How the last transaction of this epoch ended: committed or aborted. Ending it so again changes nothing."""
     recent: dict[TopicPartition, list[tuple[int, int, int]]] = field(factory=dict)
     """Epoch, base sequence and base offset of the last batches of each partition."""
     following: dict[TopicPartition, tuple[int, int]] = field(factory=dict)
@@ -90,6 +92,7 @@ class Producers:
             return InitProducerIdResponse(error_code=PRODUCER_FENCED if version >= 4 else INVALID_PRODUCER_EPOCH)
         self._end(before, commit=False)
         before.epoch += 1
+        before.ended = None
         before.timeout = request.transaction_timeout_ms / 1000
         return InitProducerIdResponse(producer_id=before.id, producer_epoch=before.epoch)
 
@@ -97,7 +100,7 @@ class Producers:
 
     def expire(self) -> None:
         """Abort the transactions whose time is over."""
-        now = clock()
+        now = self.cluster.clock.now()
         for state in self.known.values():
             if state.began is not None and now - state.began >= state.timeout:
                 self._end(state, commit=False)
@@ -178,24 +181,24 @@ class Producers:
         if error or isinstance(state, int):
             return EndTxnResponse(error_code=error or (state if isinstance(state, int) else 0))
         if state.began is None:
-            return EndTxnResponse(error_code=INVALID_TXN_STATE)
+            return EndTxnResponse(error_code=0 if state.ended is request.committed else INVALID_TXN_STATE)
         self._end(state, commit=request.committed)
         return EndTxnResponse()
 
     def _begin(self, state: ProducerState) -> ProducerState:
         if state.began is None:
-            state.began = clock()
+            state.began, state.ended = self.cluster.clock.now(), None
         return state
 
     def _end(self, state: ProducerState, *, commit: bool) -> None:
         for tp in sorted(state.partitions):
             partition = self.cluster.find(*tp)
-            if partition is not None and state.id in partition.log.open_transactions:
-                partition.log.end_transaction(state.id, commit=commit, epoch=partition.epoch)
+            if partition is not None:
+                partition.log.end_transaction(state.id, commit=commit, epoch=partition.epoch, now=self.cluster.clock.date())
         self.cluster.groups.offsets.decide(state.id, commit)
         state.partitions.clear()
         state.groups.clear()
-        state.began = None
+        state.began, state.ended = None, commit
         self.cluster.changed()
 
     # --- records ---------------------------------------------------------------------------------------------------------------
@@ -234,14 +237,17 @@ class Producers:
             if code:
                 return PartitionProduceResponse(index=part.index, error_code=code, base_offset=base)
         log = self.cluster.log(tp)
-        stamp = now_ms() if self.cluster.topics[name].settings.stamps else -1
+        stamp = self.cluster.clock.date() if self.cluster.topics[name].settings.stamps else -1
         return PartitionProduceResponse(index=part.index, base_offset=base, log_append_time_ms=stamp, log_start_offset=log.start)
 
-    def take(self, tp: TopicPartition, batch: bytes) -> tuple[int, int]:
-        """Append a batch as if a producer had sent it; return an error code and its base offset."""
-        return self._append(tp, batch)
+    def take(self, tp: TopicPartition, batch: bytes, *, stamped: bool) -> tuple[int, int]:
+        """Append a batch as if a producer had sent it; return an error code and its base offset.
 
-    def _append(self, tp: TopicPartition, batch: bytes) -> tuple[int, int]:
+        ``stamped``: its timestamps are given, and not those that a record has by default, which may be ahead of time.
+        """
+        return self._append(tp, batch, stamped=stamped)
+
+    def _append(self, tp: TopicPartition, batch: bytes, *, stamped: bool = True) -> tuple[int, int]:
         header = read_header(batch)
         if header.attributes & CONTROL:
             return CORRUPT, -1
@@ -249,9 +255,11 @@ class Producers:
         if code or before >= 0:
             return code, before
         settings = self.cluster.topics[tp.topic].settings
-        records, now = tuple(read_records(batch)), now_ms()
-        times = [header.base_timestamp + record.timestamp_delta for record in records]
-        code = settings.refusal(len(batch), (record.key for record in records), times, now)
+        records, now = tuple(read_records(batch)), self.cluster.clock.date()
+        times = [header.base_timestamp + record.timestamp_delta for record in records] if stamped else []
+        # A program under virtual time may take timestamps from the system's clock.
+        latest = max(now, round(time.time() * 1000))
+        code = settings.refusal(len(batch), (record.key for record in records), times, now, latest)
         if code:
             return code, -1
         partition = self.cluster.partition(tp)

@@ -22,7 +22,7 @@ from ...wire.messages import (
     PartitionData,
 )
 from .broker import FakeBroker
-from .waking import Answering, clock
+from .waking import Answering
 
 if TYPE_CHECKING:
     from .cluster import FakePartition
@@ -31,6 +31,7 @@ OFFSET_OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, UNKNOWN_TOPIC_ID = 1, 6, 74, 100
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, SESSION_TOPIC_ID_ERROR = 70, 71, 106
 _WHOLE_ANSWER: Final = (SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, SESSION_TOPIC_ID_ERROR)
 _FINAL: Final = -1
+_NO_LEADER: Final = LeaderIdAndEpoch()
 
 
 @frozen
@@ -75,10 +76,11 @@ def fetch(broker: FakeBroker, request: FetchRequest, version: int, error: int) -
         return FetchResponse(error_code=code or error)
     if session is None:
         return FetchResponse()
-    deadline = clock() + request.max_wait_ms / 1000
+    clock = broker.cluster.clock
+    deadline = clock.now() + request.max_wait_ms / 1000
     while True:
         found, enough = _read(broker, request, session, version, error)
-        if enough or not session.partitions or clock() >= deadline:
+        if enough or not session.partitions or clock.now() >= deadline:
             return _response(broker, session, found, incremental, version)
         yield deadline
 
@@ -144,14 +146,14 @@ def _read_partition(
     cluster = broker.cluster
     name = key.topic or cluster.name_of(key.topic_id)
     if name is None:
-        return PartitionData(partition_index=key.partition, error_code=error or UNKNOWN_TOPIC_ID)
+        return _failed(key.partition, error or UNKNOWN_TOPIC_ID)
     code = error or cluster.refusal(broker.node_id, name, key.partition, how.current_leader_epoch, follower=version >= 11)
     if code:
         return _refused(broker, TopicPartition(name, key.partition), code, version)
     partition = cluster.topics[name].partitions[key.partition]
     log = partition.log
     if not log.start <= how.fetch_offset <= log.end:
-        return PartitionData(partition_index=key.partition, error_code=OFFSET_OUT_OF_RANGE)
+        return _failed(key.partition, OFFSET_OUT_OF_RANGE)
     committed = request.isolation_level == 1
     preferred = _preferred(broker, request, partition) if version >= 11 and request.rack_id else -1
     records = b""
@@ -176,7 +178,12 @@ def _refused(broker: FakeBroker, tp: TopicPartition, code: int, version: int) ->
     known = broker.cluster.find(*tp)
     if known is not None and version >= 12 and code in (NOT_LEADER, FENCED_EPOCH):
         hint = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.epoch)
-    return PartitionData(partition_index=tp.partition, error_code=code, current_leader=hint)
+    return _failed(tp.partition, code, hint)
+
+
+def _failed(index: int, code: int, hint: LeaderIdAndEpoch = _NO_LEADER) -> PartitionData:
+    """Return an error of a partition. Brokers send empty records with it and never null: librdkafka takes null for a bad answer."""
+    return PartitionData(partition_index=index, error_code=code, current_leader=hint, records=b"")
 
 
 def _preferred(broker: FakeBroker, request: FetchRequest, partition: "FakePartition") -> int:

@@ -26,7 +26,7 @@ from ...wire.messages.admin import (
     ShareTopicChoice,
     ShareTopicOffsets,
 )
-from .admin import named
+from .group_admin import named
 from .share_partition import SharePartition
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def _described(broker: "FakeBroker", name: str, error: int) -> DescribedShareGro
         ShareGroupMember(
             member_id=each.id,
             member_epoch=each.epoch,
+            client_id=each.caller.client_id,
+            client_host=each.caller.host,
             subscribed_topic_names=tuple(sorted(each.topics)),
             assignment=named(broker.cluster, each.assigned),
         )

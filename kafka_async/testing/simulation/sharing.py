@@ -34,8 +34,10 @@ from ...wire.messages import (
 from .groups.assignor import Part
 from .groups.consumer import Refused
 from .groups.share import ShareGroup, ShareMember
+from .log import PartitionLog
+from .settings import duration
 from .share_partition import Limits, SharePartition, WantedRecords
-from .waking import Answering, clock
+from .waking import Answering
 
 if TYPE_CHECKING:
     from .broker import FakeBroker
@@ -93,7 +95,7 @@ class Shares:
     def expire(self, name: str) -> None:
         """Remove the members whose session is over."""
         group = self.groups.get(name)
-        if group is not None and group.expire(clock(), int(self.setting(name, "share.session.timeout.ms")) / 1000):
+        if group is not None and group.expire(self.cluster.clock.now(), int(self.setting(name, "share.session.timeout.ms")) / 1000):
             self._aim(group)
 
     def kick(self, name: str, member: str | None) -> None:
@@ -117,11 +119,13 @@ class Shares:
             return ShareGroupHeartbeatResponse(error_code=code, member_id=request.member_id)
         group = self.groups.get(name, ShareGroup(name))
         try:
-            member = group.beat(request, clock())
+            member = group.beat(request, self.cluster.clock.now())
         except Refused as refused:
             return ShareGroupHeartbeatResponse(error_code=refused.code, member_id=request.member_id)
         self.groups[name] = group
         self._aim(group)
+        if member is not None:
+            member.caller = broker.caller
         if member is None:
             return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         changed = group.tell(member)
@@ -205,15 +209,21 @@ class Shares:
         assert found is not None  # noqa: S101 - nobody asks for what was refused
         known, limits = self.partitions.get((group, part)), self.limits(group)
         if known is None:
-            earliest = self.setting(group, "share.auto.offset.reset") == "earliest"
-            start = found.log.start if earliest else found.log.high_watermark
-            known = self.partitions[group, part] = SharePartition(start, found.epoch)
+            known = self.partitions[group, part] = SharePartition(self._beginning(group, found.log), found.epoch)
         if known.leader_epoch != found.epoch:
             known.leader_epoch = found.epoch
             known.release(None, limits)
         known.log_moved(found.log)
-        known.expire(clock(), limits)
+        known.expire(self.cluster.clock.now(), limits)
         return known
+
+    def _beginning(self, group: str, log: PartitionLog) -> int:
+        """Return where a group begins that knows nothing of a partition."""
+        reset = self.setting(group, "share.auto.offset.reset")
+        if (age := duration(reset)) is not None:
+            found = log.find_time(self.cluster.clock.date() - age)
+            return log.high_watermark if found is None else found[1]
+        return log.start if reset == "earliest" else log.high_watermark
 
     def starts(self, group: str) -> dict[TopicPartition, int]:
         """Return for each partition the offset before which a group has done everything."""
@@ -226,6 +236,7 @@ class Shares:
 
     def forget_group(self, group: str) -> None:
         """Forget what a group knows."""
+        self.groups.pop(group, None)
         self.partitions = {key: known for key, known in self.partitions.items() if key[0] != group}
 
     # --- ShareFetch ------------------------------------------------------------------------------------------------------------
@@ -242,13 +253,14 @@ class Shares:
         if request.share_session_epoch == _FINAL:
             self._close((broker.node_id, session.group, session.member))
             return self._answer(broker, session, acknowledged, {})
-        deadline = clock() + request.max_wait_ms / 1000
+        deadline = self.cluster.clock.now() + request.max_wait_ms / 1000
         while True:
             found = self._acquire(broker, session, request, error)
             size = sum(len(data.records) for data in found.values())
             idle = request.max_records <= 0 or request.max_bytes == 0 or not session.partitions
             urgent = any(data.error_code for data in found.values())
-            if idle or urgent or size or clock() >= deadline:  # locked records are sent at once, whatever min_bytes is
+            late = self.cluster.clock.now() >= deadline
+            if idle or urgent or size or late:  # locked records are sent at once, whatever min_bytes is
                 return self._answer(broker, session, acknowledged, found)
             yield min(deadline, self._next_deadline(session))
 
@@ -265,7 +277,7 @@ class Shares:
 
     def _next_deadline(self, session: SimulatedShareSession) -> float:
         known = (self.partitions.get((session.group, part)) for part in session.partitions)
-        return max(min((each.next_deadline() for each in known if each is not None), default=inf), clock())
+        return max(min((each.next_deadline() for each in known if each is not None), default=inf), self.cluster.clock.now())
 
     def _acquire(
         self, broker: "FakeBroker", session: SimulatedShareSession, request: ShareFetchRequest, error: int
@@ -290,7 +302,7 @@ class Shares:
         known, partition = self._shared(session.group, part), self._find(part)
         if wanted.records <= 0 or wanted.size <= 0 or partition is None:
             return b"", ()
-        return known.acquire(partition.log, session.member, wanted, self.limits(session.group), clock())
+        return known.acquire(partition.log, session.member, wanted, self.limits(session.group), self.cluster.clock.now())
 
     def _hint(self, part: Part, code: int) -> ShareLeader:
         partition = self._find(part)
@@ -379,7 +391,7 @@ class Shares:
         if code:
             return code
         known, limits = self._shared(session.group, part), self.limits(session.group)
-        return known.acknowledge(session.member, batches, limits, clock(), renewals=renewals)
+        return known.acknowledge(session.member, batches, limits, self.cluster.clock.now(), renewals=renewals)
 
 
 def _assignment_of(parts: frozenset[Part]) -> ShareAssignment:

@@ -2,9 +2,10 @@
 
 Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
 field where not all that we speak do. Must never do anything. Sources: DescribeGroupsRequest.json, ListGroupsRequest.json,
-ConsumerGroupDescribeRequest.json, CreateTopicsRequest.json, DeleteTopicsRequest.json, ShareGroupDescribeRequest.json,
+ConsumerGroupDescribeRequest.json, CreateTopicsRequest.json, DeleteTopicsRequest.json, CreatePartitionsRequest.json,
+DeleteGroupsRequest.json, OffsetDeleteRequest.json, ShareGroupDescribeRequest.json,
 DescribeShareGroupOffsetsRequest.json, AlterShareGroupOffsetsRequest.json, DeleteShareGroupOffsetsRequest.json,
-IncrementalAlterConfigsRequest.json and their responses; KIP-339, 516, 848, 932, 1226.
+IncrementalAlterConfigsRequest.json and their responses; KIP-195, 229, 339, 496, 516, 848, 932, 1226.
 """
 
 from typing import ClassVar
@@ -258,6 +259,125 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     response: ClassVar = DeleteTopicsResponse
     topics: tuple[DeleteTopicState, ...] = ()
     timeout_ms: int = 60_000
+
+
+@frozen(kw_only=True)
+class CreatePartitionsAssignment(Struct):
+    """Where the replicas of one new partition are to be."""
+
+    broker_ids: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class CreatePartitionsTopic(Struct):
+    """A topic to grow."""
+
+    name: str
+    count: int  # partitions that it is to have, the old ones included
+    assignments: tuple[CreatePartitionsAssignment, ...] | None = None  # of the new partitions; None: the broker decides
+
+
+@frozen(kw_only=True)
+class CreatePartitionsTopicResult(Struct):
+    """Whether one topic has grown."""
+
+    name: str
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class CreatePartitionsResponse(Response):
+    """Which topics have grown."""
+
+    throttle_time_ms: int = 0
+    results: tuple[CreatePartitionsTopicResult, ...] = ()
+
+
+@frozen(kw_only=True)
+class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
+    """Give topics more partitions."""
+
+    api: ClassVar = Api.CREATE_PARTITIONS
+    response: ClassVar = CreatePartitionsResponse
+    topics: tuple[CreatePartitionsTopic, ...] = ()
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+@frozen(kw_only=True)
+class DeletableGroupResult(Struct):
+    """Whether one group was deleted."""
+
+    group_id: str
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class DeleteGroupsResponse(Response):
+    """Which groups were deleted."""
+
+    throttle_time_ms: int = 0
+    results: tuple[DeletableGroupResult, ...] = ()
+
+
+@frozen(kw_only=True)
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
+    """Delete groups that have no members, with what they have committed."""
+
+    api: ClassVar = Api.DELETE_GROUPS
+    response: ClassVar = DeleteGroupsResponse
+    groups_names: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class OffsetDeleteResponsePartition(Struct):
+    """Whether the offset of one partition was deleted."""
+
+    partition_index: int
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class OffsetDeleteResponseTopic(Struct):
+    """Whether the offsets of one topic were deleted."""
+
+    name: str
+    partitions: tuple[OffsetDeleteResponsePartition, ...] = ()
+
+
+@frozen(kw_only=True)
+class OffsetDeleteResponse(Response):
+    """Which offsets were deleted."""
+
+    error_code: int = 0
+    throttle_time_ms: int = 0
+    topics: tuple[OffsetDeleteResponseTopic, ...] = ()
+
+
+@frozen(kw_only=True)
+class OffsetDeleteRequestPartition(Struct):
+    """A partition whose offset is to be deleted."""
+
+    partition_index: int
+
+
+@frozen(kw_only=True)
+class OffsetDeleteRequestTopic(Struct):
+    """A topic whose offsets are to be deleted."""
+
+    name: str
+    partitions: tuple[OffsetDeleteRequestPartition, ...] = ()
+
+
+@frozen(kw_only=True)
+class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
+    """Delete offsets that a group has committed for topics it does not read (KIP-496)."""
+
+    api: ClassVar = Api.OFFSET_DELETE
+    response: ClassVar = OffsetDeleteResponse
+    group_id: str
+    topics: tuple[OffsetDeleteRequestTopic, ...] = ()
 
 
 # --- share groups (KIP-932) ----------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""The assignment that a coordinator makes: even, then as close to the previous one as possible, like Kafka's uniform assignor's.
+"""The assignments that a coordinator makes: even and then as close to the previous one as possible, or a range for each member.
 
 Decides: which member should have which partition. Owns: nothing. Must never give a partition to two members.
 """
 
-from collections.abc import Mapping, Set
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Set
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 Part: TypeAlias = tuple[UUID, int]
@@ -27,16 +27,38 @@ def uniform(subscribed: Mapping[str, Set[P]], before: Mapping[str, Set[P]]) -> d
     return {member: frozenset(share) for member, share in shares.items()}
 
 
+def ranged(subscribed: Mapping[str, Set[P]], before: Mapping[str, Set[P]]) -> dict[str, frozenset[P]]:
+    """Return the same with a range of each topic's partitions for each member that may have them, in the members' order."""
+    shares: dict[str, set[P]] = {member: set() for member in subscribed}
+    for topic in {part[0] for parts in subscribed.values() for part in parts}:
+        takers = [member for member, parts in subscribed.items() if any(part[0] == topic for part in parts)]
+        found = sorted({part for member in takers for part in subscribed[member] if part[0] == topic})
+        each, more = divmod(len(found), len(takers))
+        for number, member in enumerate(takers):
+            start = number * each + min(number, more)
+            shares[member] |= set(found[start : start + each + (number < more)])
+    return {member: frozenset(share) for member, share in shares.items()}
+
+
+Assignor: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, frozenset[Any]]]
+UNIFORM: Final = "uniform"
+ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: uniform, "range": ranged}
+"""The assignors that a member of a consumer group may ask for (``group.consumer.assignors``)."""
+
+
 def beside(
-    claims: Mapping[str, frozenset[P]], subscribed: Mapping[str, Set[P]], before: Mapping[str, Set[P]]
+    claims: Mapping[str, frozenset[P]],
+    subscribed: Mapping[str, Set[P]],
+    before: Mapping[str, Set[P]],
+    assign: Assignor = uniform,
 ) -> dict[str, frozenset[P]]:
-    """Return the same where some members take what they claim, and the others share the rest. The first of two claims counts."""
+    """Return what ``assign`` does where some members take what they claim. The first of two claims counts."""
     taken: set[P] = set()
     found: dict[str, frozenset[P]] = {}
     for member, claimed in claims.items():
         found[member] = claimed - taken
         taken |= claimed
-    return uniform({member: parts - taken for member, parts in subscribed.items() if member not in claims}, before) | found
+    return assign({member: parts - taken for member, parts in subscribed.items() if member not in claims}, before) | found
 
 
 def _moved(shares: dict[str, set[P]], subscribed: Mapping[str, Set[P]]) -> bool:

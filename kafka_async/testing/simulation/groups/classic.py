@@ -13,6 +13,7 @@ from attrs import Factory, define, evolve, field
 
 from ....model import TopicPartition
 from ....wire.messages import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember, SyncGroupRequestAssignment
+from ..traffic import Caller
 from .fellows import COOPERATIVE, Fellow, plan
 
 ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, REBALANCING = 22, 23, 25, 27
@@ -46,6 +47,7 @@ class ClassicMember:
     joined: bool = False
     """It waits for the generation to begin, or is part of it."""
     assignment: bytes = b""
+    caller: Caller = Factory(Caller)
     waits: int = 0
     """Requests of this member that are held back; while there is one, its session does not end."""
     fellow: Fellow | None = None
@@ -62,7 +64,8 @@ class ClassicGroup:
     """One group."""
 
     id: str
-    new_id: Callable[[], str]
+    new_id: Callable[[str], str]
+    """Returns a new member id for a client id."""
     changed: Callable[[], None]
     """Called when something happened that a request may wait for."""
     parts_of: Callable[[Iterable[str]], frozenset[TopicPartition]]
@@ -192,14 +195,14 @@ class ClassicGroup:
 
     # --- requests --------------------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, version: int, now: float) -> JoinGroupResponse | ClassicMember:
+    def join(self, request: JoinGroupRequest, version: int, now: float, caller: Caller) -> JoinGroupResponse | ClassicMember:
         """Take a member in. Return the answer, or the member if it has to wait for the others."""
         offered = {protocol.name: protocol.metadata for protocol in request.protocols}
         others = [each.protocols for each in self._programs() if each.id != request.member_id]
         if not offered or (others and not any(all(name in other for other in others) for name in offered)):
             return self._refusal(INCONSISTENT, request)
         if not request.member_id:
-            return self._join_new(request, offered, version, now)
+            return self._join_new(request, offered, version, now, self.new_id(caller.client_id))
         if request.member_id in self.pending:
             del self.pending[request.member_id]
             return self._enter(self._make(request.member_id, request, now), request, offered, now)
@@ -209,9 +212,9 @@ class ClassicGroup:
         return self._join_again(self.members[request.member_id], request, offered, now)
 
     def _join_new(
-        self, request: JoinGroupRequest, offered: dict[str, bytes], version: int, now: float
+        self, request: JoinGroupRequest, offered: dict[str, bytes], version: int, now: float, key: str
     ) -> JoinGroupResponse | ClassicMember:
-        before, key = self.static(request.group_instance_id), self.new_id()
+        before = self.static(request.group_instance_id)
         if before is not None:
             return self._replace(before, key, request, offered, version, now)
         if version >= _ID_MATTERS_FROM and request.group_instance_id is None:

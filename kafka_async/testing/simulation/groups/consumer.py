@@ -12,7 +12,8 @@ from typing import Final
 from attrs import Factory, define
 
 from ....wire.messages import ConsumerGroupHeartbeatRequest
-from .assignor import Part, beside
+from ..traffic import Caller
+from .assignor import ASSIGNORS, UNIFORM, Part, beside
 from .fellows import Fellow
 
 UNKNOWN_MEMBER, FENCED_INSTANCE, FENCED_EPOCH, UNRELEASED_INSTANCE, STALE_EPOCH = 25, 82, 110, 111, 113
@@ -47,6 +48,9 @@ class ConsumerMember:
     revoking: frozenset[Part] = _NOTHING
     """Partitions that it has to give up, and may still have."""
     revoking_since: float = 0.0
+    caller: Caller = Factory(Caller)
+    assignor: str | None = None
+    """The assignor that it would have."""
     fellow: Fellow | None = None
     """A test plays its part."""
 
@@ -111,6 +115,7 @@ class ConsumerGroup:
                 raise Refused(UNRELEASED_INSTANCE)
             del self.members[before.id]
             member = ConsumerMember(request.member_id, request.instance_id, now, assigned=before.assigned)
+            member.assignor = before.assignor
             member.epoch, member.topics, member.pattern = 0, before.topics, before.pattern
             self.target[member.id] = self.target.pop(before.id, _NOTHING)
             self.subscribed[member.id] = self.subscribed.pop(before.id, _NOTHING)
@@ -145,9 +150,17 @@ class ConsumerGroup:
         if self.subscribed == subscribed and self.claims == claims:
             return False
         self.subscribed, self.claims = dict(subscribed), dict(claims)
-        self.target = beside(claims, subscribed, self.target)
+        # Static members first and by their instance ids, as the range assignor counts them.
+        keys = sorted(subscribed, key=lambda key: (self.members[key].instance is None, self.members[key].instance or key))
+        self.target = beside(claims, {key: subscribed[key] for key in keys}, self.target, ASSIGNORS[self.assignor])
         self.epoch += 1
         return True
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members would have."""
+        votes = [each.assignor for each in self.members.values() if each.assignor is not None]
+        return max(votes, key=votes.count, default=UNIFORM)
 
     def rotate(self) -> None:
         """Make a new target in which the members swap partitions, as far as their subscriptions allow."""

@@ -45,12 +45,15 @@ class CommittedOffsets:
             for key in [key for key in table if key[0] == group]:
                 table.pop(key, None)
 
+    def drop(self, group: str, tp: TopicPartition) -> None:
+        """Drop one offset."""
+        for table in (self.positions, self.metadata, self.epochs):
+            table.pop((group, tp), None)
+
     def forget_topic(self, topic: str) -> None:
         """Drop what was committed for a deleted topic."""
         for key in [key for key in self.positions if key[1].topic == topic]:
-            self.positions.pop(key)
-            self.metadata.pop(key, None)
-            self.epochs.pop(key, None)
+            self.drop(*key)
 
     def decide(self, producer_id: int, commit: bool) -> None:
         """End a transaction."""

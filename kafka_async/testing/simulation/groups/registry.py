@@ -47,8 +47,9 @@ from ....wire.messages import (
 )
 from ..settings import GROUP
 from ..sharing import Shares
-from ..waking import Answering, clock
-from .assignor import Part
+from ..traffic import Caller
+from ..waking import Answering
+from .assignor import ASSIGNORS, Part
 from .classic import ClassicGroup, ClassicMember, State
 from .consumer import LEAVES, ConsumerGroup, ConsumerMember, Refused, owned_by
 from .fellows import Fellow
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 UNKNOWN_TOPIC, METADATA_TOO_LARGE, NO_COORDINATOR, NOT_COORDINATOR, REBALANCING = 3, 12, 15, 16, 27
 ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, INVALID_REQUEST, UNSUPPORTED_VERSION = 22, 23, 25, 42, 35
 GROUP_ID_NOT_FOUND, UNSTABLE_OFFSET, UNKNOWN_TOPIC_ID, BAD_PATTERN = 69, 88, 100, 128
+INVALID_SESSION, UNSUPPORTED_ASSIGNOR = 26, 112
+SESSION: Final = (1000, 1_800_000)
+"""Milliseconds that a session of a classic member may last. By default ``group.min.session.timeout.ms`` is 6,000."""
 _MOST_METADATA: Final = 4096
 """Bytes of text that a commit may carry (``offset.metadata.max.bytes``)."""
 _COMMITS_OF_CONSUMER_GROUPS: Final = 9
@@ -132,7 +136,7 @@ class Groups:
 
     def kick(self, group_id: str, member: str | None = None) -> None:
         """Forget a member, or all: their next request is answered as that of an unknown member."""
-        now = clock()
+        now = self.cluster.clock.now()
         self.shares.kick(group_id, member)
         for gone in self.members(group_id) if member is None else [member]:
             if group_id in self.classic:
@@ -145,16 +149,17 @@ class Groups:
     def rebalance(self, group_id: str) -> None:
         """Make every member of a group join again, or swap partitions in the consumer protocol."""
         if group_id in self.classic and self.classic[group_id].members:
-            self.classic[group_id].prepare(clock())
+            self.classic[group_id].prepare(self.cluster.clock.now())
         if group_id in self.consumer:
             self.consumer[group_id].rotate()
-            self.consumer[group_id].play(clock())
+            self.consumer[group_id].play(self.cluster.clock.now())
         self.cluster.changed()
 
     def seat(self, group_id: str, topics: Iterable[str], wanted: Iterable[TopicPartition] | None) -> Fellow:
         """Have a member join whose part a test plays: in the group's protocol, or that of the release if it is new."""
         fellow = Fellow(self._new_id(), frozenset(topics), None if wanted is None else frozenset(wanted))
-        modern = Api.CONSUMER_GROUP_HEARTBEAT in self.cluster.max_versions and group_id not in self.classic
+        classic = self.classic.get(group_id)
+        modern = Api.CONSUMER_GROUP_HEARTBEAT in self.cluster.max_versions and (classic is None or not classic.members)
         (self._consumer if modern else self._classic)(group_id).seat(fellow)
         self.rejoin(group_id)
         return fellow
@@ -170,7 +175,7 @@ class Groups:
     def rejoin(self, group_id: str) -> None:
         """Make a group rebalance since what its members want has changed."""
         if group_id in self.classic:
-            self.classic[group_id].prepare(clock())
+            self.classic[group_id].prepare(self.cluster.clock.now())
         if group_id in self.consumer:
             self._aim(self.consumer[group_id])
         self.cluster.changed()
@@ -187,7 +192,7 @@ class Groups:
 
     def expire(self, group_id: str) -> None:
         """Remove the members whose session has ended."""
-        now = clock()
+        now = self.cluster.clock.now()
         self.shares.expire(group_id)
         if group_id in self.classic:
             self.classic[group_id].expire(now)
@@ -207,9 +212,9 @@ class Groups:
 
     # --- classic ---------------------------------------------------------------------------------------------------------------
 
-    def _new_id(self) -> str:
+    def _new_id(self, client_id: str = "") -> str:
         self._ids += 1
-        return f"member-{self._ids}"
+        return f"{client_id or 'member'}-{self._ids}"
 
     def _classic(self, group_id: str) -> ClassicGroup:
         """Return a classic group; one of the other protocol becomes one, which only those do in whose members no program is."""
@@ -241,10 +246,15 @@ class Groups:
         self.expire(request.group_id)
         taken = _has_programs(self.consumer.get(request.group_id)) or self._is_shared(request.group_id)
         code = error or self.elsewhere(broker, request.group_id) or (INCONSISTENT if taken else 0)
+        if not code and not SESSION[0] <= request.session_timeout_ms <= SESSION[1]:
+            code = INVALID_SESSION
         if code:
             return JoinGroupResponse(error_code=code, member_id=request.member_id)
-        group = self._classic(request.group_id)
-        outcome = group.join(request, version, clock())
+        group, caller = self._classic(request.group_id), broker.caller
+        outcome = group.join(request, version, self.cluster.clock.now(), caller)
+        member = outcome if isinstance(outcome, ClassicMember) else group.members.get(outcome.member_id)
+        if member is not None:
+            member.caller = caller
         if isinstance(outcome, JoinGroupResponse):
             return outcome
         return (yield from self._joined(group, outcome))
@@ -253,11 +263,11 @@ class Groups:
         member.waits += 1
         try:
             while group.state is State.PREPARING and group.members.get(member.id) is member:
-                yield group.next_deadline(clock())
-                group.expire(clock())
+                yield group.next_deadline(self.cluster.clock.now())
+                group.expire(self.cluster.clock.now())
         finally:
             member.waits -= 1
-            member.seen = clock()
+            member.seen = self.cluster.clock.now()
         if group.members.get(member.id) is not member:
             return JoinGroupResponse(error_code=UNKNOWN_MEMBER, member_id=member.id)
         return group.answer(member)
@@ -270,12 +280,12 @@ class Groups:
         group = self.classic[request.group_id]
         member, generation = group.members[request.member_id], group.generation
         if group.state is State.COMPLETING and member.id == group.leader:
-            group.assign(request.assignments, clock())
+            group.assign(request.assignments, self.cluster.clock.now())
         member.waits += 1
         try:
             while group.state is State.COMPLETING and group.generation == generation:
-                yield group.next_deadline(clock())
-                group.expire(clock())
+                yield group.next_deadline(self.cluster.clock.now())
+                group.expire(self.cluster.clock.now())
         finally:
             member.waits -= 1
         code = group.check(request.member_id, request.group_instance_id, None)
@@ -297,7 +307,7 @@ class Groups:
         code = group.check(request.member_id, request.group_instance_id, request.generation_id)
         if code:
             return code
-        group.members[request.member_id].seen = clock()
+        group.members[request.member_id].seen = self.cluster.clock.now()
         return REBALANCING if group.state is State.PREPARING else 0
 
     def leave(self, broker: "FakeBroker", request: LeaveGroupRequest, version: int, error: int) -> LeaveGroupResponse:
@@ -319,7 +329,7 @@ class Groups:
         waiting = group.pending.pop(key, None) is not None
         code = 0 if waiting else group.check(key, who.group_instance_id, None)
         if not code:
-            group.remove([key], clock())
+            group.remove([key], self.cluster.clock.now())
         return MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=code)
 
     # --- consumer --------------------------------------------------------------------------------------------------------------
@@ -338,17 +348,21 @@ class Groups:
         group = self._consumer(request.group_id)
         group.session = float(self.settings_of(request.group_id)["consumer.session.timeout.ms"]) / 1000
         try:
-            return self._beat(group, request if request.member_id else evolve(request, member_id=self._new_id()))
+            known = request if request.member_id else evolve(request, member_id=self._new_id())
+            return self._beat(group, known, broker.caller)
         except Refused as refused:
             return ConsumerGroupHeartbeatResponse(error_code=refused.code)
 
-    def _beat(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        now = clock()
+    def _beat(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerGroupHeartbeatResponse:
+        now = self.cluster.clock.now()
         if request.member_epoch <= LEAVES:
             group.leave(request)
             self._aim(group)
             return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+            raise Refused(UNSUPPORTED_ASSIGNOR)
         member = group.enter(request, now) if request.member_epoch == 0 else group.stay(request)
+        member.caller = caller
         self._subscribe(member, request, now)
         self._aim(group)
         before = member.assigned, member.revoking, member.epoch
@@ -368,6 +382,8 @@ class Groups:
         member.seen = now
         if request.rebalance_timeout_ms >= 0:
             member.rebalance = request.rebalance_timeout_ms / 1000
+        if request.server_assignor is not None:
+            member.assignor = request.server_assignor
         if request.subscribed_topic_names is not None:
             member.topics = frozenset(request.subscribed_topic_names)
         if request.subscribed_topic_regex is not None:
@@ -382,7 +398,7 @@ class Groups:
         claims = {key: frozenset(self._ids_of(each.wanted)) for key, each in fellows.items() if each.wanted is not None}
         if group.aim({key: frozenset(self._matching(member)) for key, member in group.members.items()}, claims):
             self.cluster.changed()
-        group.play(clock())
+        group.play(self.cluster.clock.now())
 
     def _ids_of(self, partitions: Iterable[TopicPartition]) -> Iterator[Part]:
         yield from ((self.cluster.topics[tp.topic].id, tp.partition) for tp in partitions if tp.topic in self.cluster.topics)
@@ -398,6 +414,8 @@ class Groups:
         """Accept commits of members in their generation or epoch, and of anybody if the group has no members."""
         self.expire(request.group_id)
         code = error or self.elsewhere(broker, request.group_id) or self._refuses(request, version)
+        if not code and request.group_id not in self.consumer:
+            self._classic(request.group_id)  # a commit makes the group, and it stays when its offsets go
         return OffsetCommitResponse(topics=tuple(self._commit(request.group_id, topic, code) for topic in request.topics))
 
     def _refuses(self, request: OffsetCommitRequest, version: int) -> int:
@@ -411,7 +429,7 @@ class Groups:
             return 0 if epoch < 0 else UNKNOWN_MEMBER if classic is not None else ILLEGAL_GENERATION
         code = classic.check(request.member_id, request.group_instance_id, epoch)
         if not code:
-            classic.members[request.member_id].seen = clock()
+            classic.members[request.member_id].seen = self.cluster.clock.now()
         return code or (REBALANCING if classic.state is State.COMPLETING else 0)
 
     def refuses_transaction(self, group_id: str, member_id: str, instance: str | None, epoch: int) -> int:

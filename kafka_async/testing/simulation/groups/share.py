@@ -10,6 +10,7 @@ from typing import Final
 from attrs import define, field
 
 from ....wire.messages import ShareGroupHeartbeatRequest
+from ..traffic import Caller
 from .assignor import Part
 from .consumer import FENCED_EPOCH, LEAVES, UNKNOWN_MEMBER, Refused
 
@@ -26,6 +27,7 @@ class ShareMember:
     epoch: int = 0
     previous: int = 0
     topics: frozenset[str] = frozenset()
+    caller: Caller = field(factory=Caller)
     assigned: frozenset[Part] = _NOTHING
     """Partitions that it was assigned."""
 
