@@ -1,14 +1,23 @@
 """Run async code under a virtual clock: time passes only when every task waits, so nothing sleeps and nothing is flaky."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from trio.testing import MockClock
 
-from kafka_async.testing.clock import VirtualLoop as VirtualLoop
+from kafka_async.testing import clock
 
 T = TypeVar("T")
+SPINNING: Final = 20_000
+"""Turns of the event loop without time passing that are too many in a test of this package, whose programs do little at once."""
+
+
+class VirtualLoop(clock.VirtualLoop):
+    """The loop for users, with a bound on its turns."""
+
+    def __init__(self) -> None:
+        super().__init__(SPINNING)
 
 
 def run_virtual(fn: Callable[[], Awaitable[T]]) -> T:

@@ -23,6 +23,7 @@ from ..network import (
     AuthenticatorFactory,
     ConnectionRunner,
     NetworkClientDelegate,
+    Seeded,
     TcpConnector,
     TransportFactory,
     bootstrap_nodes,
@@ -106,8 +107,10 @@ class BackgroundLoop:
     def __attrs_post_init__(self) -> None:
         self.handler.ended = None
         self._factory = self.transport_factory or TcpConnector.from_config(self.config)
+        seeded = self._factory.chance() if isinstance(self._factory, Seeded) else None
+        chance = random.random if seeded is None else seeded.random
         self._delegate = NetworkClientDelegate(
-            self.config, random=random.random, trace=self.trace, authenticators=_authenticators(self.config)
+            self.config, random=chance, trace=self.trace, authenticators=_authenticators(self.config)
         )
         self.background = self.assemble(
             self.config,
@@ -115,9 +118,9 @@ class BackgroundLoop:
             self.buffer,
             Environment(
                 network=self._delegate,
-                random=random.random,
+                random=chance,
                 wall_ms=lambda now: int(time.time() * 1000),
-                new_member_id=lambda: str(uuid.uuid4()),
+                new_member_id=lambda: str(uuid.uuid4() if seeded is None else uuid.UUID(int=seeded.getrandbits(128), version=4)),
                 trace=self.trace,
                 metrics_source=self.metrics_source,
             ),

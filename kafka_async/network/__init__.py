@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .reachability import Reachability, unable_to_bootstrap
     from .request import LATE, Lane, UnsentRequest
     from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators, exposure
-    from .transport import Pushing, PushTransport, Receiver, TcpConnector, Transport, TransportFactory, bootstrap_nodes
+    from .transport import Pushing, PushTransport, Receiver, Seeded, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 else:
     __getattr__ = on_first_use(
         __name__,
@@ -46,7 +46,7 @@ else:
             ".reachability": "Reachability unable_to_bootstrap",
             ".request": "LATE Lane UnsentRequest",
             ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators exposure",
-            ".transport": "Pushing PushTransport Receiver TcpConnector Transport TransportFactory bootstrap_nodes",
+            ".transport": "Pushing PushTransport Receiver Seeded TcpConnector Transport TransportFactory bootstrap_nodes",
         },
     )
 
@@ -74,6 +74,7 @@ __all__ = [
     "Reachability",
     "Receiver",
     "Run",
+    "Seeded",
     "Shut",
     "TcpConnector",
     "Transport",

@@ -16,7 +16,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -28,6 +28,9 @@ from ..values import define, field, frozen
 from .frames import describe_peer
 from .tls import tls_context, tls_error
 from .waiting import pause, running_loop
+
+if TYPE_CHECKING:
+    from random import Random
 
 _Address = tuple[socket.AddressFamily, str, int]
 
@@ -231,6 +234,15 @@ class TransportFactory(Protocol):
         ``timeout``: seconds for each address. ``attempt``: failed attempts so far; the addresses are tried in an order that starts
         one further each time. Raises ``KafkaConnectionError`` or ``AuthenticationFailedError``.
         """
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """A ``TransportFactory`` that also gives its clients what is random in them, so that a test can be repeated."""
+
+    def chance(self) -> "Random | None":
+        """Return the numbers for one client; ``None``: it uses the system's."""
+        ...
 
 
 @frozen

@@ -9,6 +9,7 @@
     threaded.py      the cluster on TCP, in a thread of its own
     clock.py         virtual time on asyncio
     batches.py       record batches as brokers keep them
+    reading.py       records as tests see them
     server.py        the broker's side of the wire
     simulation/      the simulated brokers, logs and coordinators
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from .clusters import ClusterOptions as ClusterOptions
     from .clusters import Member as Member
     from .clusters import Transaction as Transaction
+    from .reading import WrittenRecord as WrittenRecord
     from .real import RealCluster as RealCluster
     from .server import NotSimulatedError as NotSimulatedError
     from .simulation import HANG as HANG
+    from .simulation import LOSE as LOSE
     from .simulation import Drop as Drop
     from .simulation import LoggedRequest as LoggedRequest
     from .threaded import ThreadedCluster as ThreadedCluster
@@ -42,8 +45,9 @@ else:
             ".clock": "VirtualLoop virtual_loop",
             ".clusters": "Cluster ClusterOptions Member Transaction",
             ".real": "RealCluster",
+            ".reading": "WrittenRecord",
             ".server": "NotSimulatedError",
-            ".simulation": "HANG Drop LoggedRequest",
+            ".simulation": "HANG LOSE Drop LoggedRequest",
             ".threaded": "ThreadedCluster",
         },
     )

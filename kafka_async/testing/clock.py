@@ -1,29 +1,43 @@
 """Virtual time on asyncio: an event loop whose clock jumps to the next deadline when nothing is ready.
 
-Decides: when time passes. Owns: that clock. Must never wait in real time while a timer is due later: a test that spans an hour
-takes as long as its work does. On trio, ``trio.testing.MockClock(autojump_threshold=0)`` is the same thing.
+Decides: when time passes. Owns: that clock. Must never wait in real time while a timer is due later and no thread works: a test
+that spans an hour takes as long as its work does. On trio, ``trio.testing.MockClock(autojump_threshold=0)`` is the same thing.
 
-Its limits: sockets and threads live in real time, and it does not wait for them. While a timer runs, time jumps past them;
-if no timer runs, the loop raises an error, since everything would wait for ever.
+Its limits: sockets live in real time, and it does not wait for them. While a timer runs, time jumps past them; if no timer runs,
+the loop raises an error, since everything would wait for ever. While threads work that the loop waits for, such as those of plain
+handlers in ``process``, time passes as it does for them: else 50 ms of their work could be an hour for everything with a timer.
 """
 
 import asyncio
 import selectors
+import threading
+import time
 from typing import Any, Final
 
-SPINNING: Final = 20_000
-"""More turns than this without time passing mean that a program spins."""
+PATIENCE: Final = 60.0
+"""Seconds of real time in which tasks are ready again and again and time does not pass: more means that a program spins."""
 LOOKS: Final = 10
 """An event loop that is never idle looks at its sockets once in so many turns."""
 RESIDUE: Final = 1e-9
 """Seconds, the resolution of asyncio's clock: timers fire up to this much early, and the rest of a deadline would never pass."""
+GIVEN_UP: Final = 5.0
+"""Seconds of real time without a sign of threads that work, after which they count as hung and time jumps again."""
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Never waits: when the event loop would, time jumps."""
+    """Never waits unless threads work: when the event loop would, time jumps."""
 
     now = 0.0
     turns = 0
+    """Turns since time has passed."""
+
+    def __init__(self, threads: "_Threads", most_turns: int | None, patience: float) -> None:
+        super().__init__()
+        self._threads = threads
+        self._patience = patience
+        self._most_turns = most_turns
+        self._since = 0.0
+        """When time has last passed, by the system's clock."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
         self.turns += 1
@@ -32,22 +46,86 @@ class _Jumping(selectors.DefaultSelector):
         found = super().select(0)
         if self.turns % 100 == 0:
             self.now += RESIDUE
-        if self.turns > SPINNING:
-            raise RuntimeError("the event loop spins: time does not pass")
+            self._check()
         if found or timeout == 0:
             return found
+        if self._threads.are_busy() and (timeout is None or not self._threads.hang):
+            return self._wait(timeout)
         if timeout is None:
             raise RuntimeError("everything waits for ever")
-        self.now += timeout
-        self.turns = 0
+        self._pass(timeout)
         return found
+
+    def _wait(self, timeout: float | None) -> list[Any]:
+        """Wait in real time for what threads do."""
+        began = time.monotonic()
+        found = super().select(self._threads.hung_after if timeout is None else min(timeout, self._threads.hung_after))
+        self._pass(time.monotonic() - began)
+        return found
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+        self.turns = 0
+
+    def _check(self) -> None:
+        """Raise an error if the program spins. Many turns alone mean nothing: it may have much to do."""
+        now = time.monotonic()
+        if self.turns == 100:
+            self._since = now
+        if now - self._since > self._patience or (self._most_turns is not None and self.turns > self._most_turns):
+            raise RuntimeError(f"the event loop spins: time does not pass in {self.turns} turns and {now - self._since:.0f} s")
+
+
+class _Threads:
+    """The threads that work for the tasks of a loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, hung_after: float) -> None:
+        self._loop = loop
+        self.hung_after = hung_after
+        self._calls: set[asyncio.Future[Any]] = set()
+        """Those in the threads of executors."""
+        self._busy: set[object] = set()
+        self._sign = 0.0
+        """When one has last begun or told something, by the system's clock."""
+
+    def told(self) -> None:
+        """A thread has told the loop something. Called by any thread."""
+        self._sign = time.monotonic()
+
+    def begun(self, call: "asyncio.Future[Any]") -> None:
+        """A call in the thread of an executor has begun."""
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    def are_busy(self) -> bool:
+        """Return whether any works."""
+        busy = {*self._calls, *filter(self._is_busy, threading.enumerate())}
+        if busy - self._busy:
+            self.told()
+        self._busy = busy
+        return bool(busy)
+
+    @property
+    def hang(self) -> bool:
+        """Whether none has given a sign for long."""
+        return time.monotonic() - self._sign > self.hung_after
+
+    def _is_busy(self, thread: threading.Thread) -> bool:
+        """Return whether a worker thread of anyio has a call of this loop: there is no other way to ask for that."""
+        queue = getattr(thread, "queue", None)
+        return getattr(thread, "loop", None) is self._loop and getattr(queue, "unfinished_tasks", 0) > 0
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop with a clock that starts at 0 and jumps to the next deadline whenever all tasks wait."""
+    """asyncio's event loop with a clock that starts at 0 and jumps to the next deadline whenever all tasks wait.
 
-    def __init__(self) -> None:
-        self._jumping = _Jumping()
+    A program that spins gets an error: if time does not pass for ``patience`` seconds of real time, or, if ``most_turns`` is given,
+    in so many turns of the loop. Threads that give no sign for ``hung_after`` seconds of real time are not waited for any longer.
+    """
+
+    def __init__(self, most_turns: int | None = None, *, patience: float = PATIENCE, hung_after: float = GIVEN_UP) -> None:
+        self._threads = _Threads(self, hung_after)
+        self._jumping = _Jumping(self._threads, most_turns, patience)
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -57,10 +135,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Let time pass while no task runs, as a handler that blocks does."""
         self._jumping.now += seconds
 
+    def run_in_executor(  # type: ignore[override]  # typeshed pairs the call with its arguments
+        self, executor: Any, func: Any, *args: Any
+    ) -> Any:
+        """See asyncio. Time passes as in reality until the call returns."""
+        future = super().run_in_executor(executor, func, *args)
+        self._threads.begun(future)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        """See asyncio, which does it in a thread of its own."""
+        shutting_down = self.create_future()
+        self._threads.begun(shutting_down)
+        try:
+            await super().shutdown_default_executor(*args, **kwargs)
+        finally:
+            shutting_down.cancel()
+
+    def call_soon_threadsafe(  # type: ignore[override]  # as above
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """See asyncio."""
+        self._threads.told()
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
 
 def virtual_loop() -> VirtualLoop:
     """Return a new event loop with virtual time: a loop factory for ``asyncio.Runner`` or ``asyncio.run(..., loop_factory=...)``.
 
-    ``loop.time()`` starts at 0. Raises ``RuntimeError`` from within the loop if every task waits for something that can never come.
+    ``loop.time()`` starts at 0. Raises ``RuntimeError`` from within the loop if every task waits for something that can never come,
+    or if tasks are ready again and again for a minute and time does not pass.
     """
     return VirtualLoop()

@@ -6,6 +6,7 @@ consumer: it knows only the requests that arrived.
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from math import inf
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict
@@ -16,8 +17,9 @@ from ..errors import BrokerResponseError, PolicyViolationError, for_code
 from ..model import OffsetAndMetadata, TopicPartition
 from ..wire import Api
 from .batches import CODECS, BatchSpec, RecordSpec
+from .reading import WrittenRecord, records_in
 from .serving import ClusterSockets
-from .simulation import FakeCluster, FakeNetwork, LoggedRequest
+from .simulation import LOSE, FakeCluster, FakeNetwork, LoggedRequest
 from .simulation.admin import colliding, is_topic_name
 from .simulation.config_admin import BrokerSettings
 from .simulation.groups.fellows import Fellow
@@ -245,6 +247,20 @@ class Cluster:
         """Return the offset after the last record."""
         return self.simulated.log(self._tp(partition)).end
 
+    def records(self, topic: str, *, partition: int | None = None, committed: bool = True) -> list[WrittenRecord]:
+        """Return the records of a topic, or of one partition: keys, values, headers and all, partition by partition.
+
+        ``committed``: without those whose transaction was aborted or is open, and those after the latter.
+        """
+        parts = [part.index for part in self._known(topic).partitions] if partition is None else [partition]
+        found: list[WrittenRecord] = []
+        for tp in (self._tp((topic, index)) for index in parts):
+            self.simulated.find(*tp)  # what is too old goes first
+            log = self.simulated.log(tp)
+            data = [batch.data for batch in log.read_all(committed=committed)]
+            found += records_in(tp, data, log.start, log.aborted_from(log.start) if committed else ())
+        return found
+
     # --- consumers -------------------------------------------------------------------------------------------------------------
 
     def options(self) -> ClusterOptions:
@@ -309,24 +325,36 @@ class Cluster:
         """Let ``fn(broker, request)`` decide on the next request of an API, or with ``keep`` on every one.
 
         It returns ``None`` to let the request pass, an error (a class of ``kafka_async.errors``) for the response, a whole
-        response, ``HANG`` to never respond, or ``Drop()`` to close the connection. Call the returned function to end this.
+        response, ``HANG`` to never respond, ``LOSE`` to do what was asked and close the connection, or ``Drop()`` to close it at
+        once. Call the returned function to end this.
         """
         return self.simulated.control(api, lambda broker, request: _outcome(fn(broker.node_id, request)), keep=keep)
 
     @contextmanager
     def failing(self, api: Api, error: type[BrokerResponseError], times: int | None = 1) -> Generator[None, None, None]:
         """Make the next ``times`` requests of an API fail; ``None``: all within the block."""
-        left = times
+        with self._deciding(api, error.errno, times):
+            yield
 
-        def fail(broker: Any, request: Any) -> int | None:
+    @contextmanager
+    def losing(self, api: Api, times: int | None = 1) -> Generator[None, None, None]:
+        """Lose the answers to the next ``times`` requests of an API; ``None``: to all within the block.
+
+        The brokers do what was asked, and then the connection breaks: the client cannot know whether it was done.
+        """
+        with self._deciding(api, LOSE, times):
+            yield
+
+    @contextmanager
+    def _deciding(self, api: Api, outcome: object, times: int | None) -> Generator[None, None, None]:
+        left = inf if times is None else times
+
+        def decide(broker: Any, request: Any) -> object:
             nonlocal left
-            if left is not None:
-                if left <= 0:
-                    return None
-                left -= 1
-            return error.errno
+            left -= 1
+            return outcome if left >= 0 else None
 
-        end = self.simulated.control(api, fail, keep=True)
+        end = self.simulated.control(api, decide, keep=True)
         try:
             yield
         finally:

@@ -1,10 +1,15 @@
-"""Fixtures for pytest, registered by an entry point: ``kafka_cluster``, ``kafka_options``, ``virtual_time``.
+"""Fixtures for pytest, registered by an entry point: ``kafka_cluster``, ``kafka_options``, ``virtual_time`` and others.
+
+``kafka_module_cluster`` and ``kafka_session_cluster`` are clusters for a module and for the whole run. ``kafka_name`` makes names
+for the tests that share them. The marker ``virtual_time`` runs an async test under virtual time.
 
 Decides: whether a test's cluster is simulated, or the real one of ``--kafka-bootstrap``. Owns: the cluster of a test. Must never do
 anything for a test that does not ask for a fixture: this file imports little but pytest, and the cluster only at its first use.
 """
 
 import contextlib
+import inspect
+import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,13 +46,59 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker ``virtual_time``."""
+    config.addinivalue_line(
+        "markers", "virtual_time: run this async test in an event loop whose time jumps when nothing is ready (kafka_async.testing)"
+    )
+
+
+def _is_virtual(item: pytest.Item) -> bool:
+    return item.get_closest_marker("virtual_time") is not None and item.config.getoption("--kafka-bootstrap") is None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test with the marker. A plugin for async tests has wrapped it by now, and is passed by."""
+    if not _is_virtual(pyfuncitem) or "anyio_backend" in pyfuncitem.fixturenames:
+        return None
+    test = inspect.unwrap(pyfuncitem.obj)
+    if not inspect.iscoroutinefunction(test):
+        return None
+    names = inspect.signature(test).parameters
+    _runner(pyfuncitem.config)(test(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster | RealCluster]":
     """A Kafka cluster of one broker for one test: ``kafka_async.testing.Cluster``, or the real one of ``--kafka-bootstrap``.
 
-    On real brokers, give topics and groups names of their own. A test that does what only the simulation can do is skipped there,
-    and the reason names the method.
+    On real brokers, give topics and groups names of their own, such as those of ``kafka_name``. A test that does what only the
+    simulation can do is skipped there, and the reason names the method.
     """
+    yield from _cluster(request)
+
+
+@pytest.fixture(scope="module")
+def kafka_module_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster | RealCluster]":
+    """The same for all tests of a module. Its date goes on from one event loop to the next."""
+    yield from _cluster(request)
+
+
+@pytest.fixture(scope="session")
+def kafka_session_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster | RealCluster]":
+    """The same for all tests."""
+    yield from _cluster(request)
+
+
+@pytest.fixture
+def kafka_name() -> Callable[[str], str]:
+    """A function that makes a name which no other test uses, for a topic or a group: ``kafka_name("orders")``."""
+    return lambda stem: f"{stem}-{uuid.uuid4().hex[:12]}"
+
+
+def _cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster | RealCluster]":
     bootstrap = request.config.getoption("--kafka-bootstrap")
     if bootstrap is None:
         from . import Cluster
@@ -98,11 +149,15 @@ def virtual_time(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any
 
     With ``--kafka-bootstrap`` the loop's time is real: brokers do not jump.
     """
+    return _runner(request.config)
+
+
+def _runner(config: pytest.Config) -> Callable[[Coroutine[Any, Any, T]], T]:
     import asyncio
 
     from .clock import virtual_loop
 
-    real = request.config.getoption("--kafka-bootstrap") is not None
+    real = config.getoption("--kafka-bootstrap") is not None
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=None if real else virtual_loop) as runner:

@@ -23,6 +23,9 @@ from ..wire import Api, BrokerVersions, Request, Response, decode_response, enco
 from ..wire.messages import (
     ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
     FindCoordinatorRequest,
     LeaveGroupRequest,
     ListOffsetsPartition,
@@ -34,6 +37,7 @@ from ..wire.messages import (
     MetadataResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    PartitionData,
 )
 from ..wire.messages.admin import (
     AlterableConfig,
@@ -63,8 +67,9 @@ from ..wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from .batches import CODECS, TRANSACTIONAL, BatchSpec, RecordSpec
+from .batches import CODECS, TRANSACTIONAL, BatchSpec, RecordSpec, read_header
 from .clusters import Headers, as_bytes, made_record, murmur2
+from .reading import WrittenRecord, batches_in, records_in
 
 if TYPE_CHECKING:
     from .secure import Security
@@ -75,6 +80,7 @@ _TIMEOUT: Final = 30.0
 _RETRY: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 75, 100})
 """Temporary error codes: leaders and coordinators that are being found, a topic that one broker does not know yet."""
 _LOOK: Final = 0.1
+_MOST_BYTES: Final = 8 * 1024 * 1024
 _EXISTS: Final = 36
 _REFUSED: Final = frozenset({17, 37, 38, 39, 40})
 """Error codes for arguments that ``Cluster`` refuses itself: names, numbers of partitions and of replicas, settings."""
@@ -260,11 +266,38 @@ class RealCluster:
 
     def end(self, partition: tuple[str, int]) -> int:
         """Return the offset after the last record."""
-        asked = ListOffsetsPartition(partition_index=partition[1], timestamp=-1)
-        request = ListOffsetsRequest(topics=(ListOffsetsTopic(name=partition[0], partitions=(asked,)),))
-        (topic,) = self._leader(*partition).ask(request).topics
+        return self._listed(partition, -1, committed=False)
+
+    def _listed(self, partition: tuple[str, int], timestamp: int, *, committed: bool) -> int:
+        asked = ListOffsetsPartition(partition_index=partition[1], timestamp=timestamp)
+        topics = (ListOffsetsTopic(name=partition[0], partitions=(asked,)),)
+        (topic,) = self._leader(*partition).ask(ListOffsetsRequest(isolation_level=int(committed), topics=topics)).topics
         _check(topic.partitions[0].error_code, str(partition))
         return topic.partitions[0].offset
+
+    def _fetched(self, topic: str, index: int, offset: int, *, committed: bool) -> PartitionData:
+        part = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=_MOST_BYTES)
+        wanted = FetchTopic(topic=topic, topic_id=self._described(topic).topic_id, partitions=(part,))
+        request = FetchRequest(max_wait_ms=0, session_epoch=-1, isolation_level=int(committed), topics=(wanted,))
+        (found,) = self._leader(topic, index).ask(request).responses
+        _check(found.partitions[0].error_code, str(TopicPartition(topic, index)))
+        return found.partitions[0]
+
+    def records(self, topic: str, *, partition: int | None = None, committed: bool = True) -> list[WrittenRecord]:
+        """Return the records of a topic, or of one partition, as ``Cluster.records`` does."""
+        parts = range(len(self._described(topic).partitions)) if partition is None else [partition]
+        found: list[WrittenRecord] = []
+        for index in parts:
+            place = self._listed((topic, index), -2, committed=committed)
+            end = self._listed((topic, index), -1, committed=committed)
+            while place < end:
+                part = self._fetched(topic, index, place, committed=committed)
+                batches = list(batches_in(part.records or b""))
+                aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
+                found += [each for each in records_in(TopicPartition(topic, index), batches, place, aborted) if each.offset < end]
+                last = read_header(batches[-1])
+                place = last.base_offset + last.last_offset_delta + 1
+        return found
 
     # --- consumers -------------------------------------------------------------------------------------------------------------
 

@@ -165,6 +165,18 @@ def _about_writing() -> Iterator[tuple[Request[Any], Response]]:
 
 
 def _about_groups() -> Iterator[tuple[Request[Any], Response]]:
+    gone = admin.DeletableGroupResult(group_id="g", error_code=68)
+    yield admin.DeleteGroupsRequest(groups_names=("g",)), admin.DeleteGroupsResponse(results=(gone,))
+    dropped = admin.OffsetDeleteResponsePartition(partition_index=0, error_code=86)
+    yield (
+        admin.OffsetDeleteRequest(group_id="g"),
+        admin.OffsetDeleteResponse(topics=(admin.OffsetDeleteResponseTopic(name="t", partitions=(dropped,)),)),
+    )
+    grown = admin.CreatePartitionsTopicResult(name="t", error_message="no")
+    yield (
+        admin.CreatePartitionsRequest(topics=(admin.CreatePartitionsTopic(name="t", count=2),)),
+        admin.CreatePartitionsResponse(results=(grown,)),
+    )
     listed = [
         admin.ListedGroup(group_id="g", protocol_type="consumer", group_state="Stable", group_type=kind)
         for kind in ("Classic", "Consumer")

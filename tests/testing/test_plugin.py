@@ -129,3 +129,76 @@ def test_time():
     found = run(tmp_path, code, "-p", "no:anyio", "-p", "no:asyncio")
     assert found.returncode == 0, found.stdout[-3000:]
     assert "101 passed" in found.stdout
+
+
+VIRTUAL = """
+@pytest.mark.virtual_time
+async def test_an_hour(kafka_cluster):
+    await reads(kafka_cluster)
+    await asyncio.sleep(3600)
+    assert asyncio.get_running_loop().time() >= 3600
+
+async def test_real_time(kafka_cluster):
+    await asyncio.sleep(0.01)
+    assert asyncio.get_running_loop().time() > 1
+"""
+LOOPS = """
+from kafka_async.testing import virtual_loop
+def pytest_asyncio_loop_factories(config, item): return {"virtual": virtual_loop}
+"""
+FIXTURE = """
+@pytest.fixture
+async def waited():
+    await asyncio.sleep(3600)
+    return asyncio.get_running_loop()
+
+async def test_one(waited):
+    assert asyncio.get_running_loop() is waited
+    await asyncio.sleep(3600)
+"""
+PLAIN_VIRTUAL = VIRTUAL[: VIRTUAL.index("async def test_real_time")]
+ANYIO_VIRTUAL = """
+from kafka_async.testing import virtual_loop
+@pytest.fixture
+def anyio_backend(): return "asyncio", {"loop_factory": virtual_loop}
+@pytest.mark.anyio
+async def test_one(kafka_cluster):
+    await reads(kafka_cluster)
+    await asyncio.sleep(3600)
+"""
+SHARED = """
+seen = []
+@pytest.mark.parametrize("number", range(3))
+def test_one(number, kafka_module_cluster, kafka_session_cluster, kafka_name, virtual_time):
+    async def writes_and_reads(cluster, topic):
+        cluster.topic(topic)
+        cluster.produce(topic, value=str(number))
+        async with KafkaConsumer(topic, group_id="g", auto_offset_reset="earliest", **cluster.options()) as consumer:
+            assert (await consumer.getone()).value == str(number).encode()
+            await asyncio.sleep(1000)
+    assert kafka_module_cluster is not kafka_session_cluster
+    for cluster in (kafka_module_cluster, kafka_session_cluster):
+        virtual_time(writes_and_reads(cluster, kafka_name("t")))
+        seen.append(id(cluster))
+    assert len(set(seen)) == 2
+    assert len(kafka_module_cluster.simulated.topics) == number + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "passed"),
+    [
+        (VIRTUAL, ["-p", "no:anyio", "-o", "asyncio_mode=auto", *SCOPE], 2),
+        (FIXTURE, ["-p", "no:anyio", "-o", "asyncio_mode=auto", *SCOPE], 1),
+        (PLAIN_VIRTUAL, ["-p", "no:anyio", "-p", "no:asyncio", "--strict-markers"], 1),
+        (ANYIO_VIRTUAL, ["-p", "no:asyncio"], 1),
+        (SHARED, ["-p", "no:anyio", "-p", "no:asyncio"], 3),
+    ],
+    ids=["pytest-asyncio", "async fixtures", "no plugin", "anyio", "shared clusters"],
+)
+def test_async_tests_run_under_virtual_time_and_share_clusters(code: str, options: list[str], passed: int, tmp_path: Path) -> None:
+    if code is FIXTURE:
+        (tmp_path / "conftest.py").write_text(LOOPS)
+    found = run(tmp_path, code, *options)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"{passed} passed" in found.stdout

@@ -393,7 +393,7 @@ class FakeNetwork:
     attempts: list[tuple[float, str]] = field(factory=list)
     """Connection attempts: when, and to which host."""
     random: Random | None = None
-    """Decides how long answers take; ``None``: each takes ``latency``."""
+    """Decides how long answers take, and what is random in clients; ``None``: each takes ``latency``, and clients decide."""
     throttle_ms: int = 0
     """The throttle time in every answer."""
 
@@ -410,6 +410,10 @@ class FakeNetwork:
         transport = PushLine(server, self.network) if _on_asyncio() else PullLine(server, self.network)
         self.transports.append(transport)
         return transport
+
+    def chance(self) -> Random | None:
+        """Return what is random in the next client: other numbers for each, and the same for the same seed (``network.Seeded``)."""
+        return None if self.random is None else Random(self.random.getrandbits(64))  # noqa: S311 - repeatable on purpose
 
     def live(self, node_id: int | None = None) -> list[PushLine | PullLine]:
         """Return the connections that neither side has closed."""

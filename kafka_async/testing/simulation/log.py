@@ -222,6 +222,11 @@ class PartitionLog:
             size += len(batch.data)
         return b"".join(found)
 
+    def read_all(self, *, committed: bool) -> list[StoredBatch]:
+        """Return all batches that a reader may see."""
+        limit = self.last_stable_offset if committed else self.high_watermark
+        return [batch for batch in self.batches if batch.base_offset < limit]
+
     def aborted_from(self, offset: int) -> tuple[tuple[int, int], ...]:
         """Return producer id and first offset of the aborted transactions that reach past ``offset``."""
         return tuple((producer, first) for producer, first, last in self.aborted if last >= offset)
