@@ -60,6 +60,19 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def thread_begins() -> Callable[[], object]:
+    """Tell the event loop that a task waits for a thread; return what to call when it does not any more.
+
+    A loop with virtual time (``kafka_async.testing``) wants to know: it must not jump over the time that the thread takes.
+    """
+    begins: Callable[[], Callable[[], object]] | None = getattr(running_loop(), "thread_begins", None)
+    return begins() if begins is not None else _nothing
+
+
+def _nothing() -> None:
+    pass
+
+
 def loop_clock() -> Callable[[], float]:
     """Return the clock of the current event loop, without the detours of ``anyio.current_time``."""
     loop = running_loop()

@@ -12,6 +12,7 @@ import asyncio
 import selectors
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 PATIENCE: Final = 60.0
@@ -84,6 +85,8 @@ class _Threads:
         self.hung_after = hung_after
         self._calls: set[asyncio.Future[Any]] = set()
         """Those in the threads of executors."""
+        self._marks: set[object] = set()
+        """One for each task that waits for another thread."""
         self._busy: set[object] = set()
         self._sign = 0.0
         """When one has last begun or told something, by the system's clock."""
@@ -97,9 +100,15 @@ class _Threads:
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
+    def begins(self) -> Callable[[], None]:
+        """A task waits for a thread, until what this returns is called."""
+        mark = object()
+        self._marks.add(mark)
+        return lambda: self._marks.discard(mark)
+
     def are_busy(self) -> bool:
         """Return whether any works."""
-        busy = {*self._calls, *filter(self._is_busy, threading.enumerate())}
+        busy = {*self._calls, *self._marks, *filter(self._is_busy, threading.enumerate())}
         if busy - self._busy:
             self.told()
         self._busy = busy
@@ -134,6 +143,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def block(self, seconds: float) -> None:
         """Let time pass while no task runs, as a handler that blocks does."""
         self._jumping.now += seconds
+
+    def thread_begins(self) -> Callable[[], None]:
+        """Let time pass as in reality until what this returns is called: a task waits for a thread of its own."""
+        return self._threads.begins()
 
     def run_in_executor(  # type: ignore[override]  # typeshed pairs the call with its arguments
         self, executor: Any, func: Any, *args: Any

@@ -51,7 +51,20 @@ def test_a_program_that_spins_is_told() -> None:
         run(spins, patience=0.2)
 
 
-@pytest.mark.parametrize("in_thread", [anyio.to_thread.run_sync, asyncio.to_thread], ids=["anyio", "asyncio"])
+async def own_thread(works: Callable[[], None]) -> None:
+    """Wait for a thread that the loop would know nothing of."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    ended = asyncio.Event()
+    over = loop.thread_begins()
+    threading.Thread(target=lambda: (works(), loop.call_soon_threadsafe(ended.set))).start()  # type: ignore[func-returns-value]
+    await ended.wait()
+    over()
+
+
+@pytest.mark.parametrize(
+    "in_thread", [anyio.to_thread.run_sync, asyncio.to_thread, own_thread], ids=["anyio", "asyncio", "its own"]
+)
 def test_time_passes_for_the_loop_as_it_does_for_threads_that_work_for_it(in_thread: Any) -> None:
     """While timers are due all the time, such as those of heartbeats."""
 

@@ -16,7 +16,7 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from ...network.waiting import threadsafe
+from ...network.waiting import thread_begins, threadsafe
 from ...values import define, field
 
 T = TypeVar("T")
@@ -79,6 +79,7 @@ class Threads:
         line = self._idle.pop() if self._idle else self._start()
         call = Errand(copy_context(), function, arguments)
         self.busy += 1
+        over = thread_begins()
         line.calls.put(call)
         try:
             await call.ended.wait()
@@ -89,6 +90,8 @@ class Threads:
                 call.left = True
                 self.left += 1
             raise
+        finally:
+            over()
         if call.error is not None:
             raise call.error
         result: T = call.result
