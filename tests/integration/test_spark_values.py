@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -233,3 +235,38 @@ def test_a_poisoned_value_ends_a_failfast_read_and_is_named(spark: Any, kafka43:
         Exception, match=r"DeserializationError: values-poison-0, offset 5: the value cannot be decoded: it is not JSON"
     ):
         read.collect()
+
+
+def test_protobuf_of_a_registry_becomes_columns(spark: Any, kafka43: KafkaCluster) -> None:
+    pytest.importorskip("ptars", reason="ptars is not installed: pip install '.[protobuf]'")
+    from tests.adapters.values import test_protobuf as messages
+
+    full = {"id": 7, "large": 2**64 - 1, "tags": ["a"], "counts": {"x": 3}, "price": {"cents": 5}, "lines": [{"amount": 1}]}
+    value = messages.order(**full, took=timedelta(seconds=90), at=datetime(2026, 11, 25, 12, tzinfo=UTC), color=1)
+    values = [messages.framed(10, messages.ORDER, each) for each in (value, b"")]
+    topic = filled(kafka43, "values-protobuf", [*values, b"poison", None])
+    with registry_server() as registry:
+        messages.put(registry)
+        given = options(kafka43, topic, format="protobuf", message="shop.Order", schema_registry_url=registry.url) | {
+            "value.schema.registry.subject": "orders-value"
+        }
+        frame = spark.read.format("kafka_async").options(**given).load()
+        shown = ["CAST(took AS STRING)", "CAST(at AS STRING)", "color", "note", "_corrupt"]
+        picked = frame.orderBy("offset").selectExpr("id", "large", "tags", "counts.x", "price.cents", "lines.amount", *shown)
+        found = [tuple(row) for row in picked.collect()]
+    assert found == [
+        (7, Decimal(2**64 - 1), ["a"], 3, 5, [1], "INTERVAL '0 00:01:30' DAY TO SECOND", "2026-11-25 12:00:00", "BLUE", None, None),
+        (0, Decimal(0), [], None, None, [], None, None, "RED", None, None),
+        (*[None] * 10, b"poison"),
+        (None,) * 11,
+    ]
+
+
+def test_a_union_of_several_types_is_a_struct(spark: Any, kafka43: KafkaCluster) -> None:
+    pytest.importorskip("fastavro")
+    schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["null", "string", "long"]}]}
+    topic = filled(kafka43, "values-unions", [b"\2\4ab", b"\4\6", b"\0", b"\6"])
+    given = options(kafka43, topic, format="avro", schema=json.dumps(schema))
+    frame = spark.read.format("kafka_async").options(**given).load()
+    found = [tuple(row) for row in frame.orderBy("offset").selectExpr("u.member0", "u.member1", "u IS NULL", "_corrupt").collect()]
+    assert found == [("ab", None, False, None), (None, 3, False, None), (None, None, True, None), (None, None, True, b"\6")]

@@ -4,5 +4,6 @@ formats.py      what ``value.format`` and the other ``value.*`` options mean; na
 decoding.py     the base of all formats; ddl.py: columns in Spark's DDL as Arrow types
 json_values.py  JSON; json_bulk.py, json_records.py, json_rows.py: whole batches, single values, rows; times.py: dates and times
 avro.py         Avro; avro_schema.py: its schemas; registry.py: where they come from
+protobuf.py     Protobuf; framed.py: values whose schemas are in a registry
 secrets.py      what stands for a secret, and what no error shows
 """

@@ -21,24 +21,20 @@ import contextlib
 import functools
 import io
 import json
-import re
-import time
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
-from struct import Struct
-from typing import Any, Final, Self, cast
-from uuid import UUID
+from typing import Any, cast
 
 import pyarrow as pa
-from attrs import evolve, field, frozen
+from attrs import frozen
 
 from ...application.arrow import array_of
 from ...errors import KafkaConfigurationError
 from .avro_schema import Types, has_members, in_microseconds, plain, with_members
-from .ddl import Fields, shown
-from .decoding import BadValueError, Piece, ValueDecoder
+from .ddl import Fields
+from .decoding import BadValueError, Piece
+from .framed import RegisteredDecoder, Writers, in_front, in_header, kept_schema
 from .names import REGISTRY
-from .registry import RegisteredSchema, Registry, UnknownSchemaError, UnusableSchemaError
+from .registry import RegisteredSchema, Registry, UnusableSchemaError
 from .secrets import References
 
 try:
@@ -51,62 +47,16 @@ try:
 except ImportError:
     read_in_python = fastavro.schemaless_reader
 
-NUMBER: Final = 0
-GUID: Final = 1
-"""The first byte of an id: of a number in four bytes, or of a GUID in sixteen."""
-FRAME: Final = Struct(">bI")
-GUID_SIZE: Final = 17
-FEW: Final = 5
-"""Fewer values without an id may be bad values."""
-MISSING_SECONDS: Final = 30.0
-"""How long an id that the registry did not know is not asked for again: it may be about to learn it from its leader."""
-MAX_UNKNOWN: Final = 64
-"""Ids that the registry may not know within one batch, until the values are taken for something else than framed Avro."""
-
 
 @frozen(kw_only=True)
-class AvroDecoder(ValueDecoder):
-    """Records of one Avro schema, read from whatever schema each was written with."""
+class AvroDecoder(RegisteredDecoder):
+    """Records of one Avro schema, read from whatever schema each was written with. Schemas are texts of JSON."""
 
-    schema: str
-    """The reader's schema, as JSON."""
-    built: Fields
-    """The types that Arrow builds, by column, before they are cast to those of ``columns``."""
-    registry: Registry | None = None
-    kept: str = ""
-    """Id and version of the reader's schema, ``id=7,version=2``, if it is one of a subject."""
-    chosen: bool = False
-    """Whether the user has chosen that version, and not what was newest."""
-    known: tuple[tuple[int | str, str], ...] = field(default=(), repr=False)
-    """Schemas of writers, by id, that the driver asked for, as JSON: tasks need not ask for these."""
-
-    @property
-    def id_header(self) -> str | None:
-        """The header that may hold the id of a schema; none if there is no registry."""
-        return None if self.registry is None else f"__{self.part}_schema_id"
-
-    def keeping(self, kept: str) -> Self:
-        """Return a decoder whose reader's schema is the one that was newest when a stream began, if the user names no other.
-
-        Raises ``KafkaConfigurationError`` if its columns are other ones: Spark has planned those of the newest.
-        """
-        if self.registry is None or not self.kept or self.chosen or kept in ("", self.kept):
-            return self
-        match = _KEPT.fullmatch(kept)
-        if match is None:
-            raise KafkaConfigurationError(f"checkpoint: {kept!r} is not like 'id=7,version=2'")
-        schema, built = _reader_of(self.registry, int(match[1]), dict(self.known).get(int(match[1])))
-        there = dict(in_microseconds(built))
-        for name, kind in self.columns:
-            if there.get(name) != kind:
-                was = "not there" if name not in there else shown(there[name])
-                begun, newest = (text.replace(",", ", ").replace("=", " ") for text in (kept, self.kept))
-                raise KafkaConfigurationError(
-                    f"the stream began with the schema of {begun}, in which field {name!r} was {was}, and in the newest, {newest}, "
-                    f"it is {shown(kind)}; {self.part}.schema.registry.version={match[2]} goes on as before, and another version "
-                    "begins to read with that one"
-                )
-        return evolve(self, schema=schema, built=built, kept=kept)
+    def of_schema(self, number: int) -> tuple[str, Fields, Fields]:
+        """Return a schema of the registry for reading, the types that Arrow builds, and the columns."""
+        registry, known = self.registry, dict(self.known).get(number)
+        schema, built = _reader_of(registry, number, known) if registry is not None else (self.schema, self.built)
+        return schema, built, in_microseconds(built)
 
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
         """Return the values decoded, each by itself.
@@ -125,8 +75,7 @@ class AvroDecoder(ValueDecoder):
             except BadValueError as error:
                 records.append({})
                 bad[place] = str(error)
-        if self.registry is not None:
-            _check_ids(self, topic, len(listed) - values.null_count, read)
+        read.writers.check(topic, len(listed) - values.null_count)
         types = dict(self.built)
         columns = [(name, types[name], kind) for name, kind in self.columns]
         try:
@@ -160,19 +109,18 @@ class _Reader:
     def __init__(self, decoder: AvroDecoder) -> None:
         self._decoder = decoder
         self._schema = _parsed(decoder.schema, decoder.schema)
-        self._known = dict(decoder.known)
-        self.found = False
-        """Whether a value had an id that the registry knows."""
-        self.unknown: set[str | int] = set()
-        self.unusable = ""
-        """Why values cannot be read with a schema that the registry does have."""
+        self.writers = Writers(
+            decoder,
+            parse=lambda text: _parsed(text, decoder.schema),
+            load=lambda registry, name: _writer(registry, name, decoder.schema),
+        )
 
     def __call__(self, value: bytes, header: bytes | None) -> Mapping[str, Any]:
         """Return the record in a value. Raises ``BadValueError``."""
         data = io.BytesIO(value)
         writer = self._schema
-        if (registry := self._decoder.registry) is not None:
-            writer = self._writer(registry, _in_front(data) if header is None else _in_header(header))
+        if self._decoder.registry is not None:
+            writer = self.writers(in_front(data) if header is None else in_header(header))
         reader = None if writer is self._schema else self._schema.parsed
         try:
             record: Any = writer.read(data, writer.parsed, reader)
@@ -183,77 +131,6 @@ class _Reader:
         if left := len(value) - data.tell():
             raise BadValueError(f"{left} bytes are left over")
         return cast(Mapping[str, Any], record)  # the schema is a record's
-
-    def _writer(self, registry: Registry, name: str | int) -> "_Schema":
-        """Return the schema with an id. Raises ``BadValueError`` if the registry has none, or none that values are read with."""
-        if (text := self._known.get(name)) is not None:
-            self.found = True
-            return _parsed(text, self._decoder.schema)
-        if _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
-            try:
-                writer = _writer(registry, name, self._decoder.schema)
-                if isinstance(writer, str):
-                    self.unusable = writer
-                    raise BadValueError(writer)
-            except UnknownSchemaError:
-                _note_missing(registry, name)
-            else:
-                self.found = True
-                return writer
-        self.unknown.add(name)
-        if len(self.unknown) > MAX_UNKNOWN:
-            raise KafkaConfigurationError(
-                f"the registry knows none of {MAX_UNKNOWN} ids in one batch; are the values in Confluent's wire format?"
-            )
-        raise BadValueError(f"the registry has no schema {name}")
-
-
-def _in_front(data: io.BytesIO) -> int:
-    head = data.read(FRAME.size)
-    if len(head) < FRAME.size or head[0] != NUMBER:
-        raise BadValueError("it does not begin with a zero byte and the id of a schema")
-    number: int = FRAME.unpack(head)[1]
-    return number
-
-
-def _in_header(header: bytes) -> str | int:
-    if len(header) == FRAME.size and header[0] == NUMBER:
-        number: int = FRAME.unpack(header)[1]
-        return number
-    if len(header) == GUID_SIZE and header[0] == GUID:
-        return str(UUID(bytes=header[1:]))
-    raise BadValueError("the header holds no id of a schema")
-
-
-_without_ids: dict[tuple[AvroDecoder, str], int | None] = {}
-"""How many values of a topic this process has seen before the first with a known id; ``None``: it has seen such a one."""
-_missing: dict[tuple[Registry, str | int], float] = {}
-"""Ids that a registry did not know, and when."""
-_MOST: Final = 1000
-
-
-def _note_missing(registry: Registry, name: str | int) -> None:
-    if len(_missing) >= _MOST:
-        _missing.clear()
-    _missing[registry, name] = time.monotonic()
-
-
-def _check_ids(decoder: AvroDecoder, topic: str, count: int, read: _Reader) -> None:
-    """Raise ``KafkaConfigurationError`` if no value of a topic had an id that the registry knows so far, in whichever batches."""
-    if (before := _without_ids.get((decoder, topic), 0)) is None:
-        return
-    if len(_without_ids) >= _MOST:
-        _without_ids.clear()
-    count += before
-    _without_ids[decoder, topic] = None if read.found else count
-    if not read.found and count >= FEW:
-        if read.unusable:
-            raise KafkaConfigurationError(f"topic {topic!r}: no {decoder.part} can be read; {read.unusable}")
-        unknown = f" (it has no schema {min(map(str, read.unknown))})" if read.unknown else ""
-        raise KafkaConfigurationError(
-            f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema that the registry knows{unknown}, in the "
-            f"header {decoder.id_header} or in front; if they were written without one, give {decoder.part}.schema alone"
-        )
 
 
 @functools.lru_cache(maxsize=1000)
@@ -271,9 +148,6 @@ def _writer(registry: Registry, name: str | int, reader: str) -> "_Schema | str"
         return _parse(_with_members(schema, reader), f"schema {name}")
     except KafkaConfigurationError as error:
         return str(error)
-
-
-_KEPT: Final = re.compile(r"id=(\d+),version=(\d+)")
 
 
 @functools.lru_cache(maxsize=100)
@@ -337,8 +211,7 @@ def avro_decoder(
     built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
     columns = in_microseconds(built)
-    kept = f"id={given.id},version={given.version}" if None not in (given.id, given.version) else ""
-    common = {**common, "registry": registry, "kept": kept, "chosen": f"{REGISTRY}version" in options, "known": known}
+    common = {**common, **kept_schema(given, options), "registry": registry, "known": known}
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), **common)
 
 

@@ -80,6 +80,7 @@ _SHOWN: Final = {
     pa.date32(): "date",
     TIMESTAMP: "timestamp",
     TIMESTAMP_NTZ: "timestamp_ntz",
+    pa.duration("us"): "interval day to second",
 }
 
 

@@ -24,17 +24,14 @@ from .registry import NAMES as REGISTRY_OPTIONS
 from .secrets import NO_REFERENCES, References
 from .times import zone
 
-FORMATS: Final = ("binary", "string", "json", "avro")
+FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
 _COMMON: Final = ("value.format", "value.mode", "value.prefix", "value.keep")
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "binary": ("value.format",),
     "string": _COMMON,
     "json": (*_COMMON, "value.schema", "value.timezone", "value.framing"),
-    "avro": (
-        *_COMMON,
-        "value.schema",
-        *(f"{REGISTRY}{name}" for name in REGISTRY_OPTIONS),
-    ),
+    "avro": (*_COMMON, "value.schema", *(f"{REGISTRY}{name}" for name in REGISTRY_OPTIONS)),
+    "protobuf": (*_COMMON, "value.descriptor", "value.message", *(f"{REGISTRY}{name}" for name in REGISTRY_OPTIONS)),
 }
 _KNOWN: Final = tuple(sorted({name for names in _OPTIONS.values() for name in names}))
 
@@ -92,7 +89,7 @@ def keeps(options: Mapping[str, str], part: str) -> bool:
 def _of_keys(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of keys by the names that those of values have."""
     own = {f"value.{name.removeprefix('key.')}": text for name, text in options.items() if name.startswith("key.")}
-    if own.get("value.format", "").strip().lower() != "avro" or "value.schema.registry.url" in own:
+    if own.get("value.format", "").strip().lower() not in ("avro", "protobuf") or "value.schema.registry.url" in own:
         return own
     of_one_subject = (f"{REGISTRY}subject", f"{REGISTRY}version")
     return {name: text for name, text in options.items() if name.startswith(REGISTRY) and name not in of_one_subject} | own
@@ -118,6 +115,10 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str, r
         decoder: ValueDecoder = _json(options, common)
     elif kind == "string":
         decoder = StringDecoder(columns=((part, pa.string()),), **common)
+    elif kind == "protobuf":
+        from .protobuf import protobuf_decoder  # ptars is another extra
+
+        decoder = protobuf_decoder(options, topics, common, references)
     else:
         from .avro import avro_decoder  # fastavro is another extra
 

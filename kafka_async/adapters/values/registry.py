@@ -1,4 +1,4 @@
-"""A Confluent-compatible schema registry, as far as reading Avro needs it.
+"""A Confluent-compatible schema registry, as far as reading Avro and Protobuf needs it.
 
 Decides: which requests are sent, how often, and what a response means; httpx, the HTTP client of this package, sends them. Owns the
 providers of tokens of a process. Must never contact anything but the configured URL, through the configured proxy: it follows no
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from ...network.sasl.oidc import OidcTokenProvider
 
+AVRO: Final = "AVRO"
+PROTOBUF: Final = "PROTOBUF"
 TIMEOUT: Final = 10.0
 """Seconds for one step of a request, at most."""
 PATIENCE: Final = 30.0
@@ -85,7 +87,7 @@ class RegistryError(KafkaConnectionError):
 
 @frozen
 class RegisteredSchema:
-    """A schema of the registry, and the others whose types it names."""
+    """A schema of the registry, and the others whose types it names; for Protobuf a descriptor in base64, and names and those."""
 
     schema: Any
     references: tuple[Any, ...] = ()
@@ -102,9 +104,11 @@ class Registry:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The other options, without what all names begin with."""
     references: References = NO_REFERENCES
+    kind: str = AVRO
+    """The type that its schemas are expected to have."""
 
     @classmethod
-    def of(cls, options: Mapping[str, str], references: References = NO_REFERENCES) -> "Registry":
+    def of(cls, options: Mapping[str, str], references: References = NO_REFERENCES, kind: str = AVRO) -> "Registry":
         """Return the registry that the options name. Raises ``KafkaConfigurationError``."""
         given = {name.removeprefix(REGISTRY): text.strip() for name, text in options.items() if name.startswith(REGISTRY)}
         url = given.pop("url").rstrip("/")
@@ -114,22 +118,22 @@ class Registry:
             for name in given.keys() & _LOGINS:
                 raise KafkaConfigurationError(f"{REGISTRY}{name}: it would be sent without TLS; expected an https URL")
         others = sorted((name, text) for name, text in given.items() if name not in ("subject", "version"))
-        return cls(url=url, options=tuple(others), references=references)
+        return cls(url=url, options=tuple(others), references=references, kind=kind)
 
     def schema(self, name: int | str) -> RegisteredSchema:
-        """Return the Avro schema with an id, or with a GUID if ``name`` is a text.
+        """Return the schema with an id, or with a GUID if ``name`` is a text.
 
-        Raises ``UnknownSchemaError`` if there is none, ``UnusableSchemaError`` if it is not Avro, and ``RegistryError`` or
+        Raises ``UnknownSchemaError`` if there is none, ``UnusableSchemaError`` if it is of another type, and ``RegistryError`` or
         ``KafkaConfigurationError`` if the registry cannot be asked within ``PATIENCE``.
         """
         kind = "ids" if isinstance(name, int) else "guids"
         with self._questions() as ask:
-            return ask.found(ask.get(f"/schemas/{kind}/{name}"), f"id {name}")
+            return ask.found(ask.schema(f"/schemas/{kind}/{name}"), f"id {name}")
 
     def newest(self, subject: str, version: str = "latest") -> RegisteredSchema:
-        """Return the Avro schema of a subject. Raises as ``schema``."""
+        """Return the schema of a subject. Raises as ``schema``."""
         with self._questions() as ask:
-            return ask.found(ask.get(_version(subject, version)), f"subject {subject!r}")
+            return ask.found(ask.schema(_version(subject, version)), f"subject {subject!r}")
 
     def planned(self, subject: str) -> dict[int | str, RegisteredSchema]:
         """Return the schemas of the newest versions of a subject by their ids, and by their GUIDs if the registry has those.
@@ -141,7 +145,7 @@ class Registry:
             try:
                 numbers = ask.get(f"/subjects/{quote(subject, safe='')}/versions", again=False)
                 for number in sorted(numbers)[-PLANNED:] if isinstance(numbers, list) else ():
-                    answer = ask.get(_version(subject, number), again=False)
+                    answer = ask.schema(_version(subject, number), again=False)
                     schema = ask.found(answer, f"version {number} of subject {subject!r}")
                     found |= {answer[name]: schema for name, kind in (("id", int), ("guid", str)) if type(answer.get(name)) is kind}
             except (KafkaError, TypeError):
@@ -157,7 +161,7 @@ class Registry:
             options = {name: self.references.resolve(REGISTRY + name, text) for name, text in self.options}
             hidden.add(*(text for name, text in options.items() if name in OF_REGISTRY))
             with _client(self, options, hidden) as client:
-                yield _Questions(self.url, client, deadline)
+                yield _Questions(self.url, client, deadline, self.kind)
 
 
 @frozen
@@ -167,6 +171,7 @@ class _Questions:
     url: str
     client: "httpx.Client"
     deadline: float
+    kind: str
 
     def found(self, answer: Any, what: str) -> RegisteredSchema:
         """Return the schema in an answer, with what it builds on."""
@@ -179,26 +184,33 @@ class _Questions:
         """Return the schema in an answer; ``seen`` gets those that it builds on."""
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
             raise RegistryError(f"{self.url}: the answer for {what} holds no schema")
-        if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
-            raise UnusableSchemaError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected AVRO")
-        for subject, version in self._references(answer, what):
+        if (kind := answer.get("schemaType", AVRO)) != self.kind:
+            raise UnusableSchemaError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected {self.kind}")
+        for subject, version, name in self._references(answer, what):
             if (subject, version) not in seen:
                 if len(seen) >= MAX_REFERENCES:
                     raise UnusableSchemaError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
                 seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
-                part = self._with_references(self.get(_version(subject, version)), f"subject {subject!r}", seen)
+                part = self._with_references(self.schema(_version(subject, version)), f"subject {subject!r}", seen)
                 del seen[subject, version]  # what others build on comes before them
-                seen[subject, version] = part
+                seen[subject, version] = part if self.kind == AVRO else (name, part)
+        if self.kind != AVRO:
+            return answer["schema"]
         try:
             return json.loads(answer["schema"])
         except (ValueError, RecursionError):
             raise UnusableSchemaError(f"{self.url}: {what} is not JSON") from None
 
-    def _references(self, answer: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
+    def _references(self, answer: Mapping[str, Any], what: str) -> list[tuple[str, int, str]]:
         try:
-            return [(str(each["subject"]), int(each["version"])) for each in answer.get("references") or ()]
+            given = answer.get("references") or ()
+            return [(str(each["subject"]), int(each["version"]), str(each.get("name", ""))) for each in given]
         except (TypeError, KeyError, ValueError):
             raise RegistryError(f"{self.url}: the answer for {what} has references without subject and version") from None
+
+    def schema(self, path: str, *, again: bool = True) -> Any:
+        """Return the answer about a schema; one of Protobuf as a descriptor, which needs no parser here."""
+        return self.get(path if self.kind == AVRO else f"{path}?format=serialized", again=again)
 
     def get(self, path: str, *, again: bool = True) -> Any:
         """Return the answer to a request, ``again``: trying again what may pass until the deadline."""

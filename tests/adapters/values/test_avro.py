@@ -15,9 +15,9 @@ pa = pytest.importorskip("pyarrow")
 fastavro = pytest.importorskip("fastavro")
 
 from kafka_async.adapters.values import registry as module  # noqa: E402  # needs no more than the others
-from kafka_async.adapters.values.avro import FEW, FRAME, MAX_UNKNOWN  # noqa: E402  # needs fastavro
 from kafka_async.adapters.values.decoding import REASON, ValueDecoder  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.framed import FEW, FRAME, MAX_UNKNOWN  # noqa: E402  # beside the others
 from kafka_async.adapters.values.registry import RegistryError  # noqa: E402  # beside the others
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
 from kafka_async.network.backoff import ExponentialBackoff  # noqa: E402  # beside the others

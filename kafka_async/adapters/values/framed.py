@@ -1,0 +1,186 @@
+"""Values whose schemas are in a registry: which schema each was written with (Confluent's wire format).
+
+The id is looked for first in the header ``__value_schema_id`` (Confluent Platform 8: a one and the sixteen bytes of a schema's
+GUID, or a zero byte and the number in four; the value is then bare), and else in front of the value: a zero byte and the number in
+four bytes. A registry that does not answer is an error, never a bad value; so is a topic of which the first values that a process
+reads, ``FEW`` or more, have no id that the registry knows: it was written without a registry, or by another one. The number in
+front may be the first bytes of a bare value, since those can begin with a zero byte, too.
+"""
+
+import io
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from math import inf
+from struct import Struct
+from typing import Any, Final, Generic, Self, TypeVar
+from uuid import UUID
+
+from attrs import evolve, field, frozen
+
+from ...errors import KafkaConfigurationError
+from .ddl import Fields, shown
+from .decoding import BadValueError, ValueDecoder
+from .names import REGISTRY
+from .registry import RegisteredSchema, Registry, UnknownSchemaError
+
+W = TypeVar("W")
+NUMBER: Final = 0
+GUID: Final = 1
+"""The first byte of an id: of a number in four bytes, or of a GUID in sixteen."""
+FRAME: Final = Struct(">bI")
+GUID_SIZE: Final = 17
+FEW: Final = 5
+"""Fewer values without an id may be bad values."""
+MISSING_SECONDS: Final = 30.0
+"""How long an id that the registry did not know is not asked for again: it may be about to learn it from its leader."""
+MAX_UNKNOWN: Final = 64
+"""Ids that the registry may not know within one batch, until the values are taken for something else than framed Avro."""
+_KEPT: Final = re.compile(r"id=(\d+),version=(\d+)")
+
+
+@frozen(kw_only=True)
+class RegisteredDecoder(ValueDecoder):
+    """A decoder whose schemas may be in a registry."""
+
+    schema: str
+    """The reader's schema."""
+    built: Fields
+    """The types that Arrow builds, by column, before they are cast to those of ``columns``."""
+    registry: Registry | None = None
+    kept: str = ""
+    """Id and version of the reader's schema, ``id=7,version=2``, if it is one of a subject."""
+    chosen: bool = False
+    """Whether the user has chosen that version, and not what was newest."""
+    known: tuple[tuple[int | str, str], ...] = field(default=(), repr=False)
+    """Schemas of writers, by id, that the driver asked for, as JSON: tasks need not ask for these."""
+
+    @property
+    def id_header(self) -> str | None:
+        """The header that may hold the id of a schema; none if there is no registry."""
+        return None if self.registry is None else f"__{self.part}_schema_id"
+
+    def keeping(self, kept: str) -> Self:
+        """Return a decoder whose reader's schema is the one that was newest when a stream began, if the user names no other.
+
+        Raises ``KafkaConfigurationError`` if its columns are other ones: Spark has planned those of the newest.
+        """
+        if self.registry is None or not self.kept or self.chosen or kept in ("", self.kept):
+            return self
+        match = _KEPT.fullmatch(kept)
+        if match is None:
+            raise KafkaConfigurationError(f"checkpoint: {kept!r} is not like 'id=7,version=2'")
+        schema, built, columns = self.of_schema(int(match[1]))
+        there = dict(columns)
+        for name, kind in self.columns:
+            if there.get(name) != kind:
+                was = "not there" if name not in there else shown(there[name])
+                begun, newest = (text.replace(",", ", ").replace("=", " ") for text in (kept, self.kept))
+                raise KafkaConfigurationError(
+                    f"the stream began with the schema of {begun}, in which field {name!r} was {was}, and in the newest, {newest}, "
+                    f"it is {shown(kind)}; {self.part}.schema.registry.version={match[2]} goes on as before, and another version "
+                    "begins to read with that one"
+                )
+        return evolve(self, schema=schema, built=built, kept=kept)
+
+    @abstractmethod
+    def of_schema(self, number: int) -> tuple[str, Fields, Fields]:
+        """Return a schema of the registry for reading, the types that Arrow builds, and the columns."""
+
+
+def kept_schema(found: RegisteredSchema, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a decoder knows of its reader's schema if that is a version of a subject."""
+    kept = f"id={found.id},version={found.version}" if None not in (found.id, found.version) else ""
+    return {"kept": kept, "chosen": f"{REGISTRY}version" in options}
+
+
+def in_front(data: io.BytesIO) -> int:
+    """Return the id in front of a value, and move behind it. Raises ``BadValueError``."""
+    head = data.read(FRAME.size)
+    if len(head) < FRAME.size or head[0] != NUMBER:
+        raise BadValueError("it does not begin with a zero byte and the id of a schema")
+    number: int = FRAME.unpack(head)[1]
+    return number
+
+
+def in_header(header: bytes, *, more: bool = False) -> str | int:
+    """Return the id in a header; ``more``: something may follow it. Raises ``BadValueError``."""
+    if header[:1] == b"\0" and (len(header) == FRAME.size or (more and len(header) > FRAME.size)):
+        number: int = FRAME.unpack_from(header)[1]
+        return number
+    if header[:1] == b"\1" and (len(header) == GUID_SIZE or (more and len(header) > GUID_SIZE)):
+        return str(UUID(bytes=header[1:GUID_SIZE]))
+    raise BadValueError("the header holds no id of a schema")
+
+
+_without_ids: dict[tuple[RegisteredDecoder, str], int | None] = {}
+"""How many values of a topic this process has seen before the first with a known id; ``None``: it has seen such a one."""
+_missing: dict[tuple[Registry, str | int], float] = {}
+"""Ids that a registry did not know, and when."""
+_MOST: Final = 1000
+
+
+class Writers(Generic[W]):
+    """The schemas that the values of one batch were written with.
+
+    ``parse``: what makes one of a text that the driver sent. ``load``: what asks the registry, and returns one, or a text: why
+    values cannot be read with it; raises ``UnknownSchemaError`` if there is none.
+    """
+
+    def __init__(
+        self, decoder: RegisteredDecoder, *, parse: Callable[[str], W], load: Callable[[Registry, str | int], W | str]
+    ) -> None:
+        self._decoder = decoder
+        self._known = dict(decoder.known)
+        self._parse = parse
+        self._load = load
+        self._found = False
+        """Whether a value had an id that the registry knows."""
+        self._unknown: set[str | int] = set()
+        self._unusable = ""
+        """Why values cannot be read with a schema that the registry does have."""
+
+    def __call__(self, name: str | int) -> W:
+        """Return the schema with an id. Raises ``BadValueError`` if the registry has none, or none that values are read with."""
+        if (text := self._known.get(name)) is not None:
+            self._found = True
+            return self._parse(text)
+        registry = self._decoder.registry
+        if registry is not None and _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
+            try:
+                writer = self._load(registry, name)
+            except UnknownSchemaError:
+                if len(_missing) >= _MOST:
+                    _missing.clear()
+                _missing[registry, name] = time.monotonic()
+            else:
+                if isinstance(writer, str):
+                    self._unusable = writer
+                    raise BadValueError(writer)
+                self._found = True
+                return writer
+        self._unknown.add(name)
+        if len(self._unknown) > MAX_UNKNOWN:
+            raise KafkaConfigurationError(
+                f"the registry knows none of {MAX_UNKNOWN} ids in one batch; are the values in Confluent's wire format?"
+            )
+        raise BadValueError(f"the registry has no schema {name}")
+
+    def check(self, topic: str, count: int) -> None:
+        """Raise ``KafkaConfigurationError`` if no value of a topic had an id that the registry knows, in this batch or before."""
+        decoder = self._decoder
+        if decoder.registry is None or (before := _without_ids.get((decoder, topic), 0)) is None:
+            return
+        if len(_without_ids) >= _MOST:
+            _without_ids.clear()
+        count += before
+        _without_ids[decoder, topic] = None if self._found else count
+        if not self._found and count >= FEW:
+            if self._unusable:
+                raise KafkaConfigurationError(f"topic {topic!r}: no {decoder.part} can be read; {self._unusable}")
+            unknown = f" (it has no schema {min(map(str, self._unknown))})" if self._unknown else ""
+            raise KafkaConfigurationError(
+                f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema that the registry knows{unknown}, in the "
+                f"header {decoder.id_header} or in front; if they were written without one, give {decoder.part}.schema alone"
+            )
