@@ -141,6 +141,11 @@ class Background:
         return self.metadata.cluster.nodes
 
     @property
+    def cluster_id(self) -> str | None:
+        """See ``MetadataManager``."""
+        return self.metadata.expected_cluster
+
+    @property
     def former_nodes(self) -> Mapping[int, Node]:
         """See ``ClusterView``."""
         return self.metadata.cluster.former_nodes

@@ -32,6 +32,10 @@ class Network(Protocol):
         """Return why no broker can be used."""
         ...
 
+    def take_misrouted(self) -> KafkaError | None:
+        """Return, once, that an address leads to another broker than the metadata say."""
+        ...
+
     def problems(self) -> Sequence[KafkaError]:
         """Return what was found at each server that cannot be used."""
         ...

@@ -67,6 +67,9 @@ class Decider(Protocol):
     def nodes(self) -> Mapping[int, Node]: ...
 
     @property
+    def cluster_id(self) -> str | None: ...
+
+    @property
     def former_nodes(self) -> Mapping[int, Node]: ...
 
     @property
@@ -179,7 +182,7 @@ class BackgroundLoop:
         """Pass on which brokers there are."""
         self._nodes = nodes = self.background.nodes
         if nodes:
-            self._delegate.set_nodes(nodes, now)
+            self._delegate.set_nodes(nodes, now, cluster_id=self.background.cluster_id)
         else:
             self._delegate.disconnect_all(now, self.background.former_nodes.values())
         self.wake()  # that ended requests, after their managers had been polled

@@ -91,6 +91,8 @@ class MetadataManager:
     """Followed topics that the cluster has been allowed to create once; one that is deleted later stays deleted."""
     _problems: _Problems = field(factory=_Problems, init=False)
     _last_error: KafkaError | None = field(default=None, init=False)
+    _misled_at: float = field(default=-NEVER, init=False)
+    """When an address that leads elsewhere last had us bootstrap again."""
 
     def __attrs_post_init__(self) -> None:
         self.cluster = ClusterView(self.config.request_timeout_ms / 1000)
@@ -123,6 +125,15 @@ class MetadataManager:
     def covers_all(self) -> bool:
         """See ``ClusterView``."""
         return self.cluster.covers_all
+
+    @property
+    def expected_cluster(self) -> str | None:
+        """The id of the cluster that brokers must be of; ``None`` if they need not: then a cluster made anew is taken as it is."""
+        return self.cluster.cluster_id if self._rebootstraps else None
+
+    @property
+    def _rebootstraps(self) -> bool:
+        return self.config.metadata_recovery_strategy == "rebootstrap"
 
     @property
     def is_out_of_reach(self) -> bool:
@@ -243,12 +254,16 @@ class MetadataManager:
     def _rebootstraps_at(self) -> float:
         """Return when metadata has been requested in vain for too long; ``NEVER`` if that does not count."""
         since = self.schedule.needed_since
-        if since is None or self.config.metadata_recovery_strategy != "rebootstrap" or not self.cluster.nodes:
+        if since is None or not self._rebootstraps or not self.cluster.nodes:
             return NEVER  # a failing broker makes metadata needed; while they are not needed, nothing has failed
         return since + self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
 
     def _maybe_rebootstrap(self, now: float) -> None:
         """Forget the brokers when none of them answers any more, so that the bootstrap servers are asked (KIP-899)."""
+        misrouted = self.network.take_misrouted()
+        if misrouted is not None and self.cluster.nodes and now >= self._misled_at + self.config.request_timeout_ms / 1000:
+            self._misled_at = now  # not for each attempt: brokers that are found as before are led to as before
+            self._rebootstrap(now, str(misrouted), misled=True)
         due_at = self._rebootstraps_at()
         if due_at == NEVER:
             return
@@ -296,7 +311,7 @@ class MetadataManager:
             lookup.sent = False
             if not error.retriable and not isinstance(error, RebootstrapRequiredError):
                 lookup.call.fail(error)
-        if isinstance(error, RebootstrapRequiredError) and self.config.metadata_recovery_strategy == "rebootstrap":
+        if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             self._rebootstrap(now, "the broker asks for it", misled=True)
         elif not error.retriable:
             self.handler.publish_error(error, to_all=True)

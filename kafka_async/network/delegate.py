@@ -16,7 +16,14 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..config import ConsumerConfig
-from ..errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
+from ..errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    RebootstrapRequiredError,
+)
 from ..model import Node
 from ..trace import TraceEvent
 from ..values import frozen
@@ -124,6 +131,7 @@ class NetworkClientDelegate:
         self._unsent: list[UnsentRequest] = []
         self._shut: list[int] = []
         self._last_key = 0
+        self._misrouted: KafkaError | None = None
         self._refusal: str | None = None  # why only final requests are taken from now on
 
     # Brokers.
@@ -133,11 +141,13 @@ class NetworkClientDelegate:
         self._servers.set_bootstrap(nodes)
         self._unsure = True
 
-    def set_nodes(self, nodes: Mapping[int, Node], now: float) -> None:
+    def set_nodes(self, nodes: Mapping[int, Node], now: float, *, cluster_id: str | None = None) -> None:
         """Take the brokers that metadata names. Connections to vanished or re-addressed ones are closed.
 
         A bootstrap connection to the very address of a broker becomes that broker's connection; others end when they are quiet.
+        ``cluster_id``: brokers are told which of them is meant, and refuse what was meant for another one (KIP-1242).
         """
+        self._shared.common.cluster_id = cluster_id
         before = self._servers.named
         self._servers.set_named(nodes)
         self._unsure = True
@@ -148,7 +158,7 @@ class NetworkClientDelegate:
                 self._drop(node_id, lane, now, gone if node is None else "the broker has another address now")
             elif node is not None:
                 link.rename(node)
-        self._adopt_bootstrap()
+        self._adopt_bootstrap(now)
 
     def disconnect_all(self, now: float, former: Iterable[Node] = ()) -> None:
         """Forget the brokers, close every connection and start from the bootstrap servers again (KIP-899, KIP-1102).
@@ -156,6 +166,7 @@ class NetworkClientDelegate:
         ``former``: servers that are asked beside them until brokers are known again.
         """
         self._servers.start_again(former)
+        self._misrouted = self._shared.common.cluster_id = None
         self._unsure = True
         for node_id, lane in list(self._links):
             self._drop(node_id, lane, now, "disconnected to bootstrap again")
@@ -283,7 +294,7 @@ class NetworkClientDelegate:
     @property
     def changes(self) -> int:
         """A number that grows with every change of a connection's state."""
-        return self._shared.moves.count
+        return self._shared.common.moves
 
     def has_usable_node(self, now: float) -> bool:
         """Some broker is connected, being connected, or worth another attempt. Without one it is time to bootstrap again (KIP-899).
@@ -322,6 +333,11 @@ class NetworkClientDelegate:
             return sorted(errors, key=lambda error: (not isinstance(error, AuthenticationFailedError), error.retriable))
         waiting = (link for link in self._links.values() if not link.state.may_send)
         return [KafkaConnectionError(f"{link.node} {link.standing}") for link in waiting]
+
+    def take_misrouted(self) -> KafkaError | None:
+        """Return, once, that an address leads to another broker than the metadata say, or to another cluster's."""
+        error, self._misrouted = self._misrouted, None
+        return error
 
     def connection_states(self) -> tuple[ConnectionStatistics, ...]:
         """Return one value per known connection."""
@@ -433,14 +449,16 @@ class NetworkClientDelegate:
         self._stirred.discard(key)
         self._unsure = True
 
-    def _adopt_bootstrap(self) -> None:
+    def _adopt_bootstrap(self, now: float) -> None:
         by_address = {(node.host, node.port): node for node in reversed(self._servers.named.values())}
         for (node_id, lane), link in list(self._links.items()):
             node = by_address.get((link.node.host, link.node.port)) if node_id not in self._servers.named and link.is_open else None
             if node is not None and (node.id, lane) not in self._links:
                 del self._links[node_id, lane]
                 self._links[node.id, lane] = link
-                link.rename(node)
+                link.adopt(node, now)
+                if link.key is not None:
+                    self._stirred.add(link.key)
 
     def _fall_due(self, now: float) -> int:
         """Look at every link that may have something to do: all of them if one is due or anything else is new."""
@@ -509,6 +527,8 @@ class NetworkClientDelegate:
 
     def _failed(self, link: Link, now: float) -> int:
         """End the requests that wait for the broker of ``link``, whose connection has just failed."""
+        if isinstance(link.history.error, RebootstrapRequiredError):
+            self._misrouted = link.history.error
         if not link.proven:
             self._reachability.attempt_failed(now, was_last=not self._may_hope())
         kept, ended = _split(self._unsent, lambda request: (request.node_id, request.lane) != (link.node.id, link.lane))

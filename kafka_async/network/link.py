@@ -18,6 +18,7 @@ from ..errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
+    RebootstrapRequiredError,
     SslAuthenticationError,
     TlsHandshakeError,
     detached,
@@ -26,7 +27,7 @@ from ..errors import (
 from ..model import Node
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, connection_outage
 from ..values import define, field, frozen
-from ..wire import SUPPORTED, Api, BrokerVersions, Request, next_api_versions
+from ..wire import IDENTIFYING, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, PendingWork, Step
 from .protocol import MAX_IN_FLIGHT, InFlight, Protocol, settle
@@ -137,10 +138,15 @@ class History:
 
 
 @define(eq=False)
-class Moves:
-    """How often the state of any link changed."""
+class Common:
+    """What the links of one delegate have found out together."""
 
-    count: int = 0
+    moves: int = 0
+    """How often the state of any link changed."""
+    cluster_id: str | None = None
+    """The cluster that its brokers are meant to be of; ``None``: unknown, or of no interest."""
+    checks_identity: bool = False
+    """The broker that was heard last refuses connections that are meant for another one (KIP-1242)."""
 
 
 @frozen(kw_only=True)
@@ -154,7 +160,7 @@ class Surroundings:
     """``None`` without authentication."""
     answered: set[tuple[str, int]] = field(factory=set)
     """Addresses that have answered a request at some time, on any link."""
-    moves: Moves = field(factory=Moves)
+    common: Common = field(factory=Common)
 
 
 @define(eq=False)
@@ -306,7 +312,7 @@ class Link:
             limit=min(HANDSHAKE_FRAME_LIMIT, self._shared.settings.frame_limit),
             trace=self._shared.trace,
         )
-        self._ask_versions(SUPPORTED[Api.API_VERSIONS].highest, now)
+        self._ask_versions(IDENTIFYING if self._is_meant and self._shared.common.checks_identity else IDENTIFYING - 1, now)
 
     def send(self, request: UnsentRequest, now: float) -> int:
         """Put ``request`` in flight. Return 1 if it ended at once instead, because the broker cannot take it, else 0."""
@@ -420,10 +426,38 @@ class Link:
         return self._end(KafkaConnectionError(f"{self.peer}: {reason}"), None, now)
 
     def rename(self, node: Node) -> None:
-        """The broker behind the connection turned out to be ``node``."""
+        """The broker behind the connection is called ``node`` now."""
         self.node = node
         if self._protocol:
             self._protocol.peer = self.peer
+
+    def adopt(self, node: Node, now: float) -> None:
+        """The connection was made to the address of ``node`` before the node was known. Whether it leads there is asked now."""
+        self.rename(node)
+        if self._is_meant and self.state in _SENDING and self.versions is not None and self.versions.checks_identity:
+            self._ask(self._introduction(), IDENTIFYING, self._identified, now)
+
+    @property
+    def _is_meant(self) -> bool:
+        """It is known which broker the connection is to lead to."""
+        return self.node.id >= 0 and self._shared.common.cluster_id is not None
+
+    def _introduction(self) -> ApiVersionsRequest:
+        cluster_id, node_id = (self._shared.common.cluster_id, self.node.id) if self._is_meant else (None, -1)
+        return ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME,
+            client_software_version=SOFTWARE_VERSION,
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
+
+    def _identified(self, outcome: ApiVersionsResponse | KafkaError, now: float) -> None:
+        if not isinstance(outcome, KafkaError) and outcome.error_code == RebootstrapRequiredError.errno:
+            self.fail(self._misrouted(), now)
+
+    def _misrouted(self) -> RebootstrapRequiredError:
+        meant = f"broker {self.node.id} of cluster {self._shared.common.cluster_id!r}"
+        return RebootstrapRequiredError(f"another broker than {meant} answers at {self.node.host}:{self.node.port}")
 
     # The handshake.
 
@@ -439,18 +473,19 @@ class Link:
             if lower is not None:
                 self._ask_versions(lower, at)
             elif outcome.error_code:
-                self.fail(for_code(outcome.error_code), at)
+                misrouted = outcome.error_code == RebootstrapRequiredError.errno
+                self.fail(self._misrouted() if misrouted else for_code(outcome.error_code), at)
             else:
                 self._negotiated(BrokerVersions.from_response(outcome), at)
 
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
-        self._ask(request, number, done, now)
+        self._ask(self._introduction(), number, done, now)
 
     def _negotiated(self, versions: BrokerVersions, now: float) -> None:
         if versions.stranger is not None:
             self.fail(KafkaConnectionError(f"{self.peer} is {versions.stranger}"), now)
             return
         self.versions = versions
+        self._shared.common.checks_identity = versions.checks_identity
         self._feed(ConnectionInput.NEGOTIATED)
         self._authenticate(now)
 
@@ -579,7 +614,7 @@ class Link:
 
     def _feed(self, event: ConnectionInput) -> None:
         self.state = following(self.state, event)
-        self._shared.moves.count += 1
+        self._shared.common.moves += 1
 
 
 def following(state: ConnectionState, event: ConnectionInput) -> ConnectionState:

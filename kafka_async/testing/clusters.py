@@ -46,10 +46,10 @@ class ClusterOptions(TypedDict):
 class Cluster:
     """A Kafka cluster in the process, for tests: speaks Kafka's protocol, needs no broker, no Docker and no port.
 
-    ``brokers``: how many, numbered from 0. ``kafka``: the release whose versions they speak, ``"4.3"``, ``"3.9"``, ``"2.8"`` or
-    ``"2.1"``. ``latency``: seconds from a request to its response. ``seed``: if given, each response takes a random time between 0
-    and twice the latency. The same seed gives the same times. So the order of responses differs from seed to seed, and a failure
-    can be repeated with its seed.
+    ``brokers``: how many, numbered from 0. ``kafka``: the release whose versions they speak, ``"4.4"``, ``"4.3"``, ``"3.9"``,
+    ``"2.8"`` or ``"2.1"``. ``latency``: seconds from a request to its response. ``seed``: if given, each response takes a random
+    time between 0 and twice the latency. The same seed gives the same times. So the order of responses differs from seed to seed,
+    and a failure can be repeated with its seed.
 
     Nothing runs on its own: the brokers work inside the consumer's own reads, so no task, thread or socket can be left behind
     unless ``serve`` was called. Call ``close`` then, or use the cluster in a ``with`` or ``async with`` block.

@@ -31,6 +31,7 @@ from .messages import Response as Response
 from .messages import Struct as Struct
 from .step import FetchedStep as FetchedStep
 from .step import FetchStep as FetchStep
+from .versions import IDENTIFYING as IDENTIFYING
 from .versions import SUPPORTED as SUPPORTED
 from .versions import UNSUPPORTED_VERSION as UNSUPPORTED_VERSION
 from .versions import BrokerVersions as BrokerVersions

@@ -126,30 +126,32 @@ _SCHEMAS: Final[Mapping[str, tuple[Versions, int | None, tuple[tuple[Any, ...], 
             )),
         )),
     )),
-    "ApiVersionsRequest": ((0, 4), 3, (
-        ("client_software_name", "string", (3, 4)),
-        ("client_software_version", "string", (3, 4)),
+    "ApiVersionsRequest": ((0, 5), 3, (
+        ("client_software_name", "string", (3, 5)),
+        ("client_software_version", "string", (3, 5)),
+        ("cluster_id", "string", (5, 5), (5, 5)),
+        ("node_id", "int32", (5, 5)),
     )),
-    "ApiVersionsResponse": ((0, 4), 3, (
-        ("error_code", "int16", (0, 4)),
-        ("api_keys", "[]struct", (0, 4), None, None, (
-            ("api_key", "int16", (0, 4)),
-            ("min_version", "int16", (0, 4)),
-            ("max_version", "int16", (0, 4)),
+    "ApiVersionsResponse": ((0, 5), 3, (
+        ("error_code", "int16", (0, 5)),
+        ("api_keys", "[]struct", (0, 5), None, None, (
+            ("api_key", "int16", (0, 5)),
+            ("min_version", "int16", (0, 5)),
+            ("max_version", "int16", (0, 5)),
         )),
-        ("throttle_time_ms", "int32", (1, 4)),
-        ("supported_features", "[]struct", (3, 4), None, 0, (
-            ("name", "string", (3, 4)),
-            ("min_version", "int16", (3, 4)),
-            ("max_version", "int16", (3, 4)),
+        ("throttle_time_ms", "int32", (1, 5)),
+        ("supported_features", "[]struct", (3, 5), None, 0, (
+            ("name", "string", (3, 5)),
+            ("min_version", "int16", (3, 5)),
+            ("max_version", "int16", (3, 5)),
         )),
-        ("finalized_features_epoch", "int64", (3, 4), None, 1),
-        ("finalized_features", "[]struct", (3, 4), None, 2, (
-            ("name", "string", (3, 4)),
-            ("max_version_level", "int16", (3, 4)),
-            ("min_version_level", "int16", (3, 4)),
+        ("finalized_features_epoch", "int64", (3, 5), None, 1),
+        ("finalized_features", "[]struct", (3, 5), None, 2, (
+            ("name", "string", (3, 5)),
+            ("max_version_level", "int16", (3, 5)),
+            ("min_version_level", "int16", (3, 5)),
         )),
-        ("zk_migration_ready", "bool", (3, 4), None, 3),
+        ("zk_migration_ready", "bool", (3, 5), None, 3),
     )),
     "ConsumerGroupDescribeRequest": ((0, 1), 0, (
         ("group_ids", "[]string", (0, 1)),

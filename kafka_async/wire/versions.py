@@ -4,7 +4,7 @@ Decides: the versions this client speaks, which of them can carry a given reques
 (KIP-511). Owns: the table ``SUPPORTED``. Must never read or write bytes.
 
 The lower bounds let in every broker that this client is meant for (2.1 and newer, and some older ones at no cost); the upper
-bounds are Kafka 4.3's, without Fetch 18, which only replicas use. A field that an older version lacks is dropped when the
+bounds are Kafka 4.4's, without Fetch 18, which only replicas use. A field that an older version lacks is dropped when the
 request means the same without it, as Kafka's schemas say with ``ignorable``; where it does not, ``_NEEDS`` keeps the request off
 that version.
 """
@@ -42,6 +42,11 @@ if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
     from .messages.share import ShareAcknowledgeRequest, ShareFetchRequest
 
 UNSUPPORTED_VERSION = 35
+IDENTIFYING: Final = 5
+"""The lowest version of ApiVersions that says which broker is meant (KIP-1242).
+
+Without anything to say the version before it does as well, which older brokers accept without another round trip.
+"""
 _BROKER_REGISTRATION: Final = 62
 """The API with which brokers tell the controller that they are there: only controllers offer it (KIP-631)."""
 _ANY = 0x7FFF
@@ -72,7 +77,7 @@ SUPPORTED: Mapping[Api, VersionRange] = {
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.LIST_GROUPS: VersionRange(0, 5),
     Api.SASL_HANDSHAKE: VersionRange(1, 1),
-    Api.API_VERSIONS: VersionRange(0, 4),
+    Api.API_VERSIONS: VersionRange(0, 5),
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.DELETE_RECORDS: VersionRange(0, 2),
@@ -365,6 +370,11 @@ class BrokerVersions:
         """Return whether both sides speak ``version`` of an API, or any version of it."""
         common = self.range(api)
         return common is not None and (version is None or common.lowest <= version <= common.highest)
+
+    @property
+    def checks_identity(self) -> bool:
+        """Whether the broker refuses connections that are meant for another one (KIP-1242)."""
+        return self.supports(Api.API_VERSIONS, IDENTIFYING)
 
     @property
     def stranger(self) -> str | None:

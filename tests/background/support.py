@@ -110,6 +110,7 @@ class FakeNetwork:
         self.usable = True
         self.error: KafkaError | None = None
         self.reach = Reachability()
+        self.misrouted: KafkaError | None = None
         self.offered: BrokerVersions | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -121,6 +122,10 @@ class FakeNetwork:
 
     def problem(self) -> KafkaError | None:
         return self.error
+
+    def take_misrouted(self) -> KafkaError | None:
+        error, self.misrouted = self.misrouted, None
+        return error
 
     def problems(self) -> list[KafkaError]:
         return [self.error] if self.error is not None else []

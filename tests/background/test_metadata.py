@@ -13,6 +13,7 @@ from kafka_async.errors import (
     InvalidTopicError,
     KafkaConnectionError,
     NoBrokersAvailable,
+    RebootstrapRequiredError,
     TopicAuthorizationFailedError,
 )
 from kafka_async.events import AssignFromUser, Call, ClusterDescription, SubscribeTopics, TopicMetadata
@@ -399,6 +400,22 @@ def test_it_bootstraps_again_when_the_broker_says_so() -> None:
     assert world.background.nodes == {}
     assert world.background.former_nodes == {}, "they may be another cluster's by now"
     assert world.errors() == []
+
+
+def test_it_bootstraps_again_when_an_address_leads_to_another_broker_but_not_for_each_attempt() -> None:
+    world = known()
+    error = RebootstrapRequiredError("another broker answers")
+    world.network.misrouted = error
+    world.poll(5.0)
+    assert (world.background.nodes, world.background.former_nodes) == ({}, {})
+    world.answer(MetadataRequest, cluster(), 5.1)
+    assert world.background.nodes
+    world.network.misrouted = error
+    world.poll(6.0)
+    assert world.background.nodes
+    world.network.misrouted = error
+    world.poll(40.0)
+    assert world.background.nodes == {}
 
 
 @pytest.mark.parametrize("how", ["usable", "trigger", "asked"])

@@ -229,6 +229,8 @@ class Proxy:
     bootstrap_servers: str
     lines: dict[str, Line] = field(factory=lambda: defaultdict(Line, {"": Line()}))
     """By client id; ``""`` is for every client that has none of its own."""
+    detours: dict[str, str] = field(factory=dict)
+    """Where new connections lead instead of to a broker's own address."""
     opened: int = 0
     """Connections that clients have opened."""
     carried: Counter[int] = field(factory=Counter)
@@ -271,13 +273,13 @@ class Proxy:
 
     async def open(self, port: int, target: str) -> None:
         """Listen at ``port`` (0: any) and forward to ``target``."""
-        host, _, number = target.rpartition(":")
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            host, _, number = self.detours.get(target, target).rpartition(":")
             await self._splice(reader, writer, host, int(number))
 
         self._servers.append(await asyncio.start_server(accept, "127.0.0.1", port))

@@ -14,10 +14,10 @@ from attrs import define, field, frozen
 
 from kafka_async.trace import RequestSent, TraceEvent
 from tests.brokers import KafkaCluster, payload
-from tests.faults.proxy import Proxy, Strike, Trap, Way, proxied
+from tests.faults.proxy import PROXIED, Proxy, Strike, Trap, Way, proxied
 
 from .groups import PROTOCOLS, Group, both, exactly, load, longest_wait, new_group, reading, several, shared
-from .tools import PATIENCE, Consumer, Record, flat, make, new_topic, nothing_more, offsets, read, until
+from .tools import PATIENCE, Consumer, Record, eventually, flat, make, new_topic, nothing_more, offsets, read, until
 
 pytestmark = pytest.mark.brokers
 
@@ -300,6 +300,40 @@ async def test_connections_that_carry_nothing_any_more_are_all_found_by_one_requ
         assert [list(member.journal.entries) for member in members] == assigned
         assert longest_wait(members, writing) < 10
     assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
+
+
+@pytest.mark.parametrize("astray", ["another broker", "another cluster"])
+async def test_a_connection_that_is_led_astray_is_refused_by_name_and_reads_nothing_there(
+    kafka_cluster3: KafkaCluster, kafka43: KafkaCluster, proxy: Proxy, astray: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a proxy or a load balancer with an old map (KIP-1242)."""
+    topic = new_topic(kafka_cluster3, 6)
+    kafka_cluster3.produce(topic, 300, partitions=6)
+    one, two, _ = kafka_cluster3.listener(PROXIED).split(",")
+    if astray == "another cluster":
+        kafka43.create_topic(topic, 6)
+        kafka43.produce(topic, 60, partitions=6)  # whose records must not be taken for those of the other one
+    options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "reconnect_backoff_max_ms": 200}
+    async with make(kafka_cluster3, topic, **options) as consumer:
+        records = await read(consumer, 300)
+        kafka_cluster3.produce(topic, 300, partitions=6)
+        records += await read(consumer, 300)
+        proxy.detours |= {one: two, two: one} if astray == "another broker" else {one: kafka43.bootstrap_servers}
+        proxy.cut()
+        await asyncio.to_thread(kafka_cluster3.produce, topic, 300, partitions=6)
+
+        async def told() -> bool:
+            nonlocal records
+            records += flat(await consumer.getmany(timeout_ms=200))
+            return "another broker than broker 0 of cluster" in caplog.text
+
+        await eventually(told)
+        proxy.detours.clear()
+        while len(records) < 900:
+            records += flat(await consumer.getmany(timeout_ms=PATIENCE * 1000))
+        await nothing_more(consumer)
+    assert offsets(records) == {partition: list(range(150)) for partition in range(6)}
+    assert {record.value for record in records} == {payload(index, 100) for index in range(300)}
 
 
 @both

@@ -12,10 +12,18 @@ from kafka_async.errors import KafkaError
 from kafka_async.model import Node
 from kafka_async.network import ConnectionStatistics, Lane, NetworkClientDelegate, Open, Plan, Shut, UnsentRequest, Write
 from kafka_async.network.auth import AuthenticatorFactory
+from kafka_async.testing.server import decode_request
 from kafka_async.trace import TraceEvent
 from kafka_async.wire import SUPPORTED, Api, Response
 from kafka_async.wire.codec import layout, writer
-from kafka_async.wire.messages import ApiVersion, ApiVersionsResponse, HeartbeatRequest, HeartbeatResponse, MetadataRequest
+from kafka_async.wire.messages import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+)
 
 _HEADER = struct.Struct(">ihhi")
 
@@ -51,6 +59,8 @@ class Peer:
 
     asked: deque[Asked] = field(factory=deque)
     """Requests that are not answered yet, oldest first."""
+    heard: list[Any] = field(factory=list)
+    """All requests, decoded."""
     _unread: bytes = b""
 
     def feed(self, data: bytes) -> None:
@@ -59,6 +69,7 @@ class Peer:
         while len(self._unread) >= 4 and len(self._unread) >= 4 + (size := int.from_bytes(self._unread[:4], "big")):
             _, api, version, correlation_id = _HEADER.unpack_from(self._unread)
             self.asked.append(Asked(Api(api), version, correlation_id))
+            self.heard.append(decode_request(self._unread[4 : 4 + size])[4])
             self._unread = self._unread[4 + size :]
 
     def answer(self, response: Response, version: int | None = None) -> bytes:
@@ -108,6 +119,10 @@ class World:
             self.delegate.set_bootstrap(nodes)
         else:
             self.delegate.set_nodes({node.id: node for node in nodes}, 0.0)
+
+    def said(self, node_id: int = 1, lane: Lane = Lane.MAIN) -> list[ApiVersionsRequest]:
+        """Return the introductions that a broker has heard on its newest connection."""
+        return [frame for frame in self.peer(node_id, lane).heard if isinstance(frame, ApiVersionsRequest)]
 
     def done(self, outcome: Any, now: float) -> None:
         """An ``on_done`` that keeps the outcome."""

@@ -22,8 +22,9 @@ from kafka_async.model import Node
 from kafka_async.network import LATE, ConnectionState, Lane, Open, Reachability
 from kafka_async.network.delegate import HEDGE
 from kafka_async.network.protocol import EXPIRY_GRACE, MAX_IN_FLIGHT
+from kafka_async.values import evolve
 from kafka_async.wire import Api
-from kafka_async.wire.messages import HeartbeatResponse, MetadataResponse
+from kafka_async.wire.messages import ApiVersionsResponse, HeartbeatResponse, MetadataResponse
 from tests.network.peers import BOOT, BOOT_TWO, ONE, TWO, VERSIONS, World, heartbeat, metadata, opens, response_bytes, shuts
 
 REFUSED = KafkaConnectionError("refused")
@@ -791,3 +792,76 @@ def test_a_requests_own_broker_whose_tls_fails_once_costs_it_a_retriable_error()
     (outcome,) = world.outcomes
     assert outcome.retriable
     assert "tried once more" in str(outcome)
+
+
+# Connections that lead to another broker (KIP-1242).
+
+
+def in_cluster(*nodes: Node) -> World:
+    """A bootstrap server and the brokers of cluster ``c``, of which the first has been connected to before."""
+    world = World(*nodes)
+    world.connect(node_id=nodes[0].id)
+    world.delegate.set_nodes({node.id: node for node in nodes}, 1.0, cluster_id="c")
+    return world
+
+
+def meant(world: World, node_id: int = 1, lane: Lane = Lane.MAIN) -> list[tuple[str | None, int]]:
+    """Which broker of which cluster each introduction on the newest connection was meant for."""
+    return [(request.cluster_id, request.node_id) for request in world.said(node_id, lane)]
+
+
+def test_a_broker_is_told_which_one_is_meant_once_that_is_known() -> None:
+    world = in_cluster(ONE, TWO)
+    assert meant(world) == [(None, -1)]
+    world.add(heartbeat(world.done, node_id=2), now=1.0)
+    world.plan(1.0)
+    world.negotiate(1.1, 2)
+    assert meant(world, 2) == [("c", 2)]
+    assert world.seen(2).state is ConnectionState.READY
+
+
+def test_a_broker_that_would_not_look_at_it_is_not_told() -> None:
+    """It would refuse the version, and cost each connection a round trip."""
+    world = World(ONE, TWO)
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    world.delegate.opened(world.key(), 0.0)
+    world.plan(0.0)
+    older = tuple(evolve(key, max_version=4) if key.api_key == Api.API_VERSIONS else key for key in VERSIONS.api_keys)
+    world.reply(ApiVersionsResponse(api_keys=older), 0.1)
+    world.delegate.set_nodes({1: ONE, 2: TWO}, 1.0, cluster_id="c")
+    world.add(heartbeat(world.done, node_id=2), now=1.0)
+    world.plan(1.0)
+    world.delegate.opened(world.key(2), 1.0)
+    world.plan(1.0)
+    assert [asked.version for asked in world.peer(2).asked] == [4]
+
+
+def test_a_connection_that_leads_to_another_broker_is_refused_by_name_and_reported_once() -> None:
+    world = in_cluster(ONE, TWO)
+    world.add(heartbeat(world.done, node_id=2), now=1.0)
+    world.plan(1.0)
+    world.delegate.opened(world.key(2), 1.0)
+    world.plan(1.0)
+    world.reply(ApiVersionsResponse(error_code=129), 1.1, 2)
+    text = "another broker than broker 2 of cluster 'c' answers at two:9092"
+    assert text in str(world.outcomes[0])
+    assert world.seen(2).state is ConnectionState.WAITING
+    assert text in str(world.delegate.take_misrouted())
+    assert world.delegate.take_misrouted() is None
+
+
+def test_a_bootstrap_connection_is_asked_where_it_leads_when_it_becomes_a_brokers() -> None:
+    world = World(BOOT)
+    world.add(metadata(world.done))
+    world.plan(0.0)
+    world.negotiate(0.0, -1)
+    world.plan(0.0)
+    world.reply(MetadataResponse(), 0.1, -1)
+    key = world.key(-1)
+    world.delegate.set_nodes({5: Node(5, "boot", 9092)}, 0.2, cluster_id="c")
+    world.plan(0.2)
+    assert [(r.cluster_id, r.node_id) for r in world.said(-1)] == [(None, -1), ("c", 5)]
+    world.receive(world.peers[key].answer(ApiVersionsResponse(error_code=129)), 0.3, key)
+    assert shuts(world.plan(0.3)) == [key]
+    assert world.delegate.take_misrouted() is not None

@@ -266,8 +266,9 @@ class TestInterruptions:
 
     def test_no_allocation_that_fails_loses_a_record(self, reader: type[RecordReader]) -> None:
         limits = pytest.importorskip("_testcapi", reason="this Python was built without its own test helpers")
-        if reader is PurePythonReader and sys.version_info[:2] == (3, 13):
-            pytest.skip("CPython 3.13 itself crashes if an allocation fails while it runs Python code")
+        if reader is PurePythonReader and sys.version_info[:2] in ((3, 12), (3, 13)):
+            # A method with a function in it is enough, called anew after the failure: no code of this package is needed.
+            pytest.skip("CPython 3.12 and 3.13 crash by themselves after an allocation that failed while they ran Python code")
         headers = ((b"h", b"w"),)
         data = b"".join(
             BatchSpec(

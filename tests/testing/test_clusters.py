@@ -169,7 +169,7 @@ def test_arguments_that_are_wrong_are_named() -> None:
     cluster = Cluster()
     cluster.topic("t")
     for wrong, text in (
-        (lambda: Cluster(kafka="1.0"), "expected one of 4.3"),
+        (lambda: Cluster(kafka="1.0"), "expected one of 4.4, 4.3"),
         (lambda: Cluster(brokers=0), "expected at least 1"),
         (lambda: cluster.topic("t"), "it exists already"),
         (lambda: cluster.produce("missing", value="v"), "there is no topic 'missing'"),

@@ -18,7 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
 from kafka_async.testing.server import REQUESTS
-from kafka_async.wire import schemas
+from kafka_async.wire import Api, schemas
 from kafka_async.wire.schemas import Field, Message, Versions
 
 PATH: Final = Path(schemas.__file__)
@@ -28,6 +28,16 @@ DATA: Final = {
     "ConsumerProtocolAssignment": "consumer_protocol_assignment",
 }
 """Structs that are neither requests nor responses -> their modules in ``kio``."""
+NEWER: Final[Mapping[str, tuple[int, tuple[Field, ...]]]] = {
+    "ApiVersionsRequest": (
+        5,
+        (Field("cluster_id", "string", (5, 5), nullable=(5, 5)), Field("node_id", "int32", (5, 5))),
+    ),
+    "ApiVersionsResponse": (5, ()),
+}
+"""Messages of Kafka 4.4 that ``kio`` does not have yet -> their newest version, and the fields that it adds at the end."""
+AHEAD_OF_KIO: Final = frozenset({(Api.API_VERSIONS, 5)})
+"""The same as versions of APIs."""
 TYPES: Final[Mapping[str, str]] = {
     "error_code": "int16",
     "timedelta_i32": "int32",
@@ -60,7 +70,29 @@ def message(name: str, module: str) -> Message:
     found = entities(name, module)
     flexible = [version for version, entity in found.items() if entity.__flexible__]
     assert not flexible or flexible[-1] == max(found), name
-    return Message(span(found), _fields(found), min(flexible, default=None))
+    made = Message(span(found), _fields(found), min(flexible, default=None))
+    return made if name not in NEWER else _extended(made, *NEWER[name])
+
+
+def _extended(known: Message, newest: int, more: tuple[Field, ...]) -> Message:
+    """Return a message with one more version, in which every field that was there last still is."""
+    first, last = known.versions
+    assert newest == last + 1, "kio has caught up"
+    return Message((first, newest), (*_kept(known.fields, last, newest), *more), known.flexible)
+
+
+def _kept(fields: tuple[Field, ...], last: int, newest: int) -> tuple[Field, ...]:
+    def longer(versions: Versions) -> Versions:
+        return (versions[0], newest) if versions[1] == last else versions
+
+    return tuple(
+        field._replace(
+            versions=longer(field.versions),
+            nullable=longer(field.nullable) if field.nullable is not None else None,
+            fields=_kept(field.fields, last, newest),
+        )
+        for field in fields
+    )
 
 
 def span(versions: Iterable[int]) -> Versions:

@@ -61,6 +61,7 @@ from kafka_async.wire.messages import (
 )
 from kafka_async.wire.shapes import old_shape
 from tests.effort import examples
+from tests.wire.kafka_schemas import AHEAD_OF_KIO
 from tests.wire.strategies import VERSIONS, requests, responses
 
 every_version = pytest.mark.parametrize(("api", "version"), VERSIONS, ids=lambda value: getattr(value, "name", str(value)))
@@ -117,7 +118,8 @@ def test_request_comes_back_as_it_went(api: Api, version: int, data: st.DataObje
     frame = encode_frame(request, api, version)
     received = decode_request(frame)
     assert received == (api, version, 7, "me", request)
-    assert_kio_agrees(body_of(request, api, version), request, load_request_schema(api, version), api, version)
+    if (api, version) not in AHEAD_OF_KIO:
+        assert_kio_agrees(body_of(request, api, version), request, load_request_schema(api, version), api, version)
 
 
 def encode_frame(request: Any, api: Api, version: int) -> bytes:
@@ -145,7 +147,8 @@ def test_response_comes_back_as_it_went(api: Api, version: int, data: st.DataObj
         return  # read in another way, see below
     assert decode_response(REQUESTS[api], version, frame) == response
     assert decode_response(REQUESTS[api], version, memoryview(bytearray(frame))) == response
-    assert_kio_agrees(body_of(response, api, version), response, load_response_schema(api, version), api, version)
+    if (api, version) not in AHEAD_OF_KIO:
+        assert_kio_agrees(body_of(response, api, version), response, load_response_schema(api, version), api, version)
 
 
 @every_version

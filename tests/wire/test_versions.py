@@ -74,9 +74,10 @@ OFFERS: dict[str, dict[Api, tuple[int, int]]] = {
         ("3.9", (0,) * 14, (17, 9, 12, 9, 9, 6, 9, 4, 5, 5, 1, 4, 4, 2)),
         ("4.0", (4, 1, 0, 2, 1, 0, 2, 0, 0, 0, 0, 0, 2, 0), (17, 10, 13, 9, 9, 6, 9, 4, 5, 5, 1, 4, 4, 2)),
         ("4.3", (4, 1, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0), (18, 11, 13, 10, 10, 6, 9, 4, 5, 5, 1, 4, 4, 2)),
+        ("4.4", (4, 1, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0), (18, 11, 13, 10, 10, 6, 9, 4, 5, 5, 1, 5, 4, 2)),
     )
 }
-HEARTBEATS = {"2.1": None, "2.8": None, "3.9": 0, "4.0": 1, "4.3": 1}
+HEARTBEATS = {"2.1": None, "2.8": None, "3.9": 0, "4.0": 1, "4.3": 1, "4.4": 1}
 ID = UUID(int=1)
 
 
@@ -120,8 +121,8 @@ def test_highest_common_version_is_chosen(release: str) -> None:
 
 
 def test_supported_versions_are_those_of_the_newest_broker() -> None:
-    assert {api: SUPPORTED[api].highest for api in OFFERS["4.3"]} == {
-        api: 17 if api is Api.FETCH else high for api, (_, high) in OFFERS["4.3"].items()
+    assert {api: SUPPORTED[api].highest for api in OFFERS["4.4"]} == {
+        api: 17 if api is Api.FETCH else high for api, (_, high) in OFFERS["4.4"].items()
     }
 
 

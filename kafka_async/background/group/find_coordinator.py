@@ -29,6 +29,9 @@ from ..request_manager import NEVER, Backoff, Poll, backoff_of
 _OUTAGE: Final = "the coordinator"
 """The outage from when the coordinator is lost until another broker is named, or the same one has served us again."""
 
+GRACE: Final = 1.0
+"""Seconds for which a cluster may name no coordinator at first: the first group of a new cluster has its topic created."""
+
 
 class SearchState(Enum):
     UNKNOWN = "unknown, and not needed"
@@ -105,6 +108,8 @@ class FindCoordinatorManager:
     _backoff: Backoff = field(init=False)
     _unproven: bool = field(default=False, init=False)
     """The broker that was lost was named again and has not served since: for some seconds a cluster may name a dead one."""
+    _missing_since: float | None = field(default=None, init=False)
+    """Since when the cluster has named none, if it has never named one."""
     _found_at: float = field(default=-NEVER, init=False)
     _requested_at: float = field(default=-NEVER, init=False)
 
@@ -227,6 +232,7 @@ class FindCoordinatorManager:
             self.trace(Notice(now=now, text=f"the coordinator of group {self.config.group_id!r} is {node}", subject="group"))
             self.served(now)  # as far as is known
         self.latest = node
+        self._missing_since = None
         self._found_at = now
         self.failure = None
         if not self._is_listed():
@@ -240,5 +246,9 @@ class FindCoordinatorManager:
         if not error.retriable:
             self.fatal = error
             self._backoff.retry_at = now + self._backoff.limit
+        if self.latest is None and isinstance(error, CoordinatorNotAvailableError):
+            self._missing_since = now if self._missing_since is None else self._missing_since
+            if now < self._missing_since + GRACE:
+                return
         text = f"the coordinator of group {self.config.group_id!r} cannot be found; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="group", outage=_OUTAGE))

@@ -27,7 +27,7 @@ from .cluster import FakeCluster, FakeTopic
 from .link import FakeNetwork, LastBytes
 from .log import PartitionLog
 from .traffic import LoggedRequest
-from .versions import KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, WITH_TELEMETRY
+from .versions import KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, KAFKA_4_4, WITH_TELEMETRY
 
 __all__ = [
     "HANG",
@@ -35,6 +35,7 @@ __all__ = [
     "KAFKA_2_8",
     "KAFKA_3_9",
     "KAFKA_4_3",
+    "KAFKA_4_4",
     "LOSE",
     "WITH_TELEMETRY",
     "Drop",

@@ -29,7 +29,7 @@ from .producing import Producers
 from .settings import TopicSettings, topic_settings
 from .sharing import Shares
 from .traffic import Control, LoggedRequest, SimulatedTraffic
-from .versions import KAFKA_4_3
+from .versions import KAFKA_4_4
 from .waking import TIMESTAMP, Changes, SimulatedClock
 
 
@@ -62,7 +62,7 @@ class FakeCluster:
     """Brokers 0, 1, ... at hosts ``b0``, ``b1``, ... port 9092."""
 
     size: int = 1
-    max_versions: Mapping[Api, int] = KAFKA_4_3
+    max_versions: Mapping[Api, int] = KAFKA_4_4
     latency: float = 0.001
     """Seconds from a request to its answer, and for a connection to be made."""
     chunk: int | None = None

@@ -58,7 +58,9 @@ Handler: TypeAlias = Callable[[FakeBroker, Any, int, int], Answer]
 
 
 def api_versions(broker: FakeBroker, request: ApiVersionsRequest, version: int, error: int) -> ApiVersionsResponse:
-    """KIP-35, KIP-511."""
+    """KIP-35, KIP-511, KIP-1242."""
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (CLUSTER_ID, broker.node_id):
+        error = REBOOTSTRAP_REQUIRED
     offered = tuple(
         ApiVersion(api_key=api, min_version=SUPPORTED[api].lowest, max_version=highest)
         for api, highest in broker.cluster.max_versions.items()

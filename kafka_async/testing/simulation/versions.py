@@ -10,9 +10,11 @@ from ...wire import SUPPORTED, Api
 
 WITH_TELEMETRY: Mapping[Api, int] = {api: spoken.highest for api, spoken in SUPPORTED.items()}
 
-KAFKA_4_3: Mapping[Api, int] = {
+KAFKA_4_4: Mapping[Api, int] = {
     api: version for api, version in WITH_TELEMETRY.items() if api not in (Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY)
 }
+
+KAFKA_4_3: Mapping[Api, int] = {**KAFKA_4_4, Api.API_VERSIONS: 4}
 
 KAFKA_3_9: Mapping[Api, int] = {
     Api.FETCH: 17,
@@ -107,5 +109,11 @@ KAFKA_2_1: Mapping[Api, int] = {
     Api.TXN_OFFSET_COMMIT: 2,
 }
 
-RELEASES: Mapping[str, Mapping[Api, int]] = {"4.3": KAFKA_4_3, "3.9": KAFKA_3_9, "2.8": KAFKA_2_8, "2.1": KAFKA_2_1}
+RELEASES: Mapping[str, Mapping[Api, int]] = {
+    "4.4": KAFKA_4_4,
+    "4.3": KAFKA_4_3,
+    "3.9": KAFKA_3_9,
+    "2.8": KAFKA_2_8,
+    "2.1": KAFKA_2_1,
+}
 """The values that ``Cluster(kafka=...)`` takes."""

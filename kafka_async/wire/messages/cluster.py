@@ -59,6 +59,8 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
     response: ClassVar = ApiVersionsResponse
     client_software_name: str = ""  # letters, digits, "." and "-" only (KIP-511); v3+
     client_software_version: str = ""  # likewise; v3+
+    cluster_id: str | None = None  # cluster that is meant; a broker of another one answers REBOOTSTRAP_REQUIRED (KIP-1242); v5+
+    node_id: int = -1  # broker that is meant; likewise, and given only with the cluster; v5+
 
 
 @frozen(kw_only=True)

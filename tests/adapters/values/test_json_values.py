@@ -347,7 +347,8 @@ def test_deep_nesting_does_no_harm() -> None:
     deep = b'{"z":' + b"[" * 100_000 + b"]" * 100_000 + b',"a":1}'
 
     assert rows(decoder("a INT"), [deep, b'{"a":1}'])[1] == (1, None)
-    assert rows(decoder("a INT, m MAP<STRING, INT>"), [deep]) == [(None, None, deep)]
+    # How deep a decoder in C may go is no number any more in Python 3.14, but what the stack takes.
+    assert rows(decoder("a INT, m MAP<STRING, INT>"), [deep]) in ([(None, None, deep)], [(1, None, None)])
 
 
 @pytest.mark.parametrize("schema", ["a STRING", "a STRING, d DECIMAL(6,2)", "a ARRAY<STRING>"])

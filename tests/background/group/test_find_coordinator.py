@@ -118,6 +118,35 @@ def test_a_search_that_fails_is_repeated_after_a_growing_backoff(manager: FindCo
     assert manager.fatal is None
 
 
+def _warned_at(world: World, manager: FindCoordinatorManager, outcome: object, seconds: float) -> list[float]:
+    """Search in vain for so long; return when that was warned about."""
+    now = 0.0
+    while now < seconds:
+        manager.request(now)
+        for request in manager.poll(now).requests:
+            request.on_done(outcome, now)
+        now += 0.05
+    return [round(event.now, 2) for event in world.traced if isinstance(event, Fault)]
+
+
+def test_a_cluster_that_names_no_coordinator_yet_is_warned_about_after_a_second(
+    world: World, manager: FindCoordinatorManager
+) -> None:
+    warned_at = _warned_at(world, manager, found(error_code=CoordinatorNotAvailableError.errno), 4.0)
+    assert len(warned_at) >= 2  # the log shows one of them
+    assert 1.0 <= warned_at[0] < 2.5
+
+
+def test_one_that_cannot_be_asked_or_that_has_named_one_is_warned_about_at_once(
+    world: World, manager: FindCoordinatorManager
+) -> None:
+    assert _warned_at(world, manager, KafkaConnectionError("gone"), 0.1) == [0.0]
+    world.traced.clear()
+    other = FindCoordinatorManager(config=world.config, brokers=manager.brokers, random=lambda: 0.5, trace=world.traced.append)
+    other.latest = TWO
+    assert _warned_at(world, other, found(error_code=CoordinatorNotAvailableError.errno), 0.1) == [0.0]
+
+
 def test_an_answer_that_makes_no_sense_is_named(manager: FindCoordinatorManager) -> None:
     manager.request(0.0)
     only(manager.poll(0.0)).on_done(found(key="another"), 0.0)
