@@ -62,8 +62,10 @@ def test_partitions_that_are_waited_for_are_asked_for_more_often() -> None:
     world = World()
     world.coordinated()
     world.answer(ShareGroupHeartbeatRequest, taken_in(), 0.0)
-    world.poll(0.5)
+    world.poll(0.2)
     assert world.waiting(ShareGroupHeartbeatRequest) == []
+    world.poll(0.25)
+    world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=2), 0.25)
     world.poll(1.0)
     world.answer(ShareGroupHeartbeatRequest, taken_in(0, epoch=2), 1.0)
     world.poll(1.1)
