@@ -949,7 +949,8 @@ class KafkaConsumer(Generic[K, V]):
     async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
         """Commit ``offsets`` (the next offsets to read), or everything handed out so far, to the group.
 
-        Without ``offsets``, or if an ``OffsetAndMetadata`` has one, the leader epoch is committed too (KIP-320).
+        Without ``offsets``, or if an ``OffsetAndMetadata`` has one, the leader epoch is committed too (KIP-320). While ``process``
+        runs, only a rebalance listener may call it without ``offsets``, which commits what is done.
         Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned,
         ``CommitFailedError`` if the group refuses (its ``lost`` has the partitions that are no longer assigned; the others were
         committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing is sent later), and the authorization errors.
@@ -961,6 +962,9 @@ class KafkaConsumer(Generic[K, V]):
         self._inbox.reported.raise_final()
         self._unread.settle()
         if offsets is None and self._processing is not None and not self._processing.over:
+            if self._rebalancing.listening.is_inside:  # as programs do that read by themselves
+                await self._processing.commit()
+                return
             raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
         wanted = self._unread.positions() if offsets is None else commit_offsets(offsets)
         lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)

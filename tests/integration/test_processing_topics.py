@@ -70,6 +70,33 @@ async def test_what_was_done_of_a_topic_is_not_believed_of_the_one_that_took_its
 
 
 @both
+async def test_a_topic_that_is_deleted_under_its_handler_lets_the_other_one_go_on(kafka43: KafkaCluster, protocol: str) -> None:
+    topic, deleted = fill(kafka43, 10, 10, 1), fill(kafka43, 1, 1, 1)
+    group = new_group(kafka43, protocol)
+    seen: list[float] = []
+    go_on, began = asyncio.Event(), asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        if record.topic == deleted:
+            began.set()
+            await go_on.wait()
+        seen.append(time.monotonic())
+
+    async with (
+        group.member(topic, deleted, metadata_max_age_ms=1_000) as consumer,
+        consumer.processing(handle, drain_timeout_ms=600_000) as run,
+    ):
+        await asyncio.wait_for(began.wait(), PATIENCE)
+        kafka43.delete_topics(deleted)
+        await until(lambda: not any(tp.topic == deleted for tp in consumer.assignment()))
+        assert not go_on.is_set(), "the handler still runs"
+        kafka43.produce(topic, 10, start=10)
+        await until(lambda: len(seen) == 20)
+        go_on.set()
+        await until(lambda: run.statistics().late_results == 1)
+
+
+@both
 async def test_metadata_of_others_is_left_out(kafka43: KafkaCluster, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     topic = fill(kafka43, 30, 10, 1)
     group, partition = new_group(kafka43, protocol), TopicPartition(topic, 0)

@@ -365,6 +365,10 @@ class Processing:
         """Return the records that are being handled (for the source)."""
         return self._handling.under_way()
 
+    async def commit(self) -> None:
+        """Commit what is done (for the consumer)."""
+        await self._commit(self._work.to_commit(self.source.positions()))
+
     def attend_to_pauses(self) -> None:
         """Partitions were paused or resumed (for the consumer)."""
         self._handling.take_back()
@@ -662,9 +666,12 @@ class Processing:
             self._work.go_on_at(partition, target, ids.get(partition.topic))
 
     async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Give running handlers of these partitions time to end, commit, and forget them. The others go on."""
-        leaving = frozenset(partitions)
-        self._leave(leaving)
+        """Give running handlers of these partitions time to end, commit, and forget them. The others go on.
+
+        Those of a topic that was deleted run on, but nobody waits for them: there is nothing to commit, and nobody to hand over to.
+        """
+        self._leave(frozenset(partitions))
+        leaving = frozenset(tp for tp in partitions if not self.source.is_missing(tp.topic))
         with move_on_after(min(self.settings.drain_timeout, self.source.longest_drain)):
             await self._drained(leaving)
         self._cancel(leaving)
@@ -675,7 +682,7 @@ class Processing:
         offsets = self._work.to_commit(positions, known)
         reached = {tp: self._work.completed(tp, positions.get(tp)) for tp in known}
         self._left_at |= {tp: point.offset for tp, point in reached.items() if point is not None}
-        self._work.forget(leaving)
+        self._work.forget(partitions)
         with move_on_after(LAST_COMMIT):
             await self._commit(offsets)
         self._change()

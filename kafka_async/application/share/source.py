@@ -273,6 +273,9 @@ class ShareSource:
     def paused(self) -> Collection[TopicPartition]:
         return ()
 
+    def is_missing(self, topic: str) -> bool:
+        return False
+
     def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
 
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -1,6 +1,7 @@
 """Partitions that come, drain and go while handlers run."""
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from kafka_async import (
 )
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
+    IllegalStateError,
 )
 from kafka_async.wire import Api
 from tests.application.support import consumer_on, virtual
@@ -211,3 +213,68 @@ async def test_without_a_group_nothing_is_committed() -> None:
     async with consumer, consumer.processing(some.handle, drain_timeout_ms=0):
         await until(lambda: len(some.done) == 10)
     assert some.cluster.asked(Api.OFFSET_COMMIT) == []
+
+
+@virtual
+@pytest.mark.parametrize("how", [("classic", "range"), ("classic", "cooperative-sticky"), ("consumer", "")], ids=" ".join)
+async def test_nobody_waits_for_the_handlers_of_a_topic_that_was_deleted(how: tuple[str, str]) -> None:
+    some = world()
+    some.produce(10, keys=1)
+    other = some.cluster.log(*some.cluster.create_topic("u", 1))
+    seen: list[float] = []
+    ended: list[str] = []
+
+    async def handle(record: Record) -> None:
+        if record.topic == "t":
+            await anyio.sleep(20)
+            ended.append(record.topic)
+        else:
+            seen.append(anyio.current_time())
+
+    options: dict[str, Any] = {"partition_assignment_strategy": [how[1]]} if how[1] else {}
+    consumer = consumer_on(some.cluster, "t", "u", group_id=GROUP, group_protocol=how[0], metadata_max_age_ms=1_000, **options)
+    async with consumer, consumer.processing(handle) as run:
+        await until(lambda: run.statistics().running == 1)
+        some.cluster.delete_topic("t")
+        for _ in range(40):
+            other.append([b"x"])
+            some.cluster.changed()
+            await anyio.sleep(1)
+        found = run.statistics()
+    assert max(late - early for early, late in pairwise(seen)) < 5
+    assert len(seen) == 40
+    assert ended == ["t"], "it was not cancelled: nobody else gets the record"
+    assert found.late_results == 1
+
+
+@virtual
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_listener_may_commit_as_in_programs_that_read_by_themselves(protocol: str) -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(100, keys=10, partition=partition)
+    commits: list[int | None] = []
+
+    async with some.consumer(group_protocol=protocol) as consumer:
+
+        class Committing(ConsumerRebalanceListener):
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                await consumer.commit()
+                commits.append(some.committed(0))
+
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                await consumer.commit()
+
+        consumer.subscribe(["t"], listener=Committing())
+        async with consumer.processing(some.handle) as run:
+            await until(lambda: len(some.done) == 200)
+            with pytest.raises(IllegalStateError, match="process"):
+                await consumer.commit()
+            async with processed(some, consumer={"group_protocol": protocol}):
+                await until(lambda: len(consumer.assignment()) == 1)
+                some.produce(100, keys=10)
+                some.produce(100, keys=10, partition=1)
+                await until(lambda: len(some.done) == 400)
+            assert run.statistics().handled >= 300
+    assert commits
+    assert (some.committed(0), some.committed(1)) == (200, 200)
