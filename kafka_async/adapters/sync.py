@@ -489,6 +489,7 @@ class KafkaConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
         keep_done: bool = True,
     ) -> None:
         """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
@@ -508,6 +509,7 @@ class KafkaConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         ) as run:
             run.wait()
@@ -525,6 +527,7 @@ class KafkaConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
         keep_done: bool = True,
     ) -> Processing:
         """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs.
@@ -545,6 +548,7 @@ class KafkaConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         )
         return Processing(self._seat, lambda: AsyncProcessing(Source(self._consumer), handler, settings))

@@ -149,6 +149,7 @@ class ShareConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
     ) -> None:
         """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
 
@@ -165,6 +166,7 @@ class ShareConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
         ) as run:
             run.wait()
 
@@ -180,6 +182,7 @@ class ShareConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
     ) -> Processing:
         """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs."""
         from ..application.share.source import ShareSource
@@ -197,6 +200,7 @@ class ShareConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
             keep_done=False,
             shared=True,
         )

@@ -530,6 +530,7 @@ class KafkaConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
         keep_done: bool = True,
     ) -> None:
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
@@ -559,6 +560,9 @@ class KafkaConsumer(Generic[K, V]):
         - ``stalled_after_ms``: if a record is not done after this time, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms``: how long running handlers may go on when their partition is revoked, or at the end. Then they are
           cancelled.
+        - ``max_held_bytes``: how many bytes of keys and values may be received and not done (as records, ten for each handler, or
+          twice ``batch``). What was fetched ahead (``fetch_buffer_bytes``) may come on top when records grow. If it is less than
+          what ``concurrency`` handlers work on, fewer run.
         - ``keep_done``: store with each commit which records after the committed offset are done as well, so that they are not
           handled again after a restart.
 
@@ -578,6 +582,7 @@ class KafkaConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         ) as run:
             await run.wait()
@@ -595,6 +600,7 @@ class KafkaConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
         keep_done: bool = True,
     ) -> "Processing":
         """Do what ``process`` does, as an ``async with`` block: the handlers run while its body runs.
@@ -618,6 +624,7 @@ class KafkaConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         )
         return Processing(Source(self), handler, settings)

@@ -16,6 +16,7 @@ Without a loop, a clock or randomness:
     lanes.py       which record is handled next: order within a lane, fairness between partitions
     done.py        one partition: what is done and what may be committed
     encoding.py    what is done beyond the committed offset, as text for the commit's metadata
+    room.py        how much may be held
     attempts.py    units of work that wait for their next attempt
     retry.py       how often and when a record is tried again; what a handler may raise to decide it
 """

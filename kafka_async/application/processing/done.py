@@ -10,6 +10,8 @@ are found by the array's own search; marking a record costs the same however man
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import compress
+from operator import add, itemgetter
 from typing import Any, Final
 
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -29,6 +31,10 @@ _COMPACT_AT: Final = 4096
 """After so many done records at the front the arrays give their room back."""
 _LOOK_AFTER: Final = 100
 """Records that are done before it is counted again how many are in the map."""
+_KEY_SIZE: Final = itemgetter(Record._fields.index("serialized_key_size"))
+_VALUE_SIZE: Final = itemgetter(Record._fields.index("serialized_value_size"))
+_NEGATED: Final = bytes([1]) + bytes(255)
+"""For ``translate``: 0 becomes 1, and everything else 0."""
 _RUN_BYTES: Final = 2
 """Bytes that a run takes at most, but for the few that are longer than 16,383 offsets."""
 
@@ -42,7 +48,10 @@ class PartitionProgress:
     """What an earlier owner had done beyond its commit."""
     unfinished: int = field(default=0, init=False)
     """Records received and not done."""
+    last_sizes: list[int] = field(factory=list, init=False)
+    """Bytes of each record that was received last."""
     _offsets: list[int] = field(factory=list, init=False)
+    _sizes: list[int] = field(factory=list, init=False)
     _flags: bytearray = field(factory=bytearray, init=False)
     _base: int = field(default=0, init=False)
     """Number of the record that the arrays start with."""
@@ -70,12 +79,15 @@ class PartitionProgress:
 
     def receive(self, records: Sequence[Record], now: float) -> int:
         """Note that these records, which follow what was received, came at ``now``. Return the number of the first."""
-        number = self._base + len(self._offsets)
-        epoch: int | None = -1
-        for index, record in enumerate(records):
-            if record.leader_epoch != epoch:
-                epoch = record.leader_epoch
-                self._arrivals.append((number + index, now, epoch))
+        number, epoch = self._base + len(self._offsets), records[0].leader_epoch
+        self._arrivals.append((number, now, epoch))
+        if epoch != records[-1].leader_epoch:  # epochs only grow in a log
+            for index, record in enumerate(records):
+                if record.leader_epoch != epoch:
+                    epoch = record.leader_epoch
+                    self._arrivals.append((number + index, now, epoch))
+        self.last_sizes = list(map(add, map(_KEY_SIZE, records), map(_VALUE_SIZE, records)))
+        self._sizes += self.last_sizes
         self._offsets += [record.offset for record in records]
         self._flags += bytes(len(records))
         self.unfinished += len(records)
@@ -107,7 +119,7 @@ class PartitionProgress:
 
     def _compact(self) -> None:
         kept = self._first - 1  # the last one that is done stays: it says what can come next
-        del self._offsets[:kept], self._flags[:kept]
+        del self._offsets[:kept], self._flags[:kept], self._sizes[:kept]
         self._base += kept
         self._first = 1
         arrivals = self._arrivals
@@ -180,6 +192,11 @@ class PartitionProgress:
         return len(self._flags) - self._first - self.unfinished
 
     @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of the records that are not done. It looks at all from the first of them on."""
+        return sum(compress(self._sizes[self._first :], self._flags[self._first :].translate(_NEGATED)))
+
+    @property
     def span(self) -> int:
         """Records from the first one that is not done on."""
         return len(self._flags) - self._first
@@ -198,6 +215,13 @@ class PartitionProgress:
             room = MOST_AHEAD - (ahead - self._covered())
             self._look_at, self._seen_from, self._exceeds = done + max(_LOOK_AFTER, room // 2), first, room <= 0
         return self._exceeds
+
+    def uncovered(self, *, keep_done: bool) -> int:
+        """Return how many of the done records a restart would repeat."""
+        if not keep_done:
+            return self.ahead
+        fits = 2 * _RUN_BYTES * min(self.ahead, self.unfinished) <= ROOM  # even if each of these records ends one
+        return 0 if fits else self.ahead - self._covered()
 
     def _covered(self) -> int:
         """Return how many of the done records are in the map: runs that do not fit are left out."""

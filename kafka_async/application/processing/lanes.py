@@ -99,6 +99,11 @@ class HeldUp:
     """Including ``RECORD_BYTES`` for each record."""
     lanes: set[tuple[int, Hashable]] = field(factory=set)
 
+    @property
+    def payload(self) -> int:
+        """Bytes of keys and values."""
+        return self.bytes - RECORD_BYTES * self.records
+
     def count(self, items: Iterable[Item]) -> None:
         """These are held up from now on."""
         for item in items:
@@ -115,7 +120,7 @@ class HeldUp:
                     self._change(item, -1)
 
     def _change(self, item: Item, by: int) -> None:
-        part, size = item.part, by * _size(item.record)
+        part, size = item.part, by * (RECORD_BYTES + size_of(item.record))
         self.records += by
         self.bytes += size
         part.held_up += by
@@ -128,8 +133,9 @@ class HeldUp:
         part.held_up = part.held_up_bytes = 0
 
 
-def _size(record: Record) -> int:
-    return RECORD_BYTES + max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
+def size_of(record: Record) -> int:
+    """Return the bytes of a record's key and value."""
+    return max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
 
 
 @define(eq=False)

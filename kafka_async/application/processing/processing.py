@@ -48,7 +48,7 @@ LOOK_AGAIN: Final = 0.1
 """Seconds after which partitions that wait for room are checked again, even if fewer records than expected are done; and a session
 that may be over."""
 _FULL: Final = "room for records that are tried again later"
-_NOTHING: Final = Intake(0, (), 0)
+_NOTHING: Final = Intake(0, (), 0, 0)
 
 
 @define(eq=False)
@@ -431,7 +431,7 @@ class Processing:
             batch, raw = self.source.take(intake.limit, intake.waiting)
         if batch:
             self._receive(batch, raw)
-            self._handling.low_water = self._work.most - intake.step
+            self._handling.low_water = intake.most - intake.step
         elif intake.waiting or not intake.limit:
             self._handling.low_water = self._work.load - intake.step
         else:
@@ -502,7 +502,7 @@ class Processing:
         if intake.waiting:
             self._handling.low_water, seconds = work.load - intake.step, min(seconds, LOOK_AGAIN)
         else:
-            self._handling.low_water = work.most - intake.step if intake.limit == 0 and intake is not _NOTHING else -1
+            self._handling.low_water = max(0, intake.most - intake.step) if intake.limit == 0 and intake is not _NOTHING else -1
         before = reading.scope
         with CancelScope() as scope:
             reading.scope = scope

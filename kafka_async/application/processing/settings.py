@@ -13,6 +13,7 @@ from ...functions import check_plain, check_work
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import frozen
 from .retry import Retry
+from .room import Room
 
 Record = ConsumerRecord[Any, Any]
 T = TypeVar("T")
@@ -74,14 +75,15 @@ class Settings:
     """For one attempt."""
     stalled_after: float
     drain_timeout: float
+    max_held_bytes: int
     keep_done: bool
     shared: bool
     """For a share consumer: a record can be released and rejected."""
 
     @property
-    def most_held(self) -> int:
-        """Records that may be received and not done."""
-        return max(HELD_PER_HANDLER, 2 * (self.batch or 1)) * self.concurrency
+    def room(self) -> Room:
+        """How much may be received and not done."""
+        return Room(max(HELD_PER_HANDLER, 2 * (self.batch or 1)) * self.concurrency, self.max_held_bytes)
 
 
 def checked(
@@ -96,6 +98,7 @@ def checked(
     timeout_ms: float | None,
     stalled_after_ms: float,
     drain_timeout_ms: float,
+    max_held_bytes: int,
     keep_done: bool,
     shared: bool = False,
 ) -> Settings:
@@ -119,6 +122,7 @@ def checked(
         timeout=None if timeout_ms is None else _seconds(timeout_ms, "timeout_ms", above=True),
         stalled_after=_seconds(stalled_after_ms, "stalled_after_ms", above=True),
         drain_timeout=_seconds(drain_timeout_ms, "drain_timeout_ms"),
+        max_held_bytes=_count(max_held_bytes, "max_held_bytes"),
         keep_done=keep_done,
         shared=shared,
     )

@@ -73,7 +73,9 @@ class Chained(ConsumerRebalanceListener):
 class Account(Assigned, Protocol):
     """What was received and what has happened to it: ``Work``, or what share consumers have in its place."""
 
-    most: int
+    @property
+    def most(self) -> int: ...
+
     keep_done: bool
     settled: int
     late_results: int
@@ -174,7 +176,7 @@ class Source:
         """Return an empty account of what is received and done."""
         return Work(
             settings.lane_of,
-            settings.most_held,
+            settings.room,
             Lanes(settings.batch or 1, settings.linger),
             one_set_of_lanes=settings.one_set_of_lanes,
             keep_done=settings.keep_done and self.commits,

@@ -17,9 +17,10 @@ from ...functions import returned
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import define, field, frozen
 from .attempts import LaterAttempts, Unit
-from .done import LONG_SPAN, PartitionProgress
+from .done import LONG_SPAN, MOST_AHEAD, PartitionProgress
 from .encoding import decode, encode
 from .lanes import Item, Lanes, Pack, Part
+from .room import Room, room
 from .settings import key_of, partition_of
 
 Record = ConsumerRecord[Any, Any]
@@ -60,6 +61,8 @@ class Intake:
     """Partitions that may not be read for now."""
     step: int
     """How many records must be done before another read is worthwhile."""
+    most: int
+    """How many records are held if no more may be read."""
 
 
 @define(eq=False)
@@ -71,8 +74,8 @@ class Work:
 
     ``key_of`` gets the record from before deserializers: keys are equal if their bytes are.
     """
-    most: int
-    """Records that may be held: received and not done."""
+    room: Room = field(converter=room)
+    """How much may be held: received and not done."""
     lanes: Lanes = field(factory=Lanes)
     one_set_of_lanes: bool = False
     """Whether equal lanes of different partitions are the same lane."""
@@ -187,6 +190,7 @@ class Work:
         part = self._part_for(partition, records[0].offset)
         progress = part.progress
         number = progress.receive(records, now)
+        self.room.receive(progress.last_sizes)
         self.held += len(records)
         items = self._items(part, records, number, now, records if raw is None or self.lane_of is not key_of else raw)
         if raw is not None and raw is not records:
@@ -261,6 +265,15 @@ class Work:
         return self.held - self.lanes.held_up.records
 
     @property
+    def most(self) -> int:
+        """Records that may be held."""
+        return self.room.records
+
+    def _load_bytes(self) -> int:
+        """Bytes of the records that take room."""
+        return sum(part.progress.unfinished_bytes for part in self.parts.values()) - self.lanes.held_up.payload
+
+    @property
     def full(self) -> bool:
         """What later attempts hold up has reached its limit."""
         return self.lanes.held_up.bytes >= MOST_HELD_UP
@@ -272,14 +285,17 @@ class Work:
         quarter of all room at once. If all room is taken and nothing is ready (every record follows one that is being handled),
         partitions that hold none may have one each, so that handlers that never end keep no other partition waiting.
         What later attempts hold up takes no room. Once that has reached its own limit, partitions with some of it take no more.
+        In bytes there may be less room than in records. How large records are is known once they have been received, so what was
+        fetched ahead may come on top.
         """
         load = self.load
-        free = self.most - load
+        free = self.room.limit(max(0, self.most - load), load, self._load_bytes)
+        most = load + free
         if free <= 0:
             holding = {tp for tp, part in self.parts.items() if part.progress.unfinished}
             if self.lanes.some_ready or len(holding) == len(self.parts):
-                return Intake(0, (), step_of(self.most))
-            return Intake(1, holding, 1)
+                return Intake(0, (), step_of(most), most)
+            return Intake(1, holding, 1, most)
         if self._long:
             self._long = {tp for tp in self._long if self.parts[tp].progress.span >= LONG_SPAN}
         waiting = {tp for tp in self._long if self.parts[tp].progress.too_far(keep_done=self.keep_done)}
@@ -287,9 +303,23 @@ class Work:
             waiting.update(tp for tp, part in self.parts.items() if part.held_up)
         if free <= load:  # otherwise no partition can hold that many
             waiting.update(tp for tp, part in self.parts.items() if _load_of(part) >= free)
-        limit = free if len(self.parts) <= 1 else min(free, max(1, self.most // 4))
-        room = self.most - sum(_load_of(self.parts[tp]) for tp in waiting) if waiting else self.most
-        return Intake(limit, waiting, step_of(room))
+        limit = free if len(self.parts) <= 1 else min(free, max(1, most // 4))
+        limit = self._limited_ahead(limit, waiting)
+        room = most - sum(_load_of(self.parts[tp]) for tp in waiting) if waiting else most
+        return Intake(limit, waiting, step_of(room), most)
+
+    def _limited_ahead(self, limit: int, waiting: set[TopicPartition]) -> int:
+        """Return ``limit``, or as many as every partition may take without running too far ahead, whatever is done first."""
+        if limit + self.load <= MOST_AHEAD:  # nearly always: even all that is held, with what is read now
+            return limit
+        for partition, part in self.parts.items():
+            if partition not in waiting:
+                room = MOST_AHEAD - part.progress.unfinished - part.progress.uncovered(keep_done=self.keep_done)
+                if room < min(limit, MOST_AHEAD // 10):
+                    waiting.add(partition)
+                else:
+                    limit = min(limit, room)
+        return min(limit, MOST_AHEAD)
 
     # --- handling --------------------------------------------------------------------------------------------------------------
 

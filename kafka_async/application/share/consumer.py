@@ -288,6 +288,7 @@ class ShareConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
     ) -> None:
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
@@ -315,6 +316,8 @@ class ShareConsumer(Generic[K, V]):
         - ``stalled_after_ms``: if a record takes longer, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms``: how long running handlers may go on at the end. Then they are cancelled, and their records are
           released.
+        - ``max_held_bytes``: how many bytes of keys and values may be received and not done (as records, ten for each handler, or
+          twice ``batch``). If it is less than what ``concurrency`` handlers work on, fewer run.
 
         Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
         bad arguments. Before it returns or raises, records that are done are acknowledged and the others are released.
@@ -329,6 +332,7 @@ class ShareConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
         ) as run:
             await run.wait()
 
@@ -344,6 +348,7 @@ class ShareConsumer(Generic[K, V]):
         timeout_ms: float | None = None,
         stalled_after_ms: float = 60_000,
         drain_timeout_ms: float = 30_000,
+        max_held_bytes: int = 67_108_864,
     ) -> "Processing":
         """Do what ``process`` does, as an ``async with`` block: the handlers run while its body runs.
 
@@ -366,6 +371,7 @@ class ShareConsumer(Generic[K, V]):
             timeout_ms=timeout_ms,
             stalled_after_ms=stalled_after_ms,
             drain_timeout_ms=drain_timeout_ms,
+            max_held_bytes=max_held_bytes,
             keep_done=False,
             shared=True,
         )

@@ -101,7 +101,7 @@ class ShareSource:
         return "its lock is renewed up to max_processing_ms"
 
     def work(self, settings: Settings) -> Account:
-        self._work = ShareWork(settings.most_held, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
+        self._work = ShareWork(settings.room, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
         return self._work
 
     # --- life ------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
 from ..processing.done import PartitionProgress
-from ..processing.lanes import Item, Lanes, Pack, Part
+from ..processing.lanes import Item, Lanes, Pack, Part, size_of
+from ..processing.room import Room, room
 from ..processing.work import MOST_HELD_UP, Fate, Intake, Offsets, step_of
 from .record import ShareRecord
 
@@ -36,8 +37,8 @@ def _lost() -> Part:
 class ShareWork:
     """The records that were received and are not settled."""
 
-    most: int
-    """Records that may be held."""
+    room: Room = field(converter=room)
+    """How much may be held."""
     lanes: Lanes
     give_back: Callable[[Record], None] = field(default=lambda record: record.release(), repr=False)
     """Releases a record whose handler failed for good, at once or later."""
@@ -69,6 +70,7 @@ class ShareWork:
                 item.raw = undecoded
         self._items.update(zip(records, items, strict=True))
         self.held += len(items)
+        self.room.receive([size_of(record) for record in records])
         self.lanes.add_all(items)
 
     def receive_refused(self, partition: TopicPartition, record: Any, error: BaseException, now: float) -> None:
@@ -80,8 +82,18 @@ class ShareWork:
 
     def intake(self) -> Intake:
         """Return how many more records may be read."""
-        limit = 0 if self.full else max(0, self.most - self.load)
-        return Intake(limit, (), step_of(self.most))
+        load = self.load
+        free = self.room.limit(max(0, self.most - load), load, self._load_bytes)
+        return Intake(0 if self.full else free, (), step_of(load + free), load + free)
+
+    @property
+    def most(self) -> int:
+        """Records that may be held."""
+        return self.room.records
+
+    def _load_bytes(self) -> int:
+        """Bytes of the records that take room."""
+        return sum(size_of(item.record) for item in self._items.values() if not item.held_up)
 
     @property
     def load(self) -> int:

@@ -1,0 +1,40 @@
+"""How much may be received and not done: a number of records, and of bytes.
+
+Bytes are seldom counted: not while as many records of the largest size so far would fit.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from ...values import define
+
+
+@define(eq=False)
+class Room:
+    """The limits, and what is known of the sizes of records."""
+
+    records: int
+    bytes: float = inf
+    largest: int = 0
+    """Bytes of the largest record so far."""
+    average: float = 1.0
+    """Bytes of a record, among those received last."""
+
+    def receive(self, sizes: Sequence[int]) -> None:
+        """Learn the sizes of records, in bytes."""
+        self.largest = max(self.largest, max(sizes))
+        self.average = max(1.0, sum(sizes) / len(sizes))
+
+    def limit(self, wanted: int, load: int, held_bytes: Callable[[], int]) -> int:
+        """Return for how many of the ``wanted`` records there is room in bytes, beside ``load`` that are held; one if none is."""
+        if (load + wanted) * self.largest <= self.bytes:
+            return wanted
+        left = self.bytes - held_bytes()
+        if left <= 0:
+            return 0 if load else 1
+        return max(1, min(wanted, int(left // self.average)))
+
+
+def room(limits: "Room | int") -> Room:
+    """Return limits; a number is one of records."""
+    return limits if isinstance(limits, Room) else Room(limits)
