@@ -4,11 +4,13 @@ Decides: which of them still count: none that was under way before the applicati
 Owns: the state of the cluster and of our membership, and the proposals and errors that wait. Must never carry anything out.
 """
 
+import threading
 from collections import deque
 
 from ..background.boundary import EventHandler
 from ..events import (
     AssignPartitions,
+    BackgroundEvent,
     ClusterDescription,
     ClusterReachability,
     ErrorEvent,
@@ -20,6 +22,15 @@ from ..events import (
 from ..model import ConsumerState, GroupMetadata, Node
 from ..values import define, evolve, field
 from .reported import Reported
+
+
+@define(eq=False)
+class _Sorting:
+    """Who is processing events."""
+
+    lock: "threading.RLock" = field(factory=threading.RLock)  # type: ignore[valid-type]  # a function in typeshed
+    by_me: bool = False
+    """The thread that holds the lock has begun; a signal handler in it may ask for more."""
 
 
 @define(eq=False)
@@ -41,6 +52,7 @@ class Inbox:
     """How often the application has subscribed, unsubscribed or assigned."""
     valid_from: int = 0
     """The number of the last unsubscribe or assign: proposals that were made before it are void."""
+    _sorting: _Sorting = field(factory=_Sorting, init=False, repr=False)
 
     @property
     def is_empty(self) -> bool:
@@ -59,32 +71,51 @@ class Inbox:
 
     def subscribe(self, *, leaves: bool = False) -> int:
         """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void."""
-        self.subscription += 1
-        self.sort()
-        self.reported.clear()
-        if leaves:
-            self.valid_from = self.subscription
-            self.proposals.clear()
-            self.group_state = None
+        with self._sorting.lock:
+            self.subscription += 1
+            self.sort()
+            self.reported.clear()
+            if leaves:
+                self.valid_from = self.subscription
+                self.proposals.clear()
+                self.group_state = None
         return self.subscription
 
     def sort(self) -> None:
-        """Process the background's events."""
-        for event in self.handler.drain_background():
-            match event:
-                case ErrorEvent():
-                    if event.subscription >= self.subscription:
-                        self.reported.add(event)
-                case MetadataUpdated():
-                    self.cluster = event.cluster
-                case ClusterReachability():
-                    self.reachability = event
-                case AssignPartitions() | RevokePartitions():
-                    if event.subscription >= self.valid_from:
-                        self.proposals.append(event)
-                case GroupChanged():
-                    self.group = evolve(self.group, member_id=event.member_id, generation_id=event.generation)
-                    self.coordinator = event.coordinator
-                    if not event.denied and event.state is not ConsumerState.FATAL:
-                        self.reported.final = None  # access was given back
-                    self.group_state = event.state if event.subscription >= self.valid_from else None
+        """Process the background's events. From any thread: ``state`` and the like may be read by others than the one that reads.
+
+        The sequences that this must not let happen: two threads take an event each, and the older one is processed last, so that an
+        older generation is shown from then on; or the thread that reads finds nothing to deal with, since another one has taken a
+        revocation and not put it among the proposals yet.
+        """
+        if not self.handler.background_events:
+            return
+        with self._sorting.lock:
+            if self._sorting.by_me:
+                return  # a signal handler asks, in the midst of this
+            self._sorting.by_me = True
+            try:
+                for event in self.handler.drain_background():
+                    self._sort(event)
+            finally:
+                self._sorting.by_me = False
+
+    def _sort(self, event: BackgroundEvent) -> None:
+        match event:
+            case ErrorEvent():
+                if event.subscription >= self.subscription:
+                    self.reported.add(event)
+            case MetadataUpdated():
+                self.cluster = event.cluster
+            case ClusterReachability():
+                self.reachability = event
+            case AssignPartitions() | RevokePartitions():
+                again = bool(self.proposals) and self.proposals[-1] is event  # a signal handler has raised before it left the queue
+                if event.subscription >= self.valid_from and not again:
+                    self.proposals.append(event)
+            case GroupChanged():
+                self.group = evolve(self.group, member_id=event.member_id, generation_id=event.generation)
+                self.coordinator = event.coordinator
+                if not event.denied and event.state is not ConsumerState.FATAL:
+                    self.reported.final = None  # access was given back
+                self.group_state = event.state if event.subscription >= self.valid_from else None

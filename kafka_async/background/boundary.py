@@ -86,13 +86,15 @@ class EventHandler:
             yield self.application_events.popleft()
 
     def drain_background(self) -> Iterator[BackgroundEvent]:
-        """Take the background's events, oldest first. Called by the application."""
-        while True:
-            try:
-                event = self.background_events.popleft()
-            except IndexError:  # not checked beforehand: ``state`` may be read by another thread than the one that reads records
-                return
+        """Return the background's events, oldest first; each leaves the queue once it is dealt with.
+
+        Called by the application, in one thread at a time.
+        """
+        while self.background_events:
+            event = self.background_events[0]
             yield event
+            if self.background_events and self.background_events[0] is event:
+                self.background_events.popleft()
 
 
 class FetchedData(NamedTuple):

@@ -232,7 +232,10 @@ class Custody:
             return
         with self._lock:
             while reports:
-                self._take_over(reports.popleft())
+                report = reports[0]
+                self._take_over(report)
+                if reports and reports[0] is report:  # not before: whoever finds nothing here takes a lock for one that lasts
+                    reports.popleft()
 
     def report_lost(self) -> None:
         """Have the tasks that work on lost records cancelled, in the thread that reads; any thread may have found them.
