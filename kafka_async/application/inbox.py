@@ -28,7 +28,7 @@ from .reported import Reported
 class _Sorting:
     """Who is processing events."""
 
-    lock: "threading.RLock" = field(factory=threading.RLock)  # type: ignore[valid-type]  # a function in typeshed
+    lock: "threading.RLock" = field(factory=threading.RLock)
     by_me: bool = False
     """The thread that holds the lock has begun; a signal handler in it may ask for more."""
 
