@@ -223,6 +223,16 @@ class _Node:
         if self.process is not None and self.running:
             self.process.send_signal(number)
 
+    def condition(self) -> str:
+        """Return what its process is doing, and the end of what it wrote."""
+        if self.process is None:
+            return f"broker {self.id}: not running"
+        status = Path(f"/proc/{self.process.pid}/status")
+        lines = status.read_text().splitlines() if status.exists() else []
+        doing = ", ".join(" ".join(line.split()) for line in lines if line.startswith(("State", "VmRSS", "Threads")))
+        wrote = self.log.read_bytes()[-2000:].decode(errors="replace") if self.log.exists() else ""
+        return f"broker {self.id}: pid {self.process.pid}, exit status {self.process.poll()}, {doing}\n{wrote}"
+
     def reap(self, timeout: float) -> None:
         """Wait for the end of the process, killing it after ``timeout`` seconds, and dismiss the guard."""
         if self.process is None:
@@ -514,6 +524,10 @@ class KafkaCluster:
         with self._admin_lock:
             self._replaced.clear()
             self._admin = None
+
+    def conditions(self) -> list[str]:
+        """Return what each broker's process is doing, and the end of what it wrote."""
+        return [node.condition() for node in self._nodes]
 
     def create_topic(
         self, name: str, partitions: int = 1, *, replicas: int | None = None, config: Mapping[str, str] | None = None

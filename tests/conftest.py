@@ -7,13 +7,14 @@ import threading
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from kafka_async.records import IMPLEMENTATION
 
-from . import tiers
+from . import hanging, tiers
 from .again import Failures
 from .clusters import SHARED, in_order
 
@@ -91,6 +92,24 @@ def pytest_collection_finish() -> None:
     """Tests collect garbage, time and again: thousands of test items are none of it."""
     gc.collect()
     gc.freeze()
+
+
+_HANGING = pytest.StashKey[hanging.Watch]()
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
+    """Before pytest-timeout ends a test, what its consumers know is written down."""
+    item.stash[_HANGING] = hanging.Watch(settings.timeout)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> Generator[None, object, object]:
+    watch = item.stash.get(_HANGING, None)
+    if watch is not None:
+        watch.end()
+    return (yield)
 
 
 def _watched(item: pytest.Item) -> AbstractContextManager[None]:

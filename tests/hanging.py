@@ -1,0 +1,101 @@
+"""What consumers knew when a test ran out of time, for the report of that test.
+
+A read that never ends leaves nothing else behind: no error, no log, and stacks that show an event loop that waits. So shortly
+before pytest-timeout ends a test, what its consumers and brokers are like is written to its standard error.
+"""
+
+import gc
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import attrs
+
+from kafka_async import KafkaConsumer, ShareConsumer
+from kafka_async.application.metrics import Requests
+from kafka_async.application.unread import Unread
+from kafka_async.background.fetch import FetchManager
+from kafka_async.background.metadata import MetadataManager
+from kafka_async.background.positions import PositionsManager
+from kafka_async.background.subscription import SubscriptionState
+
+from .brokers import KafkaCluster
+
+MARGIN: Final = 0.9
+"""Share of a test's time after which it is hanging."""
+INSIDE: Final = (SubscriptionState, Unread, FetchManager, PositionsManager, MetadataManager, Requests)
+"""What a consumer knows: positions and their states, unread data, fetch sessions, leaders, the last trace events."""
+DEPTH: Final = 6
+MOST: Final = 30
+"""Items of a collection that are shown: the last ones of a queue, the first ones of anything else."""
+LENGTH: Final = 300
+
+
+class Watch:
+    """Writes what is known once a test has taken nearly all of its time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds * MARGIN, self._write)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @staticmethod
+    def _write() -> None:
+        sys.stderr.write("\n".join(report()) + "\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """The test is over in time."""
+        self._timer.cancel()
+
+
+def report() -> Iterator[str]:
+    """Yield lines about all consumers and brokers of this process. Called in a thread beside a test that hangs."""
+    found = [each for each in gc.get_objects() if isinstance(each, (KafkaConsumer, ShareConsumer, KafkaCluster, *INSIDE))]
+    yield f"--- what {sum(isinstance(each, KafkaConsumer | ShareConsumer) for each in found)} consumers know"
+    for each in found:
+        if isinstance(each, KafkaConsumer | ShareConsumer):
+            yield f"{each!r}: {_tried(lambda each=each: shown(each.statistics()))}"  # type: ignore[misc]  # the one of this turn
+    for each in found:
+        if isinstance(each, INSIDE):
+            yield _tried(lambda each=each: shown(each))  # type: ignore[misc]  # likewise
+    for each in found:
+        if isinstance(each, KafkaCluster):
+            yield _tried(lambda each=each: "\n".join(each.conditions()))  # type: ignore[misc]  # likewise
+
+
+def _tried(make: Any) -> str:
+    try:
+        return str(make())
+    except Exception as error:  # noqa: BLE001,RUF100  # the test goes on in its own thread, and changes what is looked at
+        return f"({type(error).__name__}: {error})"
+
+
+def shown(value: Any, depth: int = DEPTH) -> str:
+    """Return a value with all that it holds, down to a depth, and nothing at length."""
+    if isinstance(value, INSIDE) and depth < DEPTH:
+        return f"<{type(value).__name__}>"  # shown by itself
+    if attrs.has(type(value)) and depth:
+        left_out = ("config", "handler", "buffer", "environment", "network")
+        fields = [(each.name, getattr(value, each.name, None)) for each in attrs.fields(type(value)) if each.name not in left_out]
+        return f"{type(value).__name__}({', '.join(f'{name}={shown(held, depth - 1)}' for name, held in fields)})"
+    if isinstance(value, Mapping) and depth:
+        items = ", ".join(f"{shown(key, 1)}: {shown(held, depth - 1)}" for key, held in islice(tuple(value.items()), MOST))
+        return f"{{{items}{_more(value)}}}"
+    if isinstance(value, deque) and depth:
+        return f"[{'... ' if len(value) > MOST else ''}{_each(tuple(value)[-MOST:], depth)}]"
+    if isinstance(value, list | set | frozenset) and depth:
+        return f"[{_each(islice(tuple(value), MOST), depth)}{_more(value)}]"
+    text = repr(value)
+    return text if len(text) <= LENGTH else f"{text[:LENGTH]}..."
+
+
+def _each(values: Iterable[Any], depth: int) -> str:
+    return ", ".join(shown(each, depth - 1) for each in values)
+
+
+def _more(values: Any) -> str:
+    return ", ..." if len(values) > MOST else ""

@@ -1,0 +1,64 @@
+"""A test that runs out of time says what its consumers knew."""
+
+import os
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from kafka_async import TopicPartition
+
+from .application.support import consumer_on, filled, virtual
+from .hanging import report, shown
+
+ROOT = Path(__file__).parents[1]
+HANGS = """
+import pytest
+from kafka_async.testing import Cluster
+from kafka_async import KafkaConsumer
+
+
+@pytest.mark.timeout({seconds})
+async def test_a_read_that_never_ends():
+    cluster = Cluster()
+    cluster.topic("nothing", partitions=2)
+    async with KafkaConsumer("nothing", **cluster.options()) as consumer:
+        await consumer.getone()
+"""
+
+
+@virtual
+async def test_positions_sessions_and_the_last_events_are_shown() -> None:
+    cluster, (one, two) = filled(20, partitions=2)
+    async with consumer_on(cluster, "t", client_id="the-one") as consumer:
+        await consumer.getmany(one, timeout_ms=1000, max_records=7)
+        text = "\n".join(report())
+    assert "the-one" in text
+    for known in ("FetchSession(session_id=", "PartitionState(partition=", "Cursor(partition=", "ResponseReceived(", "position=7"):
+        assert known in text
+    assert repr(two) in text
+
+
+def test_nothing_is_shown_at_length() -> None:
+    assert shown(bytes(10_000)).endswith("...")
+    assert len(shown(list(range(10_000)))) < 200
+    assert shown(deque(range(100))).endswith("98, 99]")
+    assert shown({TopicPartition("t", 0): {1}}) == "{TopicPartition(topic='t', partition=0): [1]}"
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize("method", ["signal", "thread"])
+def test_a_test_that_hangs_says_it_however_it_is_ended(method: str, tmp_path: Path) -> None:
+    """In a run of its own, within a folder of these tests, which has their ``conftest.py``."""
+    file = ROOT / "tests" / f"test_that_hangs_{os.getpid()}_{method}.py"
+    file.write_text(HANGS.format(seconds=3))
+    try:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout-method={method}", str(file)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
+    finally:
+        file.unlink()
+    assert done.returncode != 0
+    assert "what 1 consumers know" in done.stdout + done.stderr
+    assert "TopicPartition(topic='nothing', partition=1)" in done.stdout + done.stderr
