@@ -58,13 +58,13 @@ def report() -> Iterator[str]:
     yield f"--- what {sum(isinstance(each, KafkaConsumer | ShareConsumer) for each in found)} consumers know"
     for each in found:
         if isinstance(each, KafkaConsumer | ShareConsumer):
-            yield f"{each!r}: {_tried(lambda each=each: shown(each.statistics()))}"  # type: ignore[misc]  # the one of this turn
+            yield f"{each!r}: {_tried(lambda each=each: shown(each.statistics()))}"
     for each in found:
         if isinstance(each, INSIDE):
-            yield _tried(lambda each=each: shown(each))  # type: ignore[misc]  # likewise
+            yield _tried(lambda each=each: shown(each))
     for each in found:
         if isinstance(each, KafkaCluster):
-            yield _tried(lambda each=each: "\n".join(each.conditions()))  # type: ignore[misc]  # likewise
+            yield _tried(lambda each=each: "\n".join(each.conditions()))
 
 
 def _tried(make: Any) -> str:
