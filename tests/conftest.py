@@ -23,6 +23,7 @@ settings.register_profile(
     "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=os.environ.get("CI") == "true"
 )
 settings.register_profile("long", settings.get_profile("tests"), max_examples=5000, derandomize=False)
+settings.register_profile("few", settings.get_profile("tests"), max_examples=10)
 settings.load_profile("tests")  # --hypothesis-profile=long replaces it: tests/README.md
 
 

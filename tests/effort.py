@@ -11,7 +11,7 @@ from hypothesis import settings
 
 def examples(times: float) -> settings:
     """Return settings for so many times the examples that the profile gives a test: 100 in each run."""
-    return settings(max_examples=round(settings().max_examples * times), deadline=None)
+    return settings(max_examples=max(1, round(settings().max_examples * times)), deadline=None)
 
 
 def for_each(values: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
