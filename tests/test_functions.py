@@ -1,0 +1,134 @@
+"""Functions that a program hands over: those that would never run are refused, and what is no result is none."""
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from kafka_async import ConsumerRebalanceListener, KafkaConsumer
+from kafka_async.errors import DeserializationError
+from kafka_async.functions import check_plain, check_work, is_async, returned, why_never
+
+from .application.support import consumer_on, filled, read_values, virtual
+
+
+def _generator(*arguments: Any) -> Iterator[None]:
+    yield
+
+
+async def _async_generator(*arguments: Any) -> AsyncIterator[None]:
+    yield
+
+
+async def _coroutine(*arguments: Any) -> None: ...
+
+
+@functools.wraps(_generator)
+def _driving(*arguments: Any) -> None:
+    for _ in _generator(*arguments):
+        pass
+
+
+@pytest.mark.parametrize("function", [print, [].append, _coroutine, functools.partial(_coroutine, 1), _driving, lambda: None, int])
+def test_nothing_is_said_against_functions_that_run(function: Callable[..., Any]) -> None:
+    assert why_never(function) is None
+
+
+def test_what_is_checked_depends_on_what_the_function_is_for() -> None:
+    check_work(_coroutine, "handler", "a function")
+    check_plain(int, "order", "a function")
+    assert is_async(functools.partial(_coroutine, 1))
+    for check, function in ((check_plain, _coroutine), (check_work, int), (check_work, 5), (check_plain, _generator)):
+        with pytest.raises(TypeError, match=r"name=.*expected a function"):
+            check(function, "name", "a function")
+
+
+@pytest.mark.parametrize("result", [None, 0, "", [_coroutine], {"a": 1}, object(), map(str, [1]), OSError()])
+def test_a_result_is_a_result(result: Any) -> None:
+    assert returned(result, "it") is result
+
+
+@pytest.mark.parametrize("made", [_generator, _async_generator, _coroutine, Future, lambda: _coroutine])
+def test_what_has_yet_to_be_done_is_no_result(made: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match=r"it returned .*, so its work is not done"):
+        returned(made(), "it")
+
+
+# --- where functions are handed over -------------------------------------------------------------------------------------------
+
+
+class Interceptor:
+    def on_consume(self, records: Any) -> Any:
+        return records
+
+    def on_commit(self, offsets: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize("method", ["on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"])
+@pytest.mark.parametrize("odd", [_generator, _async_generator])
+def test_a_listener_that_would_never_run_is_refused(method: str, odd: Any) -> None:
+    consumer = KafkaConsumer(bootstrap_servers="localhost:1", group_id="g")
+    listener = type("Listener", (ConsumerRebalanceListener,), {method: odd})()
+    with pytest.raises(TypeError, match=rf"listener\.{method}=.*contains yield"):
+        consumer.subscribe(["t"], listener=listener)
+
+
+@pytest.mark.parametrize("method", ["on_consume", "on_commit"])
+@pytest.mark.parametrize("odd", [_generator, _async_generator])
+def test_an_interceptor_that_would_never_run_is_refused(method: str, odd: Any) -> None:
+    interceptor = type("Odd", (Interceptor,), {method: odd})()
+    with pytest.raises(ValueError, match=rf"interceptors=.*{method}: it is a generator function"):
+        KafkaConsumer("t", bootstrap_servers="localhost:1", interceptors=[interceptor])
+
+
+@pytest.mark.parametrize("odd", [_generator, _async_generator, _coroutine])
+def test_a_trace_listener_that_would_never_run_is_refused(odd: Any) -> None:
+    with pytest.raises(ValueError, match=r"trace=.*expected a plain callable"):
+        KafkaConsumer("t", bootstrap_servers="localhost:1", trace=odd)
+
+
+@virtual
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_listener_that_returned_no_result_is_an_error_of_the_read(asynchronous: bool) -> None:
+    cluster, _ = filled()
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Any) -> Any:
+            return _nested() if asynchronous else _generator()
+
+    async def _nested() -> Any:
+        return _coroutine()
+
+    async with consumer_on(cluster, group_id="g") as consumer:
+        consumer.subscribe(["t"], listener=Listener())
+        with pytest.raises(TypeError, match="the rebalance listener returned"):
+            await read_values(consumer, 1)
+
+
+@virtual
+async def test_a_deserializer_that_returned_a_coroutine_has_failed() -> None:
+    cluster, _ = filled(3)
+
+    async def deserialize(data: bytes) -> Any:
+        return _coroutine()
+
+    async with consumer_on(cluster, "t", value_deserializer=deserialize) as consumer:
+        with pytest.raises(DeserializationError, match="returned the coroutine _coroutine"):
+            await read_values(consumer, 1)
+
+
+@virtual
+async def test_an_interceptor_that_returned_a_coroutine_has_failed() -> None:
+    cluster, _ = filled(3)
+
+    class Nested(Interceptor):
+        async def on_commit(self, offsets: Any) -> Any:
+            return _coroutine()
+
+    async with consumer_on(cluster, "t", group_id="g", interceptors=[Nested()], enable_auto_commit=False) as consumer:
+        await read_values(consumer, 1)
+        with pytest.raises(TypeError, match=r"on_commit\(\) returned the coroutine"):
+            await consumer.commit()
