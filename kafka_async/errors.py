@@ -12,6 +12,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
     └── KafkaError (RuntimeError)       retriable, invalid_metadata
         ├── KafkaConnectionError        retriable: a broker could not be reached, or the connection broke
         │   ├── TlsHandshakeError       the socket connected, but TLS failed on it; another attempt may succeed
+        │   ├── NameResolutionError     the host name of a server cannot be resolved
         │   ├── NodeNotReadyError       no connection to the node yet
         │   └── NoBrokersAvailable      none of the known brokers answers
         ├── KafkaTimeoutError           retriable: the deadline of a call passed; ``__cause__`` is the last failure seen
@@ -96,6 +97,10 @@ class KafkaConnectionError(KafkaError):
 
 class TlsHandshakeError(KafkaConnectionError):
     """The socket connected, but the TLS handshake failed in a way that may not happen again."""
+
+
+class NameResolutionError(KafkaConnectionError):
+    """The host name of a server cannot be resolved, at least not now."""
 
 
 class NodeNotReadyError(KafkaConnectionError):

@@ -240,7 +240,12 @@ kafka_async.sync.KafkaConsumer("t", heartbeat_intervall_ms=1)
 
 
 @pytest.mark.parametrize(
-    "line", ["KafkaConsumer(boot", 'KafkaConsumer("orders", boot', 'consumer = KafkaConsumer("orders", group_id="g", boot']
+    "line",
+    [
+        "KafkaConsumer(bootstrap_s",
+        'KafkaConsumer("orders", bootstrap_s',
+        'consumer = KafkaConsumer("orders", group_id="g", bootstrap_s',
+    ],
 )
 def test_an_editor_completes_the_name_of_an_option(line: str) -> None:
     jedi = pytest.importorskip("jedi", reason="jedi is not installed: pip install '.[test]'")

@@ -5,7 +5,7 @@ Decides: what is requested, what an error means, which part is notified, and whe
 known state, ``metadata_schedule.py`` says when to ask. Must never connect, resolve names or judge a fetch position.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from ..errors import (
     InvalidTopicError,
     KafkaError,
     LeaderNotAvailableError,
+    NameResolutionError,
     NodeNotReadyError,
     RebootstrapRequiredError,
     TopicAuthorizationFailedError,
@@ -56,10 +57,11 @@ class _Lookup:
 
 @define(eq=False)
 class _Problems:
-    """The errors of topics, and since when followed topics do not exist."""
+    """The errors of topics, and since when followed topics do not exist or no bootstrap server's name is resolved."""
 
     by_topic: dict[str, KafkaError] = field(factory=dict)
     unknown_since: dict[str, float] = field(factory=dict)
+    unresolved_since: float | None = None
 
     def note(self, topic: MetadataResponseTopic) -> None:
         name = topic.name or ""
@@ -276,9 +278,20 @@ class MetadataManager:
         """Fail the look-ups that want a fast answer when every bootstrap server was tried and none could be reached."""
         if self.schedule.updated_at is not None or self.network.has_usable_node(now):
             return
+        problems = self.network.problems()
+        if self._may_resolve(problems, now):
+            return
         for lookup in self._lookups:
             if lookup.fail_fast:
-                lookup.call.fail(unable_to_bootstrap(self.config, self.network.problems()))
+                lookup.call.fail(unable_to_bootstrap(self.config, problems))
+
+    def _may_resolve(self, problems: Sequence[KafkaError], now: float) -> bool:
+        """Whether only names are missing, which may come within ``bootstrap_resolve_timeout_ms`` (KIP-909)."""
+        if not problems or not all(isinstance(problem, NameResolutionError) for problem in problems):
+            return False
+        if self._problems.unresolved_since is None:
+            self._problems.unresolved_since = now
+        return now < self._problems.unresolved_since + self.config.bootstrap_resolve_timeout_ms / 1000
 
     def _rebootstrap(self, now: float, why: str, *, misled: bool = False) -> None:
         self.cluster.forget_brokers(misled=misled)

@@ -138,6 +138,7 @@ class ConsumerConfig:
     socket_connection_setup_timeout_max_ms: int = field(default=30_000, validator=number(1))
     connections_max_idle_ms: int = field(default=540_000, validator=number(-1, INT64_MAX, without=0))
     client_dns_lookup: DnsLookup = field(default="use_all_dns_ips", validator=one_of(DnsLookup))
+    bootstrap_resolve_timeout_ms: int = field(default=0, validator=number(0))
     receive_buffer_bytes: int = field(default=-1, validator=number(-1))
     send_buffer_bytes: int = field(default=-1, validator=number(-1))
     metadata_max_age_ms: int = field(default=300_000, validator=number(0))

@@ -83,6 +83,17 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Kafka: ``client.dns.lookup`` (KIP-235, KIP-302).
     """
 
+    bootstrap_resolve_timeout_ms: int
+    """For how long ``start`` tries again while no host name of ``bootstrap_servers`` can be resolved.
+
+    A program that starts before its cluster, as in Kubernetes, may find no names yet. ``0``: ``start`` fails at once, as it does
+    where nobody listens. The time that ``start`` itself has is a limit, too.
+
+    Default: ``0``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``bootstrap.resolve.timeout.ms`` (KIP-909).
+    """
+
     # --- Group ---
     group_id: str | None
     """Consumer group to join. Members of a group share the partitions of their topics, and commits are kept under its name.

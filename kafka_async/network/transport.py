@@ -22,7 +22,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from ..config import ConsumerConfig
-from ..errors import KafkaConnectionError, TlsHandshakeError
+from ..errors import KafkaConnectionError, NameResolutionError, TlsHandshakeError
 from ..model import Node
 from ..values import define, field, frozen
 from .frames import describe_peer
@@ -402,7 +402,7 @@ def _translated(peer: str) -> Iterator[None]:
     except ssl.SSLError as error:
         raise tls_error(peer, error) from error
     except socket.gaierror as error:
-        raise KafkaConnectionError(f"{peer}: the name cannot be resolved: {error.strerror}") from error
+        raise NameResolutionError(f"{peer}: the name cannot be resolved: {error.strerror}") from error
     except TimeoutError as error:
         raise KafkaConnectionError(f"{peer}: no connection in time") from error
     except OSError as error:

@@ -1,17 +1,19 @@
 """How a consumer starts: what it waits for, what it survives, and what it fails with."""
 
 import re
+from typing import Any
 
 import anyio
 import pytest
 
 import kafka_async
-from kafka_async import ConsumerState
+from kafka_async import ConsumerState, KafkaConsumer
 from kafka_async.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     InvalidTopicError,
     KafkaTimeoutError,
+    NameResolutionError,
     NoBrokersAvailable,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -112,6 +114,28 @@ async def test_start_fails_soon_if_no_server_answers() -> None:
     await consumer.stop()
     with pytest.raises(ConsumerStoppedError):
         await consumer.start()
+
+
+@pytest.mark.parametrize(("timeout_ms", "ends_at"), [(0, 0.3), (3_000, 3.0), (10_000, None)])
+@virtual
+async def test_names_that_are_not_there_yet_are_tried_again_as_long_as_wished(timeout_ms: int, ends_at: float | None) -> None:
+    cluster, _ = filled()
+
+    async def connect(host: str, port: int, *, timeout: float, attempt: int) -> Any:
+        if anyio.current_time() < 6:
+            raise NameResolutionError(f"{host}:{port}: the name cannot be resolved: not known")
+        return await cluster.network(host, port, timeout=timeout, attempt=attempt)
+
+    options: Any = {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
+    consumer = KafkaConsumer("t", transport_factory=connect, bootstrap_resolve_timeout_ms=timeout_ms, **options)
+    if ends_at is None:
+        async with consumer:
+            assert await read_values(consumer, 20) == numbers(20)
+        return
+    with pytest.raises(NoBrokersAvailable, match="b0:9092: the name cannot be resolved") as caught:
+        await consumer.start()
+    assert isinstance(caught.value.__cause__, NameResolutionError)
+    assert ends_at <= anyio.current_time() + 0.3 < ends_at + 1.5
 
 
 @virtual

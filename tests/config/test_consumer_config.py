@@ -61,6 +61,7 @@ JAVAS = {
     "metadata_recovery_strategy": "rebootstrap",
     "metadata_recovery_rebootstrap_trigger_ms": 300_000,
     "client_dns_lookup": "use_all_dns_ips",
+    "bootstrap_resolve_timeout_ms": 0,
     "enable_metrics_push": True,
 }
 """Those of Kafka 4.3, but for ``group_protocol``, which is ``auto`` here, and the socket buffers, which the system tunes."""

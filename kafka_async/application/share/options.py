@@ -109,6 +109,7 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     socket_connection_setup_timeout_max_ms: int
     connections_max_idle_ms: int
     client_dns_lookup: DnsLookup
+    bootstrap_resolve_timeout_ms: int
     receive_buffer_bytes: int
     send_buffer_bytes: int
     metadata_max_age_ms: int
