@@ -171,7 +171,6 @@ VALUES = {
     "application/processing/statistics.py ProcessingStatistics": "a value that people read",
     "adapters/spark/options/source_options.py SourceOptions": "options, as in config",
     "application/share/options.py ShareOptions": "options, as in config",
-    "application/share/record.py ShareRecord": "a record: the fields of ConsumerRecord and its lock",
     "application/share/statistics.py ShareStatistics": "a value that people read",
 }
 """Classes that are no parts of anything: they may have as many fields as there is to say."""

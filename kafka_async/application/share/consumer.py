@@ -238,8 +238,7 @@ class ShareConsumer(Generic[K, V]):
         ``CorruptRecordException`` for a corrupt batch (both are released, and from the ``bad_record_deliveries``-th delivery on
         rejected), and errors of the background. Cancelling it loses no record.
         """
-        self._check_readable()
-        record: ShareRecord[K, V] | None = self._reader.at_hand(fairly=True)
+        record = self._at_hand()
         if record is not None:
             return record
         while True:
@@ -247,6 +246,14 @@ class ShareConsumer(Generic[K, V]):
             records: list[ShareRecord[K, V]] = await self._reader.read(LONG, 1)
             if records:
                 return records[0]
+
+    def _at_hand(self) -> ShareRecord[K, V] | None:
+        """Return the next record if it needs nothing but to be handed out. Raises ``IllegalStateError`` as ``getone`` does."""
+        if self._lifecycle.phase is not Phase.RUNNING or self._processing is not None:
+            return None
+        self._place.check()
+        record: ShareRecord[K, V] | None = self._reader.at_hand(fairly=True)
+        return record
 
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
@@ -490,6 +497,9 @@ class _Iteration(AsyncIterator[ShareRecord[K, V]]):
         self._consumer = consumer
 
     async def __anext__(self) -> ShareRecord[K, V]:
+        record: ShareRecord[K, V] | None = self._consumer._at_hand()
+        if record is not None:
+            return record
         try:
             return await self._consumer.getone()
         except ConsumerStoppedError:

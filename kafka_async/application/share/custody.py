@@ -7,6 +7,7 @@ anywhere. The background owns the locks; its reports on them arrive here, and no
 from collections import deque
 from collections.abc import Callable
 from itertools import compress
+from operator import attrgetter
 from threading import RLock
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ from .record import ShareRecord
 Record = ShareRecord[Any, Any]
 Raw = ConsumerRecord[Any, Any]
 
+_offset: Final = attrgetter("offset")
 _RENEW: Final = AcknowledgeType.RENEW
 """Looked up once, since it is asked for with each acknowledgement."""
 
@@ -129,7 +131,7 @@ class Held:
     def __bool__(self) -> bool:
         return bool(self._stays)
 
-    def enter_again(self, record: Record) -> bool:
+    def is_inside(self, record: Record) -> bool:
         """Whether a block of the record was entered already; the outermost one decides what becomes of it."""
         if record not in self._stays:
             return False
@@ -138,6 +140,8 @@ class Held:
 
     def leave_inner(self, record: Record) -> bool:
         """Whether the block that is left is inside another one of the record."""
+        if not self._depths:
+            return False
         depth = self._depths.pop(record, 0)
         if depth > 1:
             self._depths[record] = depth - 1
@@ -354,7 +358,7 @@ class Custody:
         made: list[Record] = [
             ShareRecord(each, count, self, parcel, raw) for each, count, raw in zip(piece.records, piece.counts, raws, strict=True)
         ]
-        offsets = tuple([record.offset for record in made])
+        offsets = tuple(map(_offset, raws))
         parcel.out.update(zip(offsets, made, strict=True))
         self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets, keep, call), quiet=True)
         size = weight(raws)
@@ -381,12 +385,13 @@ class Custody:
         record: Record = ShareRecord(raw, piece.counts.pop(0), self, parcel, raw)
         if not piece.records:
             self._unread.popleft()
-        parcel.out[raw.offset] = record
-        self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, (raw.offset,)), quiet=True)
-        size = weight((raw,))
+        offset = raw.offset
+        parcel.out[offset] = record
+        self.exchange.notes[parcel.number, offset] = RecordsHandedOut(parcel.partition, parcel.number, (offset,))
+        size = max(raw.serialized_key_size, 0) + max(raw.serialized_value_size, 0)
         self.counts.delivered += 1
-        self.counts.bytes += size - OVERHEAD
-        self._taken(1, size)
+        self.counts.bytes += size
+        self._taken(1, size + OVERHEAD)
         return record
 
     def _weed(self, piece: ParcelPiece) -> None:
@@ -465,7 +470,7 @@ class Custody:
 
     def _taken(self, records: int, size: int) -> None:
         exchange = self.exchange
-        before = exchange.unread
+        before = exchange.delivered - exchange.taken
         exchange.taken += records
         exchange.taken_bytes += size
         after = before - records
@@ -500,10 +505,13 @@ class Custody:
                 return True
             if not renews:
                 self.counts.unanswered += 1
-        parcel = record._parcel
-        order: Order = Acknowledge(parcel.partition, record.offset, parcel.number, kind)
+        parcel, offset = record._parcel, record.offset
+        notes = self.exchange.notes
+        if notes and not renews:
+            notes.pop((parcel.number, offset), None)
+        order: Order = Acknowledge(parcel.partition, offset, parcel.number, kind)
         if delay > 0:
-            order = ReleaseLater(parcel.partition, parcel.number, record.offset, delay)
+            order = ReleaseLater(parcel.partition, parcel.number, offset, delay)
         self.exchange.order(order, urgent=renews)
         return True
 
@@ -524,9 +532,20 @@ class Custody:
             self.counts.refused += self.counts.unanswered
             self.counts.unanswered = 0
 
-    def enter(self, record: Record) -> None:
-        """A task works on the record: renew its lock automatically, and cancel the block if it is lost."""
+    def enter(self, record: Record) -> bool:
+        """A task works on the record: renew its lock automatically, and cancel the block if it is lost. ``False``: it is lost."""
+        if self.exchange.reports:
+            self.sort()
+        now = self.clock()
+        if record._is_lost or now >= record._deadline:
+            return False
         self.held.enter(record)
+        parcel, offset = record._parcel, record.offset
+        order = Hold(parcel.partition, parcel.number, offset)
         # The background looks at a lock once half of its time is over; before that it need not know.
-        in_time = self.clock() < record._deadline - self.exchange.lock_seconds / 2
-        self.exchange.order(Hold(record._parcel.partition, record._parcel.number, record.offset), quiet=in_time)
+        if now < record._deadline - self.exchange.lock_seconds / 2:
+            self.exchange.notes[parcel.number, offset] = order
+        else:
+            self.exchange.notes.pop((parcel.number, offset), None)
+            self.exchange.order(order)
+        return True

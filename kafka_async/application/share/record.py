@@ -3,6 +3,7 @@
 Acknowledging never waits: it goes to the brokers with the next request.
 """
 
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
@@ -44,58 +45,26 @@ class ShareRecord(Generic[K, V]):
     """
 
     __match_args__ = ("topic", "partition", "offset", "key", "value")
-    __slots__ = (
-        "_custody",
-        "_deadline",
-        "_is_lost",
-        "_parcel",
-        "_raw",
-        "_said",
-        "checksum",
-        "delivery_count",
-        "headers",
-        "key",
-        "leader_epoch",
-        "offset",
-        "partition",
-        "serialized_key_size",
-        "serialized_value_size",
-        "timestamp",
-        "timestamp_type",
-        "topic",
-        "value",
-    )
+    __slots__ = ("_custody", "_deadline", "_is_lost", "_parcel", "_raw", "_record", "_said", "delivery_count")
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: K
-    value: V
-    headers: tuple[tuple[str, bytes | None], ...]
-    checksum: int | None
-    serialized_key_size: int
-    serialized_value_size: int
-    leader_epoch: int | None
+    if TYPE_CHECKING:
+        topic: str
+        partition: int
+        offset: int
+        timestamp: int
+        timestamp_type: int
+        key: K
+        value: V
+        headers: tuple[tuple[str, bytes | None], ...]
+        checksum: int | None
+        serialized_key_size: int
+        serialized_value_size: int
+        leader_epoch: int | None
     delivery_count: int
 
     def __init__(self, record: Any, delivery_count: int, custody: "Custody", parcel: "Parcel", raw: Any) -> None:
         """Made by the consumer from a ``ConsumerRecord``; ``raw`` is that record as it was before deserializers."""
-        (
-            self.topic,
-            self.partition,
-            self.offset,
-            self.timestamp,
-            self.timestamp_type,
-            self.key,
-            self.value,
-            self.headers,
-            self.checksum,
-            self.serialized_key_size,
-            self.serialized_value_size,
-            self.leader_epoch,
-        ) = record
+        self._record = record
         self.delivery_count = delivery_count
         self._custody = custody
         self._parcel = parcel
@@ -106,7 +75,7 @@ class ShareRecord(Generic[K, V]):
 
     def fields(self) -> tuple[Any, ...]:
         """Return the fields of ``ConsumerRecord``, in its order."""
-        return tuple(getattr(self, name) for name in ConsumerRecord._fields)
+        return tuple(self._record)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -129,14 +98,15 @@ class ShareRecord(Generic[K, V]):
 
         If it was accepted, the work may be done twice.
         """
-        self._custody.sort()
-        if self._said is None and self._custody.clock() >= self._deadline:
-            return True
-        return self._is_lost
+        custody = self._custody
+        if custody.exchange.reports:
+            custody.sort()
+        return self._is_lost or (self._said is None and custody.clock() >= self._deadline)
 
     def accept(self) -> None:
         """The record is done and is never delivered again. Raises ``IllegalStateError`` if it was acknowledged otherwise before."""
-        self._say(_ACCEPT)
+        if not self._custody.acknowledge(self, _ACCEPT):  # as ``_say``, for every record
+            self._check()
 
     def release(self, *, delay_ms: float = 0) -> None:
         """The record may be delivered again, to any member, unless it was delivered as often as the group allows.
@@ -180,11 +150,11 @@ class ShareRecord(Generic[K, V]):
     # As above, for the blocking consumer.
 
     def __enter__(self) -> Self:
-        if not self._custody.held.enter_again(self):
+        custody = self._custody
+        if not custody.held.is_inside(self):
             self._check()
-            if self.lost:
+            if not custody.enter(self):
                 raise self._loss()
-            self._custody.enter(self)
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -204,3 +174,7 @@ class ShareRecord(Generic[K, V]):
     def __repr__(self) -> str:
         where = at_offset(self.topic, self.partition, self.offset)
         return f"<ShareRecord {where} key={self.key!r:.60} value={self.value!r:.60} delivery_count={self.delivery_count}>"
+
+
+for _name in ConsumerRecord._fields:  # looked up in the record when they are asked for: copying them all takes longer
+    setattr(ShareRecord, _name, property(attrgetter(f"_record.{_name}"), doc=f"As ``ConsumerRecord.{_name}``."))

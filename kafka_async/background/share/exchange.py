@@ -218,6 +218,11 @@ class Exchange:
     """How long a lock lasts, as the brokers last reported. Written by the background."""
     starving: bool = field(default=False, init=False)
     """The background would fetch if there were room. Written by the background."""
+    notes: "dict[tuple[int, int], RecordsHandedOut | Hold]" = field(factory=dict, init=False, repr=False)
+    """What the application does with single records, by number of the delivery and offset: orders that the background need not know
+    before it renews locks or gives unread records back. Most records are acknowledged before. Written and taken back by the
+    application, taken by the background.
+    """
     demand: Demand = field(factory=Demand, init=False)
     topics: frozenset[str] = field(default=frozenset(), init=False)
     """Subscribed topics; records of others are released on arrival. Written by the application."""

@@ -244,13 +244,12 @@ class ShareFetchManager:
         self.exchange.attentive = False  # set first: code that appends an order later sees this, and wakes us
         self.exchange.turn += 1
         while orders:
-            match orders.popleft():
+            order = orders.popleft()
+            match order:
                 case Acknowledge(partition, _, number, kind) as first:
                     self._acknowledge(partition, [first.offset, *_alike(first, orders)], number, kind, now)
-                case RecordsHandedOut(partition, number, offsets, keep, call):
-                    self.locks.handed_out(partition, number, offsets, keep, call, now)
-                case Hold(partition, number, offset):
-                    self.locks.keep(partition, number, (offset,), kept=True)
+                case RecordsHandedOut() | Hold():
+                    self._note(order, now)
                 case ReleaseLater(partition, number, offset, seconds):
                     self.locks.release_later(partition, number, offset, now + seconds)
                 case RecordsDropped(partition, number, offsets):
@@ -262,6 +261,22 @@ class ShareFetchManager:
                     self._flushing.close(close)
                     calls.append(close)
         return calls
+
+    def _note(self, order: RecordsHandedOut | Hold, now: float) -> None:
+        if isinstance(order, Hold):
+            self.locks.keep(order.partition, order.number, (order.offset,), kept=True)
+        else:
+            self.locks.handed_out(order.partition, order.number, order.offsets, order.keep, order.call, now)
+
+    def _take_notes(self, now: float) -> None:
+        """Learn what the application does with single records."""
+        notes = self.exchange.notes
+        while notes:
+            try:
+                _, note = notes.popitem()
+            except KeyError:  # another thread has just acknowledged the last one
+                return
+            self._note(note, now)
 
     def _acknowledge(
         self,
@@ -392,6 +407,7 @@ class ShareFetchManager:
         if until > now:
             return until
         ahead.given_back = seen
+        self._take_notes(now)
         for partition, held, unread in self.locks.give_up_unread():
             error = InvalidRecordStateError(f"{partition}: the record was released, since nothing was read for too long")
             exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in unread.items()), error))
@@ -407,6 +423,7 @@ class ShareFetchManager:
     def _renew(self, now: float) -> None:
         if self.locks.renewal_at > now or not self._can_renew:
             return
+        self._take_notes(now)
         for partition, held, due in self.locks.due(now):
             entries = _entries(AcknowledgeType.RENEW, due)
             self._broker(held.node_id).acknowledgements.add(partition, held.topic_id, entries, now, renewal=True)

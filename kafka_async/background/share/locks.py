@@ -4,10 +4,11 @@ A lock's time is counted from when the request that brought it was sent, so that
 looked at once half of its time is over. Until then, what the application does with its record need not be known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Final
+from operator import attrgetter
+from typing import Final
 from uuid import UUID
 
 from ...model import TopicPartition
@@ -17,6 +18,9 @@ from .exchange import Keep
 
 _TOGETHER: Final = 0.125
 """Share of a lock's duration by which it may be renewed early, together with others."""
+
+
+_call: Final = attrgetter("call")
 
 
 @frozen(eq=False)
@@ -36,6 +40,20 @@ class Lock:
     """The read call that returned the record with others."""
     acknowledged: bool = False
     """The record was acknowledged; the broker has not answered yet."""
+    _turned: "dict[tuple[Keep, int, bool], Lock]" = field(factory=dict, init=False, repr=False)
+    """What it was turned into before: the records of a delivery are handed out and acknowledged one by one."""
+
+    def is_renewed(self, calls: Collection[int]) -> bool:
+        """Whether it is renewed if the application works on records of these read calls."""
+        return self.call in calls if self.keep is Keep.WAITING else self.keep is not Keep.ALONE
+
+    def turned(self, keep: Keep, call: int, acknowledged: bool) -> "Lock":
+        """Return the lock in another state."""
+        state = keep, call, acknowledged
+        found = self._turned.get(state)
+        if found is None:
+            found = self._turned[state] = Lock(self.number, self.since, self.deadline, *state)
+        return found
 
 
 @define(eq=False)
@@ -79,23 +97,24 @@ class Locks:
 
     def acknowledge(self, partition: TopicPartition, offsets: Iterable[int], number: int, now: float = 0.0) -> dict[int, Lock]:
         """The application has acknowledged these records: return the locks of those that are still ours."""
-        locks = self._change(partition, self.held(partition, offsets, number), acknowledged=True)
+        held = self.held(partition, offsets, number)
+        locks = self._change(partition, held, lambda lock: lock.turned(lock.keep, lock.call, True))
         self.active(locks.values(), now)
         return locks
 
     def active(self, locks: Iterable[Lock], now: float) -> None:
         """The application works on records of the same read calls."""
-        for call in {lock.call for lock in locks}:
+        for call in set(map(_call, locks)):
             if call:
                 self._active[call] = now
 
-    def _change(self, partition: TopicPartition, locks: Mapping[int, Lock], **changes: Any) -> dict[int, Lock]:
+    def _change(self, partition: TopicPartition, locks: Mapping[int, Lock], change: Callable[[Lock], Lock]) -> dict[int, Lock]:
         """Replace some locks by changed ones, and return these."""
         changed: dict[int, Lock] = {}
         former = latter = None
         for offset, lock in locks.items():
             if lock is not former or latter is None:  # neighbours share theirs
-                former, latter = lock, evolve(lock, **changes)
+                former, latter = lock, change(lock)
             changed[offset] = latter
         if changed:
             self.partitions[partition].by_offset.update(changed)
@@ -158,13 +177,12 @@ class Locks:
                 if lock.acknowledged or now >= lock.since + self.longest:
                     continue
                 at = lock.deadline - self.duration / 2
-                if at > soon:
-                    self.renewal_at = min(self.renewal_at, at)
-                elif lock.keep is Keep.WAITING and lock.call not in calls:
-                    if now < lock.deadline:  # the application may yet go on with the others
-                        self.renewal_at = min(self.renewal_at, soon)
-                elif lock.keep is not Keep.ALONE:
+                if at <= soon and lock.is_renewed(calls):
                     chosen[offset] = lock
+                elif at > now:  # until then the application need not say that it works on the record
+                    self.renewal_at = min(self.renewal_at, at)
+                elif lock.keep is Keep.WAITING and now < lock.deadline:  # the application may yet go on with the others
+                    self.renewal_at = min(self.renewal_at, soon)
             if chosen:
                 yield partition, held, chosen
 
@@ -205,20 +223,23 @@ class Locks:
             return {}
         get = held.by_offset.get
         current = {o: now for o, lock in locks.items() if (now := get(o)) is not None and now.number == lock.number}
-        renewed = self._change(partition, current, deadline=at + self.duration)
+        renewed = self._change(partition, current, lambda lock: evolve(lock, deadline=at + self.duration))
         self.renewal_at = min(self.renewal_at, at + self.duration / 2)
         return renewed
 
     def keep(self, partition: TopicPartition, number: int, offsets: Iterable[int], *, kept: bool) -> None:
         """Renew these locks automatically from now on, since a task works on their records, or stop doing so."""
-        changed = self._change(partition, self.held(partition, offsets, number), keep=Keep.HELD if kept else Keep.ALONE)
+        keep = Keep.HELD if kept else Keep.ALONE
+        held = self.held(partition, offsets, number)
+        changed = self._change(partition, held, lambda lock: lock.turned(keep, lock.call, lock.acknowledged))
         if kept:
             for lock in changed.values():
                 self.look_at(lock)
 
     def handed_out(self, partition: TopicPartition, number: int, offsets: Iterable[int], keep: Keep, call: int, now: float) -> None:
         """The application has these records."""
-        changed = self._change(partition, self.held(partition, offsets, number), keep=keep, call=call)
+        held = self.held(partition, offsets, number)
+        changed = self._change(partition, held, lambda lock: lock.turned(keep, call, lock.acknowledged))
         self.active(changed.values(), now)
 
     def look_at(self, lock: Lock) -> None:

@@ -220,7 +220,7 @@ def test_one_large_batch_is_shared_by_members_whose_jobs_take_some_time(
 ) -> None:
     async def main() -> None:
         cluster = _filled(0)
-        cluster.group("workers", share_partition_max_record_locks=10_000)
+        cluster.group("workers", share_partition_max_record_locks=4000)
         done = [0, 0]
         all_done = anyio.Event()
 

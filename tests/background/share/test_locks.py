@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from kafka_async.background.share.exchange import Keep
 from kafka_async.background.share.locks import Locks, PartitionLocks
 from kafka_async.model import TopicPartition
 
@@ -46,6 +47,50 @@ def test_records_that_were_handed_out_are_renewed_only_while_somebody_works_on_t
     assert due(locks, 5.0) == []
     locks.keep(TP, 7, (2,), kept=True)
     assert due(locks, 5.0) == [2]
+
+
+def test_a_lock_that_was_looked_at_early_with_others_is_looked_at_again_at_half_its_time() -> None:
+    """The application need not say before that it works on the record."""
+    locks = locked(1)
+    locks.add(TP, PartitionLocks(UUID(int=1), 1), (2,), 8, 1.0)
+    locks.keep(TP, 8, (2,), kept=False)
+    assert due(locks, 5.0) == [1]
+    assert locks.renewal_at == 6.0
+    locks.keep(TP, 8, (2,), kept=True)
+    assert due(locks, 6.0)[-1:] == [2]
+
+
+def test_locks_of_one_read_call_are_renewed_while_the_application_works_on_one_of_them() -> None:
+    locks = locked(1, 2, 3)
+    locks.handed_out(TP, 7, (1, 2, 3), Keep.WAITING, 4, 0.0)
+    assert due(locks, 5.0) == [1, 2, 3]
+    locks.renewed(TP, locks.held(TP, (1, 2, 3), 7), 5.0)
+    assert due(locks, 10.0) == []
+    assert locks.renewal_at == 11.25, "the application may go on"
+    locks.acknowledge(TP, (1,), 7, 11.0)
+    assert due(locks, 11.25) == [2, 3]
+    locks.keep(TP, 7, (2,), kept=True)
+    locks.renewed(TP, locks.held(TP, (2, 3), 7), 11.25)
+    locks.look_at(locks.held(TP, (2,), 7)[2])
+    assert due(locks, 30.0) == [2, 3], "a task works on one of them"
+
+
+def test_a_record_is_released_later() -> None:
+    locks = locked(1, 2)
+    locks.keep(TP, 7, (1, 2), kept=False)
+    locks.release_later(TP, 7, 2, 20.0)
+    assert locks.releases_at == 20.0
+    assert due(locks, 5.0) == [2]
+    assert list(locks.releases(19.0)) == []
+    assert list(locks.releases(20.0)) == [(TP, 7, 2)]
+
+
+def test_unread_locks_are_given_up_and_no_others() -> None:
+    locks = locked(1, 2, 3)
+    locks.keep(TP, 7, (1,), kept=False)
+    locks.keep(TP, 7, (2,), kept=True)
+    assert [list(unread) for _, _, unread in locks.give_up_unread()] == [[3]]
+    assert list(locks.held(TP, (1, 2, 3), 7)) == [1, 2]
 
 
 def test_a_lock_is_renewed_for_so_long_and_no_longer() -> None:
