@@ -166,6 +166,36 @@ async def errors_of_partitions_carry_no_records_but_not_null(p: Place, ask: Ask)
 
 
 @scenario
+async def incremental_answers_list_what_has_changed(p: Place, ask: Ask) -> Any:
+    p.filled("a", partitions=3)
+    wanted = FetchTopic(topic=p.t, topic_id=await topic_id(p, ask))
+    parts = tuple(FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(3))
+    first = await ask(FetchRequest(max_wait_ms=1, session_epoch=0, topics=(evolve(wanted, partitions=parts),)))
+    epoch, found = 0, []
+
+    async def more(*changed: FetchPartition) -> None:
+        nonlocal epoch
+        epoch += 1
+        topics = (evolve(wanted, partitions=changed),) if changed else ()
+        request = FetchRequest(max_wait_ms=1, session_id=first.session_id, session_epoch=epoch, topics=topics)
+        answer = await ask(request)
+        found.append([(each.partition_index, bool(each.records)) for topic in answer.responses for each in topic.partitions])
+
+    await more()
+    await more(evolve(parts[0], fetch_offset=1))
+    await more()
+    p.cluster.produce(p.t, value="b", partition=1)
+    await more()
+    await more(evolve(parts[1], fetch_offset=1))
+    await more(evolve(parts[2], fetch_offset=5))
+    await more()
+    p.cluster.delete_before(p.tp(), 1)
+    await more(parts[2])
+    await more()
+    return [each.partition_index for topic in first.responses for each in topic.partitions], found
+
+
+@scenario
 async def errors_of_shared_partitions_carry_no_records_but_not_null(p: Place, ask: Ask) -> Any:
     p.filled("a")
     join = ShareGroupHeartbeatRequest(
