@@ -9,7 +9,7 @@ their values: so their columns have the prefix ``key_`` if ``key.prefix`` is not
 registry is that of the values, where none is given.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -118,13 +118,28 @@ def _decoder_for(options: Mapping[str, str], topics: Sequence[str], part: str, r
     elif kind == "protobuf":
         from .protobuf import protobuf_decoder  # ptars is another extra
 
-        decoder = protobuf_decoder(options, topics, common, references)
+        decoder = _of_registry(protobuf_decoder, options, topics, common, references)
     else:
         from .avro import avro_decoder  # fastavro is another extra
 
-        decoder = avro_decoder(options, topics, common, references)
+        decoder = _of_registry(avro_decoder, options, topics, common, references)
     check_names((name for name, _ in decoder.fields), f"value.schema (besides {CORRUPT} and {REASON})")
     return decoder
+
+
+def _of_registry(
+    make: Callable[..., ValueDecoder],
+    options: Mapping[str, str],
+    topics: Sequence[str],
+    common: Mapping[str, Any],
+    references: References,
+) -> ValueDecoder:
+    from .framed import for_each_topic
+
+    def of_topic(own: Mapping[str, str], topic: Sequence[str]) -> ValueDecoder:
+        return make(own, topic, common, references)
+
+    return for_each_topic(options, topics, common["part"], of_topic) or of_topic(options, topics)
 
 
 def _check(options: Mapping[str, str], kind: str, part: str) -> None:

@@ -11,7 +11,7 @@ import io
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from struct import Struct
 from typing import Any, Final, Generic, Self, TypeVar
@@ -21,7 +21,7 @@ from attrs import evolve, field, frozen
 
 from ...errors import KafkaConfigurationError
 from .ddl import Fields, shown
-from .decoding import BadValueError, ValueDecoder
+from .decoding import BadValueError, Piece, ValueDecoder
 from .names import REGISTRY
 from .registry import RegisteredSchema, Registry, UnknownSchemaError
 
@@ -87,6 +87,65 @@ class RegisteredDecoder(ValueDecoder):
     @abstractmethod
     def of_schema(self, number: int) -> tuple[str, Fields, Fields]:
         """Return a schema of the registry for reading, the types that Arrow builds, and the columns."""
+
+
+@frozen(kw_only=True)
+class TopicsDecoder(ValueDecoder):
+    """A decoder for each topic, with the schema of its own subject; all have the same columns."""
+
+    each: tuple[tuple[str, ValueDecoder], ...]
+
+    @property
+    def id_header(self) -> str | None:
+        """The header that may hold the id of a schema."""
+        return self.each[0][1].id_header
+
+    @property
+    def kept(self) -> str:
+        """What the decoders keep: ``orders:id=7,version=2;payments:id=9,version=1``."""
+        return ";".join(f"{topic}:{decoder.kept}" for topic, decoder in self.each if decoder.kept)
+
+    def keeping(self, kept: str) -> Self:
+        """Return a decoder in which each topic keeps its schema. Raises as that of one topic."""
+        parts = dict(part.partition(":")[::2] for part in kept.split(";"))
+        return evolve(self, each=tuple((topic, decoder.keeping(parts.get(topic, ""))) for topic, decoder in self.each))
+
+    def select(self, names: Collection[str]) -> Self:
+        """Return a decoder of fewer columns."""
+        fewer = super().select(names)
+        return evolve(fewer, each=tuple((topic, decoder.select(names)) for topic, decoder in self.each))
+
+    def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
+        """Return the values as the decoder of their topic reads them."""
+        return dict(self.each)[topic].piece(values, ids, topic)
+
+
+def for_each_topic(
+    options: Mapping[str, str], topics: Sequence[str], part: str, make: Callable[[Mapping[str, str], Sequence[str]], ValueDecoder]
+) -> ValueDecoder | None:
+    """Return a decoder for several topics, each with the subject ``TOPIC-value``; ``None`` for one topic, and if the options name a
+    schema.
+
+    Raises ``KafkaConfigurationError`` if the subjects have different columns.
+    """
+    given = (f"{REGISTRY}subject", f"{REGISTRY}version", "value.schema")
+    if len(topics) < 2 or f"{REGISTRY}url" not in options or any(name in options for name in given):
+        return None
+    each = [(topic, make({**options, f"{REGISTRY}subject": f"{topic}-{part}"}, (topic,))) for topic in sorted(topics)]
+    (first, decoder), *others = each
+    for topic, other in others:
+        here, there = dict(decoder.columns), dict(other.columns)
+        if different := sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name)):
+            name = different[0]
+            what = " and ".join(shown(columns[name]) if name in columns else "not there" for columns in (here, there))
+            raise KafkaConfigurationError(
+                f"the newest schemas of {first}-{part} and {topic}-{part} have different columns ({name!r} is {what}); "
+                f"{REGISTRY}subject says which one names the columns of all topics"
+            )
+    same_order = tuple((topic, evolve(other, columns=decoder.columns)) for topic, other in each)
+    return TopicsDecoder(
+        each=same_order, columns=decoder.columns, permissive=decoder.permissive, prefix=decoder.prefix, part=decoder.part
+    )
 
 
 def kept_schema(found: RegisteredSchema, options: Mapping[str, str]) -> dict[str, Any]:

@@ -355,7 +355,10 @@ def test_the_reason_says_what_is_wrong_without_the_value(server: RegistryServer)
         ({"value.schema": "{"}, "expected an Avro schema in JSON"),
         ({"value.schema": '"int"'}, "expected a record, whose fields become columns"),
         ({"value.schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"?"}]}'}, "is not an Avro schema"),
-        ({"value.schema.registry.url": "https://127.0.0.1:1"}, "value.schema.registry.subject is missing"),
+        (
+            {"value.schema.registry.url": "https://127.0.0.1:1", "value.schema.registry.version": "1"},
+            "value.schema.registry.subject is missing",
+        ),
     ],
 )
 def test_options_are_refused_by_name(options: dict[str, str], complaint: str) -> None:
@@ -505,3 +508,38 @@ def test_members_are_found_by_what_they_are(server: RegistryServer, writer: Any,
     server.put("/schemas/ids/1", of(writer))
     found = decoder(of(reader), schema_registry_url=server.url)
     assert rows(found, [framed(1, written({"f0": value}, of(writer)))])[0][0] == expected
+
+
+# --- several topics --------------------------------------------------------------------------------------------------------------
+
+
+def test_each_topic_has_a_subject_of_its_own(server: RegistryServer) -> None:
+    other = {"type": "record", "name": "Payment", "fields": [*VERSIONS[0]["fields"][::-1]]}  # in another order
+    server.put("/subjects/a-value/versions/latest", VERSIONS[0], id=10, version=1)
+    server.put("/subjects/b-value/versions/latest", other, id=20, version=4)
+    server.put("/schemas/ids/10", VERSIONS[0])
+    server.put("/schemas/ids/20", other)
+    given = {"value.format": "avro", "value.schema.registry.url": server.url}
+    found = decoder_for(given, topics=("b", "a"))
+    assert found is not None
+    assert found.kept == "a:id=10,version=1;b:id=20,version=4"
+    assert found.keeping(found.kept) == found
+    sent = pickle.loads(pickle.dumps(found.select({"note"})))  # noqa: S301  # our own bytes
+    for decoder, topic, number, schema in ((found, "a", 10, VERSIONS[0]), (found, "b", 20, other), (sent, "b", 20, other)):
+        value = framed(number, written({"id": 7, "note": "x"}, schema))
+        arrays = decoder.decode(pa.array([value, b"?"]), topic=topic, partition=0, offsets=pa.array([0, 1], pa.int64()))
+        row = {name: array.to_pylist() for (name, _), array in zip(decoder.fields, arrays, strict=True)}
+        assert row["note"] == ["x", None]
+        assert row["_corrupt"] == [None, b"?"]
+
+
+def test_subjects_with_different_columns_are_refused(server: RegistryServer) -> None:
+    for topic, schema in (("a", VERSIONS[0]), ("b", VERSIONS[1])):
+        server.put(f"/subjects/{topic}-value/versions/latest", schema, id=1, version=1)
+    given = {"value.format": "avro", "value.schema.registry.url": server.url}
+    message = "a-value and b-value have different columns \\('id' is INT and STRING\\); value.schema.registry.subject says"
+    with pytest.raises(KafkaConfigurationError, match=message):
+        decoder_for(given, topics=("a", "b"))
+    found = decoder_for(given | {"value.schema.registry.subject": "b-value"}, topics=("a", "b"))
+    assert found is not None
+    assert found.columns[0] == ("id", pa.string())

@@ -276,7 +276,10 @@ def test_bare_messages_are_read_with_a_file_of_descriptors(tmp_path: Path) -> No
         ({"value.descriptor": "/nope", "value.message": "x"}, "value.descriptor='/nope': No such file"),
         ({"value.descriptor": "/nope"}, "value.descriptor needs value.message"),
         ({"value.schema": "x"}, "value.schema has no meaning with value.format=protobuf"),
-        ({"value.schema.registry.url": "https://127.0.0.1:1"}, "value.schema.registry.subject is missing"),
+        (
+            {"value.schema.registry.url": "https://127.0.0.1:1", "value.schema.registry.version": "1"},
+            "value.schema.registry.subject is missing",
+        ),
     ],
 )
 def test_options_are_refused_by_name(options: dict[str, str], complaint: str) -> None:
