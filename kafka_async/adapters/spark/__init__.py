@@ -10,8 +10,7 @@
     schema.py         which columns a row has; columns.py: records as Arrow columns
     discovery/        lets Spark find the format by itself
 
-Decides: how Spark finds the format ``kafka_async``. Owns nothing. Must never import PySpark before it is needed:
-programs without it may import this package.
+It imports no PySpark before that is needed: programs without it may import this package.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,4 @@
-"""The offsets of a batch read, found once.
-
-Decides: which ranges a batch read has, and whether the requested offsets are there. Owns nothing. Must never let a task wait for
-offsets that do not exist.
-"""
+"""The offsets of a batch read, found once."""
 
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition

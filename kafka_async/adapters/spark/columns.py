@@ -1,8 +1,5 @@
 """Columns of records as Arrow record batches in exactly the types that Spark wants.
 
-Decides: how Kafka's columns become Spark's: times in microseconds, ``timestampType`` as 32 bits, headers null if a record has
-none. Owns arrays of repeated topics and partition numbers, which every batch takes a slice of. Must never do anything per record.
-
 Spark checks only the first batch of a task against its schema, and a later one that does not fit fails in the JVM: every batch
 is built from the same schema here, by the same steps.
 

@@ -1,8 +1,5 @@
 """Consumers that stay connected between the tasks of a worker process.
 
-Decides: when a consumer is used again and when it is closed. Owns: the idle consumers of this process. Must never give one consumer
-to two users at a time, use one that was made before a fork, or keep one that failed.
-
 Spark runs one task after the other in a Python worker, and asks one planner process for the offsets of a query: connecting anew
 costs more than a small task does.
 """

@@ -2,8 +2,7 @@
 
 Set ``spark.python.daemon.module=kafka_async.adapters.spark.daemon`` when a session starts.
 
-Decides: what is imported before workers are forked. Owns nothing. Must never start a thread or open a connection: neither outlives
-a fork.
+It starts no thread and opens no connection: neither outlives a fork.
 
 Spark forks its workers from a daemon that has imported PySpark, and throws a worker away when a query stops early, as ``show()``,
 ``take()`` and ``limit()`` do. The next task then has a new worker, which imports Arrow and this package anew unless the daemon did.

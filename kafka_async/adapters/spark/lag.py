@@ -1,8 +1,5 @@
 """The lag of a streaming query, from Spark's progress reports.
 
-Decides: what counts as lag. Owns nothing. Must never ask a broker: Spark's report holds where the last batch ended, and where
-the partitions ended when it was planned.
-
 Spark's reports have a field for metrics of a source, which a Python source cannot fill. The offsets are in the reports.
 """
 

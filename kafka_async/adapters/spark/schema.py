@@ -1,8 +1,5 @@
 """Which columns a row has, and which schemas a user may give.
 
-Decides: names, order and Spark types of the columns, and the columns of Kafka that must be decoded for those that are wanted. Owns
-nothing.
-
 The columns are those of Spark's own connector (``KafkaRecordToRowConverter``), so that a job moves over by the name of the format.
 """
 

@@ -1,8 +1,7 @@
 """The data source ``kafka_async`` for Spark: the objects that Spark makes and calls.
 
-Decides: what Spark's calls mean. Owns the options. Must never connect in a constructor: Spark makes these objects in several
-processes, and sends them to others. Must never import what only the driver needs before it is used: Spark sends the data
-source along with every task, and a new worker imports the modules that it refers to.
+Nothing connects in a constructor: Spark makes these objects in several processes, and sends them to others. What only the driver
+needs is imported where it is used: Spark sends the data source along with every task, and a new worker imports its modules.
 
 Spark's Python Data Source API (``pyspark.sql.datasource``, 4.2 or later for admission control).
 """

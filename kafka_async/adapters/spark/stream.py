@@ -1,9 +1,5 @@
 """A streaming read: the offsets of micro-batches, on the driver.
 
-Decides: where every micro-batch begins and ends, and what counts as lost. Owns: this process's knowledge of the cluster, for as
-long as the query runs here; what must outlive it is in the offsets that Spark keeps. Must never connect in its constructor, and
-never let a temporary failure end the query.
-
 Spark asks for the initial offset twice and stores neither answer, so a start at the end of the topics would lose records written in
 between. Here the initial offset only says that there is none yet; the end of the first batch carries the offsets that were found,
 and every plan of that batch, even after a restart, begins at those. From the second batch on offsets are exactly those of Spark's

@@ -1,8 +1,5 @@
 """A task: ranges of offsets to Arrow record batches, in a Python worker of an executor.
 
-Decides: what happens when offsets are gone in the middle of a job. Owns nothing but the consumer that it leases. Must never return
-a record twice, or leave out one that is there: records that it cannot read are an error, or are reported.
-
 A ``TaskReader`` travels to executors: it holds values only.
 """
 

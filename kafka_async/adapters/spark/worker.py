@@ -1,8 +1,4 @@
-"""A process of PySpark's in which this package works: a worker of an executor, or one that plans for the driver.
-
-Decides: what is set in such a process. Owns nothing. Must never touch a process that Spark did not start, or fail: this only saves
-time.
-"""
+"""A process of PySpark's in which this package works: a worker of an executor, or one that plans for the driver."""
 
 import functools
 import gc

@@ -1,7 +1,7 @@
 """``subscribePattern``: regular expressions that mean the same in Java and in Python.
 
-Decides: which syntax is accepted. Owns nothing. Must never let a pattern through that Python reads differently: that job would
-silently read other topics. Everything that is not known to mean the same is refused, by name and place.
+A pattern that Python read differently would silently read other topics. So what is not known to mean the same is refused, by name
+and place.
 
 Sources: ``java.util.regex.Pattern`` of JDK 17, and Python's ``re``.
 """

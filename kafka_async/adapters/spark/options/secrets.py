@@ -1,8 +1,7 @@
 """Secrets by reference: an option that holds a secret may be a reference to it, which the process that connects resolves.
 
-Decides: which options take references, which places may be read, what an error may show. Owns nothing. Must never show a secret,
-nor resolve a reference on its own: options travel in plans, logs, Spark's web UI and task binaries, so they carry the reference,
-and the code that opens a connection calls ``resolve``.
+Options travel in plans, logs, Spark's web UI and task binaries. So they carry the reference, and what opens a connection calls
+``resolve``.
 
 | reference | the secret is |
 |---|---|

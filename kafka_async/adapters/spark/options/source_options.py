@@ -1,8 +1,6 @@
 """The options of the source: names, meanings, and what is refused before anything runs.
 
-Decides: what every option means, which contradict each other, and which options of the consumer ``kafka.*`` stands for. Owns
-nothing: ``SourceOptions`` is a value that travels to executors. Must never connect, and never show the value of a ``kafka.*``
-option: it may be a secret.
+No error shows the value of a ``kafka.*`` option: it may be a secret.
 
 Names and meanings are those of Spark's own connector (``KafkaSourceProvider``); Spark hands names over in any case.
 """

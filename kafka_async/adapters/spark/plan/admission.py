@@ -1,8 +1,5 @@
 """How much a micro-batch takes.
 
-Decides: where the next micro-batch ends, and whether there is enough for one yet. Owns: the time of the last one. Pure: the time is
-an argument. Must never let a large partition starve a small one, or wait for more if nothing more is to come.
-
 ``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger`` and ``maxTriggerDelay`` mean what they do in Spark's own connector
 (``KafkaMicroBatchStream``). Spark's Python API has no composite limit, so they are combined here.
 """

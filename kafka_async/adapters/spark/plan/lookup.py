@@ -1,9 +1,5 @@
 """The driver's requests to the cluster: which partitions there are, and where they begin and end.
 
-Decides: which partitions a job reads, which of them are gone, which offsets its options mean, how often a request is repeated.
-Owns the ids of topics that it has seen. Must never keep a connection of its own: it leases one, and asks within the deadlines of
-the consumer. Must never wait for the offsets of a topic that is not there.
-
 An exception on the driver ends a streaming query. So requests that may succeed later are repeated here
 (``fetchOffset.numRetries``), after the consumer itself has tried until its ``default_api_timeout_ms``; and for ``PATIENCE`` once
 the cluster has answered.

@@ -1,7 +1,6 @@
 """Offsets as people and checkpoints write them.
 
-Decides: the JSON shape of offsets, which is that of Spark's own connector (``JsonUtils``), so that either can go on from the
-other's checkpoint. Owns nothing. Must never ask a broker.
+Their shape in JSON is that of Spark's own connector (``JsonUtils``), so that either can go on from the other's checkpoint.
 
 Spark compares offsets by their text: topics and partitions always come in the same order.
 """

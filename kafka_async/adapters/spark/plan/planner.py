@@ -1,7 +1,5 @@
 """Ranges of offsets into tasks.
 
-Decides: which task reads which offsets. Owns nothing; pure. Must never leave an offset out or give one to two tasks.
-
 ``minPartitions`` and ``maxRecordsPerPartition`` mean what they do in Spark's own connector (``KafkaOffsetRangeCalculator``), in
 batch reads too. Unlike there, several small ranges share a task: a task costs more than fetching a few records.
 """

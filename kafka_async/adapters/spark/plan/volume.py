@@ -1,8 +1,5 @@
 """How many bytes a micro-batch takes (``maxBytesPerTrigger``).
 
-Decides: where a micro-batch ends so that its keys and values have about so many bytes. Owns: the size of each partition's records
-when they were last sampled. Must never let a batch take nothing if records wait, or fail because no size is known.
-
 Brokers do not report the size of records before they are read. So the driver reads a few of the waiting records at their beginning,
 and a few halfway to where the batch would then end: ``SAMPLE`` offsets of each partition. It reads none if far fewer wait than the
 limit allows.
