@@ -28,11 +28,7 @@ from typing_extensions import TypeVar
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
-from ..application.processing.processing import Processing as AsyncProcessing
 from ..application.processing.retry import ONCE, Retry
-from ..application.processing.settings import checked
-from ..application.processing.source import Source
-from ..application.processing.statistics import ProcessingStatistics
 from ..application.ranges import RANGE_BATCH_BYTES
 from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, IllegalStateError
@@ -56,7 +52,9 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from ..application.processing.processing import Processing as AsyncProcessing
     from ..application.processing.settings import Handler, OnFailure, Order
+    from ..application.processing.statistics import ProcessingStatistics
     from ..config import ConsumerConfig, ConsumerOptions
 
 K = TypeVar("K", default=Any)
@@ -148,7 +146,7 @@ class Processing:
     processing fails, ``wait`` returns and the block raises the cause. The methods may be called from any thread.
     """
 
-    def __init__(self, seat: Seat, make: Callable[[], AsyncProcessing]) -> None:
+    def __init__(self, seat: Seat, make: "Callable[[], AsyncProcessing]") -> None:
         self._seat = seat
         self._make = make
         self._mine = False
@@ -173,7 +171,7 @@ class Processing:
         self._seat.processing = self
         return self
 
-    async def _serve(self, *, task_status: TaskStatus[tuple[AsyncProcessing, anyio.Event]]) -> BaseException | None:
+    async def _serve(self, *, task_status: "TaskStatus[tuple[AsyncProcessing, anyio.Event]]") -> BaseException | None:
         """Process on the event loop of our thread until asked to end. Returns what would end the loop: what is no ``Exception``."""
         left = anyio.Event()
         try:
@@ -220,7 +218,7 @@ class Processing:
             if self._mine:
                 self._mine, self._seat.taken_by = False, {}
 
-    def _begun(self) -> tuple[AsyncProcessing, anyio.Event]:
+    def _begun(self) -> "tuple[AsyncProcessing, anyio.Event]":
         if self._run is None:
             raise IllegalStateError("enter the block first: with consumer.processing(...) as run")
         return self._run
@@ -232,7 +230,7 @@ class Processing:
         _wait_for(called)
         return called.result()
 
-    def statistics(self) -> ProcessingStatistics:
+    def statistics(self) -> "ProcessingStatistics":
         """Return one frozen snapshot of what is going on."""
         found: ProcessingStatistics = self._call(self._begun()[0].statistics)
         return found
@@ -535,6 +533,10 @@ class KafkaConsumer(Generic[K, V]):
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``drain()``, ``wait()`` and ``stop()``. The consumer is in use
         for as long as the block lasts: of its own methods, only ``stop`` and those that read known state may be called.
         """
+        from ..application.processing.processing import Processing as AsyncProcessing
+        from ..application.processing.settings import checked
+        from ..application.processing.source import Source
+
         plain(handler, "handler")
         plain(on_failure, "on_failure")
         settings = checked(
