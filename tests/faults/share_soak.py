@@ -2,10 +2,11 @@
 
     .venv/bin/python -m tests.faults.share_soak --seconds 600 --rate 500 --seed 1
 
-Three brokers behind proxies; four members, half of them with ``process``; jobs come all the time. Connections are cut, directions
-stall, brokers are killed, frozen and restarted. At the end every job must have been handled, and none accepted twice with both told
-so, unless the lock of the one had ended before the other acquired the record. ``tests/integration/test_share_cluster.py`` has a
-short sample. Exit code 1 says that a promise was broken.
+Three brokers behind proxies; six members: two read batches, two run ``process``, one of which is paused again and again, and two
+have an async deserializer and reads that are cancelled. Jobs come all the time, some of them in one large batch, and a second topic
+is deleted and made anew. Connections are cut, directions stall, brokers are killed, frozen and restarted. At the end every job must
+have been handled, and none accepted twice with both told so, unless the lock of the one had ended before the other acquired the
+record. ``tests/integration/test_share_cluster.py`` has a short sample. Exit code 1 says that a promise was broken.
 """
 
 import argparse
@@ -22,8 +23,8 @@ import anyio
 from attrs import define, field, frozen
 from confluent_kafka import Producer
 
-from kafka_async import ShareConsumer, ShareRecord
-from kafka_async.errors import ConsumerStoppedError
+from kafka_async import Processing, ShareConsumer, ShareRecord
+from kafka_async.errors import ConsumerStoppedError, LockLostError
 from tests.brokers import CURRENT, KafkaCluster
 from tests.faults.proxy import PROXIED, Proxy, proxied
 from tests.integration.share import LOCK, from_the_start, share_properties
@@ -32,7 +33,11 @@ Record = ShareRecord[Any, Any]
 
 TOPIC: Final = "jobs"
 PARTITIONS: Final = 6
-MEMBERS: Final = 4
+PASSING: Final = "jobs-for-a-while"
+"""A topic that is deleted and made anew; nobody counts its jobs."""
+MEMBERS: Final = 6
+LARGE: Final = 2_000
+"""Jobs of a large batch."""
 CALM: Final = 90.0
 """Seconds without progress on what is left once the faults are over: records that somebody lost come again when their lock ends."""
 
@@ -64,6 +69,8 @@ class Ledger:
     handled: list[Handled] = field(factory=list)
 
     def note(self, member: str, record: Record, acquired: float) -> None:
+        if record.topic != TOPIC:
+            return
         self.handled.append(Handled(int(record.value), member, record, acquired, record.deadline, time.monotonic()))
 
     def told(self) -> Counter[int]:
@@ -110,8 +117,29 @@ async def read(consumer: ShareConsumer[Any, Any], name: str, ledger: Ledger) -> 
                     ledger.note(name, record, since)
 
 
+async def slowly(data: bytes) -> bytes:
+    """A deserializer that waits."""
+    await asyncio.sleep(0.0002)
+    return data
+
+
+async def read_impatiently(consumer: ShareConsumer[Any, Any], name: str, ledger: Ledger) -> None:
+    """As ``read``, but reads are cancelled after a short time, and jobs are done one by one."""
+    rng = random.Random(name)  # noqa: S311 - faults that can be repeated
+    with contextlib.suppress(ConsumerStoppedError):
+        while True:
+            found: list[Record] = []
+            with anyio.move_on_after(rng.uniform(0.001, 0.2)):
+                found = [job for jobs in (await consumer.getmany(timeout_ms=500, max_records=20)).values() for job in jobs]
+            for record, since in [(record, acquired(record)) for record in found]:
+                with contextlib.suppress(LockLostError):
+                    async with record:
+                        await asyncio.sleep(0.002)
+                    ledger.note(name, record, since)
+
+
 async def process(consumer: ShareConsumer[Any, Any], name: str, ledger: Ledger) -> None:
-    """Work through jobs side by side, until the consumer stops."""
+    """Work through jobs side by side, until the consumer stops; one member rests now and then, for longer than a lock lasts."""
 
     async def handle(record: Record) -> None:
         since = acquired(record)
@@ -119,7 +147,33 @@ async def process(consumer: ShareConsumer[Any, Any], name: str, ledger: Ledger) 
         record.accept()
         ledger.note(name, record, since)
 
-    await consumer.process(handle, concurrency=20)
+    async def rest(processing: Processing) -> None:
+        while True:
+            await asyncio.sleep(2 * LOCK)
+            processing.pause()
+            await asyncio.sleep(1.5 * LOCK)
+            processing.resume()
+
+    async with consumer.processing(handle, concurrency=20) as processing, anyio.create_task_group() as tasks:
+        if name == "m4":
+            tasks.start_soon(rest, processing)
+        await processing.wait()
+        tasks.cancel_scope.cancel()
+
+
+WAYS: Final = (read, process, read_impatiently, read, process, read_impatiently)
+
+
+async def make_anew(cluster: KafkaCluster, until: float) -> None:
+    """Delete the topic whose jobs do not count, and make it again, with some jobs."""
+    while time.monotonic() < until:
+        with contextlib.suppress(Exception):  # a broker that is down or frozen; the next turn tries again
+            await asyncio.to_thread(cluster.create_topic, PASSING, PARTITIONS, replicas=3)
+            await asyncio.to_thread(cluster.produce, PASSING, 100, partitions=PARTITIONS)
+        await asyncio.sleep(8)
+        with contextlib.suppress(Exception):
+            await asyncio.to_thread(cluster.delete_topics, PASSING)
+        await asyncio.sleep(2)
 
 
 async def write(cluster: KafkaCluster, ledger: Ledger, rate: int, until: float) -> None:
@@ -128,6 +182,7 @@ async def write(cluster: KafkaCluster, ledger: Ledger, rate: int, until: float) 
         {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
     )
     number, began = 0, time.monotonic()
+    large_at = began + 5
 
     def delivered(error: Any, message: Any) -> None:
         if error is None:
@@ -137,6 +192,11 @@ async def write(cluster: KafkaCluster, ledger: Ledger, rate: int, until: float) 
         while number < (now - began) * rate:
             producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=delivered)
             number += 1
+        if now >= large_at:
+            large_at = now + 10
+            for _ in range(LARGE):
+                producer.produce(TOPIC, b"%d" % number, partition=0, on_delivery=delivered)
+                number += 1
         producer.poll(0)
         await asyncio.sleep(0.05)
     await asyncio.to_thread(producer.flush, 60)
@@ -194,19 +254,27 @@ async def main(seconds: float, rate: int, seed: int) -> int:
     with KafkaCluster(
         CURRENT, brokers=3, properties=share_properties(3), heap_mb=256, listeners=listeners, proxied=[PROXIED]
     ) as cluster:
-        cluster.create_topic(TOPIC, PARTITIONS, replicas=3)
+        for topic in (TOPIC, PASSING):
+            cluster.create_topic(topic, PARTITIONS, replicas=3)
         from_the_start(cluster, TOPIC, share_delivery_count_limit="10")
         async with proxied(cluster) as proxy, anyio.create_task_group() as tasks:
             consumers: list[ShareConsumer[Any, Any]] = []
             for index in range(MEMBERS):
+                way = WAYS[index]
                 consumer: ShareConsumer[Any, Any] = ShareConsumer(
-                    TOPIC, bootstrap_servers=proxy.bootstrap_servers, group_id=TOPIC, client_id=f"m{index}"
+                    TOPIC,
+                    PASSING,
+                    bootstrap_servers=proxy.bootstrap_servers,
+                    group_id=TOPIC,
+                    client_id=f"m{index}",
+                    value_deserializer=slowly if way is read_impatiently else None,
                 )
                 await consumer.start()
                 consumers.append(consumer)
-                tasks.start_soon(process if index % 2 else read, consumer, f"m{index}", ledger)
+                tasks.start_soon(way, consumer, f"m{index}", ledger)
             until = time.monotonic() + seconds
             tasks.start_soon(write, cluster, ledger, rate, until)
+            tasks.start_soon(make_anew, cluster, until)
             faults = await harm(cluster, proxy, rng, until)
             behind = len(ledger.vanished())
             await calm(ledger)
