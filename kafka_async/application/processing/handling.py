@@ -462,17 +462,16 @@ class Handling:
         self.rouse()
 
     async def _on_thread(self, unit: Callable[[], Unit | None], what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a plain function on a thread. If it is given up, and is the first one that goes on, say so."""
-        left = self._threads.left
-        try:
-            return await self._threads.run(function, *arguments)
-        except BaseException:
-            if self._threads.left > left == 0 and (given_up := unit()) is not None:
+        """Call a plain function on a thread. If it is left behind, and is the first one that goes on, say so."""
+
+        def left() -> None:
+            if self._threads.left == 1 and (given_up := unit()) is not None:
                 record = given_up.items[0].record
                 where = at_offset(record.topic, record.partition, record.offset)
                 text = "threads cannot be ended, so it is left to itself, and its result will not count"
                 self.owner.report(Fault(now=self.clock(), text=f"{where}: {what} goes on though its time is over; {text}"))
-            raise
+
+        return await self._threads.run(function, *arguments, left=left)
 
     def _lay_out(self, crew: Crew) -> None:
         """While every worker is busy, lay out two units for each, which threads begin by themselves."""

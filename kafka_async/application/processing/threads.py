@@ -70,8 +70,8 @@ class Threads:
         """Whether a call would have to wait for a thread."""
         return self.busy >= self.most
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function on a thread, once there is one. If this is cancelled, the function is left to itself."""
+    async def run(self, function: Callable[..., T], *arguments: Any, left: Callable[[], None] = lambda: None) -> T:
+        """Call a function on a thread, once there is one. If cancelled, call ``left``: the function is left to itself."""
         while self.used_up:
             await self._until_one_is_free()
         if self._announce is None:
@@ -89,6 +89,7 @@ class Threads:
             else:
                 call.left = True
                 self.left += 1
+                left()
             raise
         finally:
             over()

@@ -7,22 +7,27 @@
 - As many records are held as were received and not done. Those that a later attempt holds up are among them, and are not handled.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, precondition, rule
 
-from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async import OffsetAndMetadata, Retry, TopicPartition
 from kafka_async.application.processing.attempts import Unit
 from kafka_async.application.processing.encoding import decode
 from kafka_async.application.processing.lanes import Item, Lanes, Pack
 from kafka_async.application.processing.settings import key_of, partition_of
 from kafka_async.application.processing.work import Work
 from kafka_async.model import ConsumerRecord
+from tests.virtual import run_virtual_asyncio
+
+from .world import world
 
 PARTITIONS = [TopicPartition("t", number) for number in range(2)]
 ORDERS: dict[str, Any] = {"key": key_of, "partition": partition_of, "none": None, "callable": lambda record: record.value % 3}
@@ -317,3 +322,127 @@ class Processing(RuleBasedStateMachine):
 
 Processing.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
 TestProcessing = Processing.TestCase
+
+
+# --- handlers and tasks that are cancelled -------------------------------------------------------------------------------------
+
+MANNERS = [
+    "returns",
+    "waits",
+    "raises",
+    "cancels itself",
+    "swallows",
+    "returns cancelled",
+    "awaits a cancelled task",
+    "rolls back",
+    "nests",
+]
+"""What a handler does at its first attempt; at later ones it returns."""
+
+
+async def _behave(manner: str) -> None:
+    """Do what a handler with this manner does."""
+    task = asyncio.current_task()
+    assert task is not None
+    match manner:
+        case "waits":
+            await asyncio.sleep(1)
+        case "raises":
+            raise ValueError(manner)
+        case "cancels itself":
+            task.cancel()
+            await asyncio.sleep(1)
+        case "swallows":
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        case "returns cancelled":
+            task.cancel()
+        case "awaits a cancelled task":
+            other = asyncio.ensure_future(asyncio.sleep(1))
+            other.cancel()
+            await other
+        case "rolls back":
+            try:
+                await asyncio.sleep(30)
+            finally:
+                await asyncio.sleep(0.3)
+        case "nests":  # one timeout inside another, both over at once
+            async with asyncio.timeout(0.5):
+                async with asyncio.timeout(0.5):
+                    await asyncio.sleep(1)
+
+
+@given(
+    manners=st.lists(st.sampled_from(MANNERS), min_size=1, max_size=25),
+    cancelled=st.lists(st.tuples(st.integers(0, 24), st.floats(0, 3)), max_size=8),
+    workers=st.integers(1, 6),
+    keys=st.integers(1, 8),
+    ends_after=st.floats(0, 20),
+)
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_cancelled_is_a_failure_of_its_record_alone(
+    manners: list[str], cancelled: list[tuple[int, float]], workers: int, keys: int, ends_after: float
+) -> None:
+    """Each record is handled until its handler has returned, in order of its key; no worker is lost; what is committed is done."""
+    tried: dict[int, int] = defaultdict(int)
+    done: list[tuple[bytes | None, int]] = []
+    running: dict[int, asyncio.Task[Any]] = {}
+    busy: set[bytes | None] = set()
+    some = world()
+    some.produce(len(manners), keys=keys)
+    manners = [*manners, *["returns"] * 10][: some.cluster.log(some.partitions[0]).end]  # it writes whole batches
+
+    async def handle(record: ConsumerRecord[Any, Any]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling(), "nothing is left of what was meant for another record"
+        assert record.key not in busy, "a lane runs one at a time"
+        busy.add(record.key)
+        running[record.offset] = task
+        tried[record.offset] += 1
+        try:
+            if tried[record.offset] == 1:
+                await _behave(manners[record.offset])
+            else:
+                await asyncio.sleep(0.01)
+            done.append((record.key, record.offset))
+        finally:
+            busy.discard(record.key)
+            running.pop(record.offset, None)
+
+    async def cancel(offset: int, after: float) -> None:
+        await asyncio.sleep(after)
+        if offset in running:
+            running[offset].cancel()
+
+    async def run(seconds: float) -> bool:
+        async with some.consumer(auto_commit_interval_ms=500) as consumer:
+            how: dict[str, Any] = {
+                "concurrency": workers,
+                "retry": Retry(attempts=20, delay=0.1),
+                "timeout_ms": 5_000,
+                "drain_timeout_ms": 1_000,
+            }
+            async with consumer.processing(handle, **how) as processing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        while processing.statistics().handled < len(manners) and len(set(done)) < len(manners):  # noqa: ASYNC110 - virtual
+                            await asyncio.sleep(0.05)
+                        await processing.drain()
+        assert not running
+        committed = some.committed() or 0
+        return {offset for _, offset in done} >= set(range(committed))
+
+    async def main() -> None:
+        cancellers = [asyncio.create_task(cancel(*each)) for each in cancelled]
+        assert await run(ends_after)
+        assert await run(200)
+        await asyncio.gather(*cancellers)
+
+    run_virtual_asyncio(main)
+    assert {offset for _, offset in done} == set(range(len(manners)))
+    assert some.committed() == len(manners)
+    for key in {key for key, _ in done}:
+        firsts = list(dict.fromkeys(offset for each, offset in done if each == key))
+        assert firsts == sorted(firsts)
