@@ -84,6 +84,7 @@ def transactions(p: Place, client: OtherClient) -> Any:
     for number in range(4):
         client.transact(p.t, f"t-{p.run}", str(number), commit=number % 2 == 0)
     client.write(p.t, ["last"])
+    eventually(lambda: len(written(p)), 3)  # the last marker is written after the answer
     there = p.cluster.end(p.tp()), written(p)
     return there, client.read(p.t, p.g, 3, committed=True), client.read(p.t, p.g + "-all", 5)
 
