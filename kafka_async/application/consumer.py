@@ -199,7 +199,7 @@ class KafkaConsumer(Generic[K, V]):
         self._parting = parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)
         factory = transport_factory or TcpConnector.from_config(config)  # reads the TLS files: a bad one is refused here
         self._starting = Starting(config, lifecycle, runtime, calls, reader, parting, subscribed, observer, factory)
-        self._ranges = Ranges(config, runtime, unread, reader)
+        self._ranges = Ranges(config, runtime, unread, reader, calls)
 
     # --- starting and stopping
     # ------------------------------------------------------------------------------------------------------------------

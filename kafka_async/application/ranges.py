@@ -4,7 +4,8 @@ Decides: when a range is read to its end, and when it never can be. Owns: how la
 a record outside of the ranges, never fetch past their ends, and never take a deleted offset for one without a record:
 compaction, transaction markers and aborted transactions leave gaps in a log, which are skipped without an error.
 
-For programs that keep offsets themselves: batch jobs, data frames, copies. Brokers are asked for nothing but data.
+For programs that keep offsets themselves: batch jobs, data frames, copies. Brokers are asked for nothing but data, and where a log
+ends if it does not come.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..config import ConsumerConfig
 from ..errors import KafkaTimeoutError, OffsetOutOfRangeError
-from ..model import IsolationLevel, TopicPartition
+from ..events import ListOffsets
+from ..model import OffsetAndTimestamp, TopicPartition
 from ..records import ColumnBuilder, Columns
 from ..values import define, field
 from .arguments import one_partition, seconds
+from .calls import Calls
 from .cursor import Cursor
 from .reading import Reader
 from .unread import Unread
@@ -28,6 +31,7 @@ RANGE_BATCH_BYTES: Final = 1_250_000
 END_TIME: Final = 5.0
 """Seconds without a record after which a log that ends inside a range counts as too short: a new leader may be behind at first."""
 _LOOK: Final = 1.0
+_END: Final = -1
 _FIRST_ROW_BYTES: Final = 256.0
 
 
@@ -39,6 +43,7 @@ class Ranges:
     runtime: "Runtime" = field(repr=False)
     unread: Unread
     reader: Reader = field(repr=False)
+    calls: Calls = field(repr=False)
     _row_bytes: float = field(default=_FIRST_ROW_BYTES, init=False)
 
     def begin(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
@@ -56,6 +61,7 @@ class Ranges:
         allowed = seconds(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
         clock = self.runtime.clock
         since, standing = clock(), self._standing()
+        look_at = since + END_TIME
         # Rows are estimated from the size of earlier ones; later ones may be larger, so bytes have a limit of their own.
         into = ColumnBuilder({*columns, "offset"}, max_column_bytes=batch_bytes)
         while self._unfinished():
@@ -66,7 +72,13 @@ class Ranges:
                 return into.finish()
             if standing != (standing := self._standing()):
                 since = clock()
-            self._check_progress(since, allowed)
+                look_at = since + END_TIME
+            if clock() >= min(look_at, since + allowed):
+                look_at = clock() + END_TIME
+                await self._check_ends()
+            if clock() - since >= allowed:
+                waiting = ", ".join(f"{one_partition(cursor.partition)} at offset {at}" for cursor, at, _ in self._unfinished())
+                raise KafkaTimeoutError(f"no records came for {allowed:g} s of {waiting}")
         return None
 
     def _standing(self) -> list[int | None]:
@@ -80,19 +92,21 @@ class Ranges:
             if cursor.until is not None and (position := cursor.position) is not None and position < cursor.until
         ]
 
-    def _check_progress(self, since: float, seconds: float) -> None:
-        """Raise if waiting is in vain, or has lasted long enough."""
-        now = self.runtime.clock()
-        committed_only = self.config.isolation_level is IsolationLevel.READ_COMMITTED
-        for cursor, position, until in self._unfinished() if now - since >= min(END_TIME, seconds) else ():
-            marks = self.unread.buffer.watermarks.get(cursor.partition)
-            if marks is None or marks.fetched_at < since:
-                continue
-            end = marks.last_stable_offset if committed_only else marks.high_watermark
-            if end <= position:
+    async def _check_ends(self) -> None:
+        """Raise if waiting is in vain: the log of a partition ends inside its range.
+
+        The leader is asked, since a Fetch response says nothing of a partition that has not changed (KIP-227).
+        """
+        waiting = dict.fromkeys([cursor.partition for cursor, _, _ in self._unfinished()], _END)
+        try:
+            ends: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self.calls.ask(
+                lambda call: ListOffsets(call=call, timestamps=waiting), _LOOK * 1000
+            )
+        except KafkaTimeoutError:
+            return  # nobody knows
+        for cursor, position, until in self._unfinished():
+            end = ends.get(cursor.partition)
+            if end is not None and end.offset <= position:
                 name = one_partition(cursor.partition)
-                text = f"offsets {position} to {until - 1} of {name} are not in its log, which ends at {end}"
+                text = f"offsets {position} to {until - 1} of {name} are not in its log, which ends at {end.offset}"
                 raise OffsetOutOfRangeError(text, offsets={cursor.partition: position})
-        if now - since >= seconds:
-            waiting = ", ".join(f"{one_partition(cursor.partition)} at offset {at}" for cursor, at, _ in self._unfinished())
-            raise KafkaTimeoutError(f"no records came for {seconds:g} s of {waiting}")

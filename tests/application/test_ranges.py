@@ -37,10 +37,13 @@ def offsets_in(columns: Columns) -> Found:
     return found
 
 
-async def read(consumer: Consumer, **options: Any) -> Found:
-    """Read the ranges to their ends."""
+async def read(consumer: Consumer, *, until: int | None = None, **options: Any) -> Found:
+    """Read the ranges to their ends, or ``until`` so many records have come."""
     found: Found = {}
-    while (columns := await consumer.next_columns(("value",), **options)) is not None:
+    while until is None or sum(map(len, found.values())) < until:
+        columns = await consumer.next_columns(("value",), **options)
+        if columns is None:
+            break
         for partition, offsets in offsets_in(columns).items():
             found.setdefault(partition, []).extend(offsets)
     return found
@@ -180,6 +183,41 @@ async def test_a_log_that_ends_inside_a_range_is_reported_soon() -> None:
         with pytest.raises(OffsetOutOfRangeError, match="offsets 10 to 19 of t-0 are not in its log, which ends at 10"):
             await consumer.next_columns(timeout_ms=120_000)
         assert anyio.current_time() - begin < 10
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@virtual
+async def test_a_log_that_ends_inside_a_range_is_reported_although_its_broker_is_silent_about_it(isolation: str) -> None:
+    """An incremental response leaves out a partition that has not changed (KIP-227), and everything was fetched before the call."""
+    cluster = FakeCluster()
+    partition, other = cluster.create_topic("t", 2)
+    cluster.fill(partition, 10)
+    cluster.fill(other, 20)
+    async with consumer_on(cluster, isolation_level=isolation) as consumer:
+        consumer.assign_ranges({partition: (5, 20), other: (0, 20)})
+        assert await read(consumer, until=25) == {partition: [5, 6, 7, 8, 9], other: list(range(20))}
+        await anyio.sleep(3)
+        begin = anyio.current_time()
+        with pytest.raises(OffsetOutOfRangeError, match="offsets 10 to 19 of t-0 are not in its log, which ends at 10") as caught:
+            await consumer.next_columns(timeout_ms=120_000)
+        assert anyio.current_time() - begin < 10
+        assert caught.value.offsets == {partition: 10}
+
+
+@virtual
+async def test_a_log_that_grows_while_its_end_is_looked_up_is_read_on() -> None:
+    cluster = FakeCluster()
+    (partition,) = cluster.create_topic("t")
+    cluster.fill(partition, 10)
+
+    def late(broker: object, request: object) -> None:
+        cluster.fill(partition, 10)
+
+    async with consumer_on(cluster) as consumer:
+        consumer.assign_ranges({partition: (0, 20)})
+        assert await read(consumer, until=10) == {partition: list(range(10))}
+        cluster.control(Api.LIST_OFFSETS, late)
+        assert await read(consumer) == {partition: list(range(10, 20))}
 
 
 @virtual
