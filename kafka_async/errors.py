@@ -35,6 +35,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── UnsupportedCodecError       a batch in a codec that is unknown
         ├── DataLossError               offsets to be read are not in the log (any more)
         ├── CommitFailedError           the commit was refused; ``lost`` names partitions no longer assigned
+        │   └── TopicRecreatedError     the offset belongs to a topic that was deleted; another one has its name now
         ├── BackgroundLoopError         a bug in the background loop; ``__cause__`` is the original
         └── BrokerResponseError         ``errno`` is the broker's code; one subclass per code, see ``BY_CODE``
             ├── CorruptRecordException  also raised by our own CRC and structure checks
@@ -239,6 +240,10 @@ class CommitFailedError(KafkaError):
     def __init__(self, message: str, lost: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.lost = lost
+
+
+class TopicRecreatedError(CommitFailedError):
+    """The offset belongs to a topic that was deleted, and another one has its name now: it was dropped. No call raises this."""
 
 
 class BackgroundLoopError(KafkaError):

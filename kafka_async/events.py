@@ -83,6 +83,7 @@ class PositionFound:
     stamp: int
     offset: int
     leader_epoch: int | None
+    topic_id: UUID | None = None
 
 
 @frozen(kw_only=True)
@@ -193,7 +194,7 @@ class EnforceRebalance:
 
 @frozen(kw_only=True)
 class CommitOffsets:
-    """Commit these offsets to the group.
+    """Commit these offsets to the group. Those that have a topic id are not committed for another topic of the same name.
 
     The answer names the partitions that were refused, and why; all others are committed. A partition that is not assigned to this
     member (any more) is refused with ``CommitFailedError``. The call fails as a whole only if nothing is known about any
@@ -247,6 +248,8 @@ class Seek:
     leader_epoch: int | None = None
     until: int | None = None
     """Fetch nothing from this offset on: the end of a range that is read."""
+    topic_id: UUID | None = None
+    """The topic that the offset belongs to. If another one has its name by now, that one is read from its beginning."""
 
 
 @frozen(kw_only=True)
@@ -263,6 +266,8 @@ class HaltPartition:
 
     partition: TopicPartition
     stamp: int
+    topic_id: UUID | None = None
+    """The topic whose data it is."""
 
 
 @frozen(kw_only=True)

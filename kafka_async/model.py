@@ -6,6 +6,7 @@ Field names are those of Java's client and, for records, of aiokafka's.
 
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple
+from uuid import UUID
 
 from typing_extensions import TypeVar
 
@@ -34,15 +35,38 @@ def at_offset(topic: str, partition: int, offset: int) -> str:
     return f"{TopicPartition(topic, partition)} at offset {offset}"
 
 
-class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next offset to read, a free string, and the leader epoch of the last record read (KIP-320).
-
-    ``leader_epoch`` is ``None`` if it is unknown; then a truncation of the log cannot be noticed when reading resumes.
-    """
-
+class _Offset(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int | None = None
+
+
+class OffsetAndMetadata(_Offset):
+    """A committed offset: the next offset to read, a free string, and the leader epoch of the last record read (KIP-320).
+
+    ``leader_epoch`` is ``None`` if it is unknown; then a truncation of the log cannot be noticed when reading resumes.
+
+    ``topic_id`` is the id of the topic that the offset belongs to (KIP-516). An offset of a topic that was deleted has no effect on
+    another one of the same name: a commit or a seek drops it. ``None``: not known, so that of what was read last is taken. It is
+    not an item of the tuple, so it is not compared, printed or unpacked.
+    """
+
+    topic_id: UUID | None = None
+
+    def __new__(
+        cls, offset: int, metadata: str = "", leader_epoch: int | None = None, topic_id: UUID | None = None
+    ) -> "OffsetAndMetadata":
+        made = super().__new__(cls, offset, metadata, leader_epoch)
+        made.topic_id = topic_id
+        return made
+
+    def _replace(self, **changes: Any) -> "OffsetAndMetadata":
+        values = dict(zip(self._fields, self, strict=True)) | {"topic_id": self.topic_id} | changes
+        return OffsetAndMetadata(**values)
+
+    def of(self, topic_id: UUID | None) -> "OffsetAndMetadata":
+        """Return the same offset as one of this topic; itself if it belongs to a topic already."""
+        return self if self.topic_id is not None or topic_id is None else self._replace(topic_id=topic_id)
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -155,6 +179,8 @@ class PartitionStatistics:
     """State of the fetch position, see ``background/subscription.py``."""
     leader: int | None
     preferred_read_replica: int | None
+    problem: str | None = None
+    """Why nothing of the partition can be read: a corrupt batch, an offset that the log does not hold, a broker that refuses."""
 
 
 @frozen(kw_only=True)

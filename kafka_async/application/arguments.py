@@ -7,6 +7,7 @@ and what was expected.
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
+from uuid import UUID
 
 from ..config import is_sendable
 from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
@@ -137,6 +138,7 @@ def seek_target(offset: Any) -> OffsetAndMetadata:
     if isinstance(offset, OffsetAndMetadata):
         offset_number(offset.offset)
         _check_epoch(offset.leader_epoch, "offset")
+        _check_topic_id(offset.topic_id, "offset")
         return offset
     return OffsetAndMetadata(offset_number(offset))
 
@@ -152,11 +154,17 @@ def commit_offsets(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition
 def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
     name = f"offset of {one_partition(partition)}"
     if isinstance(value, tuple):
-        wanted = OffsetAndMetadata(*value) if 2 <= len(value) <= 3 else OffsetAndMetadata(-1)
+        wanted = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(*(value if 2 <= len(value) <= 3 else (-1,)))
         text(wanted.metadata, f"{name}: metadata")
         _check_epoch(wanted.leader_epoch, name)
+        _check_topic_id(wanted.topic_id, name)
         return wanted._replace(offset=offset_number(wanted.offset, name))
     return OffsetAndMetadata(offset_number(value, name))
+
+
+def _check_topic_id(topic_id: Any, name: str) -> None:
+    if not (topic_id is None or isinstance(topic_id, UUID)):
+        raise ValueError(f"{name}: topic_id={topic_id!r}: expected a UUID, or None if it is not known")
 
 
 def _check_epoch(epoch: Any, name: str) -> None:

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..config import ConsumerConfig
-from ..errors import CommitFailedError, KafkaError
+from ..errors import CommitFailedError, KafkaError, TopicRecreatedError
 from ..events import Call, CommitOffsets, Refusals
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..trace import Fault, Listener, Recovered
@@ -42,6 +42,11 @@ AUTO_COMMIT: Final = "auto-commit"
 """The outage while the cluster refuses auto-commits by interval."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def told(refused: Refusals) -> Refusals:
+    """Return what the caller has to know of. That an offset of a deleted topic was dropped is said in the log."""
+    return {partition: error for partition, error in refused.items() if not isinstance(error, TopicRecreatedError)}
 
 
 def refusal(refused: Refusals) -> KafkaError:
@@ -83,23 +88,25 @@ class Ledger:
         cursor = self.unread.partitions.get(partition)
         if cursor is None:
             return True
-        return offset.offset > (-1 if cursor.committed is None else cursor.committed) and offset.offset >= (cursor.attempted or 0)
+        return offset.offset > (-1 if cursor.stored.committed is None else cursor.stored.committed) and offset.offset >= (
+            cursor.stored.attempted or 0
+        )
 
     def attempt(self, offsets: Offsets) -> Offsets:
         """Remember that ``offsets`` are about to be committed, and return them."""
         for partition, offset in offsets.items():
             cursor = self.unread.partitions.get(partition)
             if cursor is not None:
-                cursor.attempted = offset.offset
+                cursor.stored.attempted = offset.offset
         return offsets
 
     def book(self, offsets: Offsets, refused: Refusals) -> Offsets:
-        """Remember what of ``offsets`` was committed, and return it."""
+        """Remember what of ``offsets`` was committed, and return it. What was dropped needs no other attempt."""
         achieved = {partition: offset for partition, offset in offsets.items() if partition not in refused}
-        for partition, offset in achieved.items():
+        for partition in achieved.keys() | (refused.keys() - told(refused).keys()):
             cursor = self.unread.partitions.get(partition)
-            if cursor is not None:
-                cursor.committed = offset.offset
+            if cursor is not None and cursor.is_of(offsets[partition].topic_id):
+                cursor.stored.committed = offsets[partition].offset
         return achieved
 
     def report(self, text: str, error: KafkaError) -> None:
@@ -111,10 +118,10 @@ class Ledger:
         # Of a partition that has left meanwhile nothing is tried again, and nothing would end an outage.
         gone = {
             partition: error
-            for partition, error in refused.items()
+            for partition, error in told(refused).items()
             if isinstance(error, CommitFailedError) or partition not in self.unread.partitions
         }
-        denied = {partition: error for partition, error in refused.items() if partition not in gone}
+        denied = {partition: error for partition, error in told(refused).items() if partition not in gone}
         now, well = self.runtime.clock(), frozenset(offsets.keys() - refused.keys()) & self._refused
         self._refused = (self._refused - well) | denied.keys()
         if denied:
@@ -221,7 +228,8 @@ class Holdings:
         if cursor is None:  # given up; it may come back as it was
             return True
         begun_at = cursor.begun_at
-        return (begun_at is None or part.first >= begun_at) and (cursor.committed is None or cursor.committed < part.past)
+        committed = cursor.stored.committed
+        return (begun_at is None or part.first >= begun_at) and (committed is None or committed < part.past)
 
     def consumed(self, which: Callable[[Cursor], bool] = lambda _: True, *, clean: bool = True) -> Offsets:
         """Return the positions, but not past records that a task holds and is not done with, for partitions that leave.
@@ -261,7 +269,7 @@ class Holdings:
         for partition, part in held:
             position = consumed.get(partition)
             if position is not None and part.first < position.offset and self._counts(partition, part):
-                consumed[partition] = OffsetAndMetadata(part.first, "", position.leader_epoch)
+                consumed[partition] = position._replace(offset=part.first)
         return consumed
 
 
@@ -406,7 +414,7 @@ class AutoCommit:
             except KafkaError as error:
                 self.ledger.report("consumed offsets of partitions that were given up could not be committed", error)
             else:
-                if refused:
+                if refused := told(refused):
                     text = "some consumed offsets of partitions that were given up could not be committed"
                     self.ledger.report(text, refusal(refused))
 
@@ -487,8 +495,8 @@ class LastCommit:
         except KafkaError as error:
             ledger.report("consumed offsets could not be committed", error)
             return
-        if refused:
-            ledger.report("some consumed offsets could not be committed", refusal(refused))
+        if told(refused):
+            ledger.report("some consumed offsets could not be committed", refusal(told(refused)))
         await ledger.intercept(ledger.book(offsets, refused))
 
     async def _wait(self, call: Call[Refusals], until: float) -> None:

@@ -69,7 +69,7 @@ from .arguments import (
 from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
 from .callers import runs_elsewhere
 from .calls import Calls
-from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal
+from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal, told
 from .cursor import Cursor, PartitionCustody
 from .inbox import Inbox
 from .iteration import HANDOUT, ITERATOR
@@ -790,6 +790,7 @@ class KafkaConsumer(Generic[K, V]):
         target = seek_target(offset)
         cursor = self._cursor(partition)
         self._unread.settle()
+        cursor.belong(target.topic_id)
         self._unread.move(cursor, (target.offset, target.leader_epoch))
         self._unread.refetch(cursor, check=target.leader_epoch is not None)
         self._sought[cursor.partition] = target
@@ -926,6 +927,7 @@ class KafkaConsumer(Generic[K, V]):
             cursor = self._cursor(partition)
             answer = found.get(partition)
             if self._unread.locate(cursor) is None and answer is not None and answer.stamp == cursor.stamp:
+                cursor.belong(answer.topic_id)
                 cursor.place((answer.offset, answer.leader_epoch))
         failure = self._unread.failure_ahead(wanted)
         if failure is not None:
@@ -976,8 +978,7 @@ class KafkaConsumer(Generic[K, V]):
         wanted = self._unread.positions() if offsets is None else commit_offsets(offsets)
         lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)
         ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
-        for partition in ours:
-            self._cursor(partition)
+        ours = {partition: offset.of(self._cursor(partition).stored.topic_id) for partition, offset in ours.items()}
         if self._rebalancing.listening.is_inside:
             self._unread.give_back(ours, parting=self._lifecycle.phase is Phase.PARTING)
         await self._commit(ours)
@@ -994,7 +995,7 @@ class KafkaConsumer(Generic[K, V]):
         auto_commit.ledger.attempt(offsets)
         refused: Refusals = await self._calls.wait(lambda call: CommitOffsets(call=call, offsets=offsets), self._calls.deadline())
         await auto_commit.ledger.intercept(auto_commit.ledger.book(offsets, refused))
-        if refused:
+        if refused := told(refused):
             raise refusal(refused)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -1070,10 +1071,13 @@ class KafkaConsumer(Generic[K, V]):
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: it is started, a broker can be reached and, in a group, the member has an assignment.
+        """Whether records can come: it is started, a broker can be reached, in a group the member has an assignment, and no
+        partition is stopped.
 
-        For a readiness probe. It is ``False`` while the group rebalances, or while the coordinator or every broker is
-        unreachable, and becomes ``True`` again by itself. Once ``process`` has failed it is ``False`` until something else reads.
+        For a readiness probe. It is ``False`` while the group rebalances, while the coordinator or every broker is
+        unreachable, or while a broker refuses a partition, and becomes ``True`` again by itself; after a partition was
+        halted (a corrupt batch, an offset that the log does not hold) only with a seek. Once ``process`` has failed it is ``False``
+        until something else reads. ``statistics()`` has the reason.
         """
         return self._observer.ready and not self._has_failed
 

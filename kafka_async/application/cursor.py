@@ -19,6 +19,7 @@ So a look, a commit or a pause does not have to put anything back, and none of t
 from collections import deque
 from enum import Enum
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from ..background.boundary import FetchedData, PartitionFailed, Repositioned
 from ..errors import DeserializationError, KafkaError
@@ -70,9 +71,10 @@ class Failure:
 
 @frozen(eq=False)
 class Halted:
-    """Nothing is read until a seek; reads that can return nothing else raise the error again."""
+    """Nothing is read until a seek; the error is raised again by reads that can return nothing else, and by others now and then."""
 
     error: KafkaError
+    raised_at: float
 
 
 Piece: TypeAlias = Portion[Record] | Raw | Refusal | Failure | Halted
@@ -88,6 +90,22 @@ def standing_in(portion: "Portion[Record]") -> Standing:
         return portion.end
     last = portion.records[portion.place - 1]
     return last.offset + 1, last.leader_epoch
+
+
+@define(eq=False)
+class Stored:
+    """What was committed of a partition of one topic. A topic that is created again under the name begins with nothing."""
+
+    topic_id: UUID | None = None
+    """The topic that was read last; ``None`` if it has no id, or nothing was read yet."""
+    committed: int | None = None
+    """What was committed last, by this consumer or where it began; ``None``: nothing, or the position was moved elsewhere since."""
+    attempted: int | None = None
+    """The offset it tried to commit last. The answer may be on its way, so nothing below it is committed either."""
+
+    def forget(self) -> None:
+        """The position was moved elsewhere: what was committed says nothing about what comes now."""
+        self.committed = self.attempted = None
 
 
 @define(eq=False)
@@ -112,10 +130,7 @@ class Cursor:
     """Offset at which data was found corrupt and fetched again."""
     until: int | None = None
     """End of the range that is read (``ranges.py``): nothing from there on is handed out as columns."""
-    committed: int | None = None
-    """What was committed last, by this consumer or where it began; ``None``: nothing, or the position was moved elsewhere since."""
-    attempted: int | None = None
-    """The offset it tried to commit last. The answer may be on its way, so nothing below it is committed either."""
+    stored: Stored = field(factory=Stored)
     passed_records: int = 0
     """Records handed out, except those of portions that are still in ``ahead``."""
 
@@ -124,10 +139,25 @@ class Cursor:
         self.taken_to = standing
         self.begun_at = None if standing is None else standing[0]
 
+    def belong(self, topic_id: UUID | None) -> None:
+        """What comes next belongs to this topic."""
+        known = self.stored.topic_id
+        if known is topic_id or topic_id is None or known == topic_id:
+            return
+        if known is None:
+            self.stored.topic_id = topic_id
+        else:
+            self.stored = Stored(topic_id)
+
+    def is_of(self, topic_id: UUID | None) -> bool:
+        """Whether this may be the topic that was read last; if not, one of them was deleted."""
+        return None in (topic_id, self.stored.topic_id) or topic_id == self.stored.topic_id
+
     def follow(self, moved: Repositioned) -> None:
         """Move to the background's position. Committing a committed offset again would erase its metadata."""
-        if moved.is_committed and self.committed is None:
-            self.committed = moved.offset
+        self.belong(moved.topic_id)
+        if moved.is_committed and self.stored.committed is None:
+            self.stored.committed = moved.offset
         self.place((moved.offset, moved.leader_epoch))
 
     def front(self) -> Piece | None:
@@ -185,7 +215,7 @@ class Cursor:
     def to_commit(self) -> OffsetAndMetadata | None:
         """The position as it is committed."""
         standing = self.standing
-        return None if standing is None else OffsetAndMetadata(standing[0], "", standing[1])
+        return None if standing is None else OffsetAndMetadata(standing[0], "", standing[1], self.stored.topic_id)
 
     @property
     def is_readable(self) -> bool:
@@ -195,6 +225,12 @@ class Cursor:
     @property
     def is_halted(self) -> bool:
         return bool(self.ahead) and isinstance(self.ahead[0], Halted)
+
+    @property
+    def problem(self) -> KafkaError | None:
+        """Why nothing more of it is read, whether that was raised already or not. From any thread."""
+        first = next((piece for piece in tuple(self.ahead) if not _is_spent(piece)), None)
+        return first.error if isinstance(first, (Failure, Halted)) else None
 
     @property
     def has_data(self) -> bool:

@@ -415,17 +415,19 @@ class Metrics:
         *,
         lags: Mapping[TopicPartition, int | None],
         consumed: Mapping[TopicPartition, int],
+        stopped: int | None = None,
         records_consumed: int | None = None,
         bytes_consumed: int | None = None,
         polled_at: float | None = None,
     ) -> dict[str, dict[str, float]]:
         """Return the metrics by group and name.
 
-        ``lags`` and ``consumed`` are the lag and the records consumed of each assigned partition, ``records_consumed`` and
-        ``bytes_consumed`` the totals with the partitions that are not assigned any more. Without ``records_consumed`` the total is
-        that of the assigned partitions; without ``bytes_consumed`` there are no metrics of it. ``polled_at`` is when a read call
-        last began, ``None`` before the first. Groups of one partition or broker
-        are named ``<group>.<topic>-<partition>`` and ``<group>.<broker>``. What has no value yet is not a number, as in Java.
+        ``lags`` and ``consumed`` are the lag and the records consumed of each assigned partition, ``stopped`` the number of those
+        of which nothing can be read, ``records_consumed`` and ``bytes_consumed`` the totals with the partitions that are not
+        assigned any more. Without ``records_consumed`` the total is that of the assigned partitions; without ``stopped`` or
+        ``bytes_consumed`` there are no metrics of them. ``polled_at`` is when a read call last began, ``None`` before the first.
+        Groups of one partition or broker are named ``<group>.<topic>-<partition>`` and ``<group>.<broker>``. What has no value yet
+        is not a number, as in Java.
         """
         since = self.requests.since(now)
         records = sum(consumed.values()) if records_consumed is None else records_consumed
@@ -436,6 +438,8 @@ class Metrics:
             COORDINATOR: {"assigned-partitions": len(lags), **self.requests.coordination.describe(now, since)},
             **self.requests.describe(now),
         }
+        if stopped is not None:
+            groups[FETCHES]["stopped-partitions"] = stopped
         groups[CLIENT] |= {
             "last-poll-seconds-ago": nan if polled_at is None else max(0.0, now - polled_at),
             "poll-idle-ratio-avg": min(1.0, self._idle_marks.rate(self.idle.seconds(now), now, since)),

@@ -5,11 +5,13 @@ to the consumer itself: the background holds this object, and a consumer that is
 """
 
 import time
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ..background.boundary import Watermarks
 from ..config import ConsumerConfig
+from ..errors import KafkaError
 from ..events import BackgroundSnapshot
 from ..model import ConsumerState, IsolationLevel, PartitionStatistics, Statistics, TopicPartition
 from ..trace import ROUTINE, Fetched, LoggingListener, StateChanged, TraceEvent
@@ -99,7 +101,13 @@ class Observer:
 
     @property
     def ready(self) -> bool:
-        return self.state is ConsumerState.STEADY
+        return self.state is ConsumerState.STEADY and not self._stopped(self.unread.partitions.copy())
+
+    def _stopped(self, cursors: Mapping[TopicPartition, Cursor]) -> dict[TopicPartition, KafkaError]:
+        """Return the partitions of which nothing can be read, and why."""
+        refused = self.unread.buffer.refused
+        problems = ((partition, cursor.problem or refused.get(partition)) for partition, cursor in cursors.items())
+        return {partition: problem for partition, problem in problems if problem is not None}
 
     @property
     def alive(self) -> bool:
@@ -116,6 +124,7 @@ class Observer:
         return self.metrics.snapshot(
             now,
             lags={partition: lag(config, cursor, unread.buffer.watermarks.get(partition)) for partition, cursor in cursors.items()},
+            stopped=len(self._stopped(cursors)),
             consumed={partition: cursor.consumed_records for partition, cursor in cursors.items()},
             records_consumed=unread.consumed_records,
             bytes_consumed=unread.buffer.total.released,
@@ -165,17 +174,19 @@ class Observer:
     def _partition(self, partition: TopicPartition, cursor: Cursor, below: BackgroundSnapshot) -> PartitionStatistics:
         buffer = self.unread.buffer
         marks, seen = buffer.watermarks.get(partition), below.partitions.get(partition)
+        problem = cursor.problem or buffer.refused.get(partition)
         return PartitionStatistics(
             position=cursor.position,
             high_watermark=marks.high_watermark if marks is not None else None,
             last_stable_offset=marks.last_stable_offset if marks is not None else None,
-            log_start_offset=marks.log_start_offset if marks is not None else None,
+            log_start_offset=marks.log_start_offset if marks is not None and marks.log_start_offset >= 0 else None,
             lag=lag(self.config, cursor, marks),
             buffered_bytes=buffer.unread(partition),
             paused=cursor.paused,
             state=seen.state if seen is not None else "assigned",
             leader=seen.leader if seen is not None else None,
             preferred_read_replica=seen.read_replica if seen is not None else None,
+            problem=None if problem is None else str(problem),
         )
 
     def _wall_ms(self, at: float | None) -> int | None:

@@ -14,7 +14,7 @@ from ..trace import Fault, Listener
 from ..values import define, field
 from .arguments import seconds
 from .calls import Calls
-from .committing import AutoCommit, Offsets, refusal
+from .committing import AutoCommit, Offsets, refusal, told
 from .lifecycle import Happening, Lifecycle, Phase
 from .rebalancing import Rebalancing
 from .subscribed import Subscribed
@@ -154,6 +154,6 @@ class Parting:
         except KafkaError as error:
             ledger.report("consumed offsets could not be committed", error)
             return {}
-        if refused:
-            ledger.report("some consumed offsets could not be committed", refusal(refused))
+        if told(refused):
+            ledger.report("some consumed offsets could not be committed", refusal(told(refused)))
         return ledger.book(offsets, refused)

@@ -291,7 +291,8 @@ class Reader:
 
     def _raise_failure(self, only: Collection[TopicPartition], holder: Any) -> None:
         # A record that was refused counts as handed out once that is raised, and the position is past it.
-        failure = self.unread.failure(only, records=not self.gate.is_over(self.runtime.clock()))
+        now = self.runtime.clock()
+        failure = self.unread.failure(only, records=not self.gate.is_over(now), now=now)
         if failure is None:
             return
         if isinstance(failure, DeserializationError) and self.auto_commit.enabled:

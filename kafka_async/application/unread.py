@@ -12,6 +12,7 @@ before.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
@@ -200,7 +201,7 @@ class Unread:
         cursor.stamp = self.next_stamp()
         cursor.place(standing)
         cursor.corrupt_at = None
-        cursor.committed = cursor.attempted = None
+        cursor.stored.forget()
         self.failing.discard(cursor.partition)
         self._turns.leave(cursor)
         if self.taken is not None:
@@ -232,6 +233,7 @@ class Unread:
                 offset=offset,
                 leader_epoch=epoch if check else None,
                 until=cursor.until,
+                topic_id=cursor.stored.topic_id,
             )
             self.outbox.add(event)
 
@@ -268,9 +270,9 @@ class Unread:
             return
         for cursor, (standing, consumed) in tuple(taken.items()):
             if self.partitions.get(cursor.partition) is cursor:
-                before = (cursor.committed, cursor.attempted, cursor.begun_at)
+                before = (cursor.stored.committed, cursor.stored.attempted, cursor.begun_at)
                 self.move(cursor, standing)
-                cursor.committed, cursor.attempted, cursor.begun_at = before
+                cursor.stored.committed, cursor.stored.attempted, cursor.begun_at = before
                 cursor.passed_records = consumed
                 self.refetch(cursor)
         self.taken = None
@@ -342,6 +344,8 @@ class Unread:
         while (parcel := self.buffer.next) is not None:
             cursor = self.partitions.get(parcel.partition) or self.set_aside.get(parcel.partition)
             if cursor is not None and cursor.stamp == parcel.stamp:
+                if isinstance(parcel, Repositioned) and not cursor.is_of(parcel.topic_id):
+                    self._forget_failure(cursor)
                 if not (cursor.parcels and cursor.parcels[-1] is parcel):
                     cursor.parcels.append(parcel)
                 if cursor.partition in self.partitions:
@@ -350,12 +354,21 @@ class Unread:
                 self.buffer.release(parcel)
             self.buffer.take()
 
+    def _forget_failure(self, cursor: Cursor) -> None:
+        """What stopped the partition was in a topic that was deleted; another one has its name now."""
+        if self._fails(cursor):
+            cursor.ahead.pop()
+        if not any(isinstance(piece, Refusal) for piece in cursor.ahead):
+            self.failing.discard(cursor.partition)
+        cursor.parcels = deque(parcel for parcel in cursor.parcels if not isinstance(parcel, PartitionFailed))
+
     def locate(self, cursor: Cursor) -> int | None:
         """Return the position; if nothing has been handed out yet, the position of the first thing in the buffer."""
         self.receive()
         if cursor.taken_to is None and cursor.parcels:
             match cursor.parcels[0]:
                 case FetchedData() as data:
+                    cursor.belong(data.topic_id)
                     cursor.place((data.fetch_offset, None))
                 case Repositioned() as moved:
                     cursor.follow(moved)
@@ -406,10 +419,12 @@ class Unread:
     def _unpack(self, cursor: Cursor, parcel: FetchedData | Repositioned | PartitionFailed) -> None:
         match parcel:
             case FetchedData():
+                if parcel.topic_id is not cursor.stored.topic_id:
+                    cursor.belong(parcel.topic_id)
                 cursor.data = parcel
             case Repositioned():
                 if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
-                    cursor.committed = cursor.attempted = None
+                    cursor.stored.forget()
                 cursor.follow(parcel)
             case PartitionFailed():
                 self._fail(cursor, Failure(parcel.error, parcel.halted))
@@ -445,7 +460,7 @@ class Unread:
         if again:
             cursor.corrupt_at = None
             self._fail(cursor, Failure(error, halts=True))
-            self.outbox.add(HaltPartition(partition=cursor.partition, stamp=cursor.stamp))
+            self.outbox.add(HaltPartition(partition=cursor.partition, stamp=cursor.stamp, topic_id=cursor.stored.topic_id))
         else:
             cursor.corrupt_at = None if at is None else at[0]
             self.refetch(cursor)
@@ -702,19 +717,21 @@ class Unread:
 
     # --- failures --------------------------------------------------------------------------------------------------------------
 
-    def failure(self, only: Collection[TopicPartition] = (), *, records: bool = True) -> KafkaError | None:
-        """Return the failure that the next read has to raise, once; again only for a read that could return nothing else.
+    def failure(self, only: Collection[TopicPartition] = (), *, records: bool = True, now: float = 0.0) -> KafkaError | None:
+        """Return the failure that the next read has to raise: once, and again if the read could return nothing else, or if the
+        partition is still halted a request timeout later.
 
         Not ``records``: of records nothing may be said now, so those that were refused keep their places.
         """
         if not self.failing:
             return None
+        self.receive()  # the topic of what failed may have been deleted and created again
         for partition in tuple(self.failing):
             cursor = self.partitions.get(partition)
             if cursor is None:
                 if partition not in self.set_aside:
                     self.failing.discard(partition)
-            elif self.may_read(cursor, only) and (error := self._pass_failure(cursor, records=records)) is not None:
+            elif self.may_read(cursor, only) and (error := self._pass_failure(cursor, now, records=records)) is not None:
                 return error
         asked = [self.partitions[tp] for tp in only if tp in self.partitions] if only else list(self.partitions.values())
         if asked and all(cursor.is_halted for cursor in asked):
@@ -731,13 +748,18 @@ class Unread:
                 return piece.error
         return None
 
-    def _pass_failure(self, cursor: Cursor, *, records: bool) -> KafkaError | None:
+    def _pass_failure(self, cursor: Cursor, now: float, *, records: bool) -> KafkaError | None:
         piece = cursor.front()
+        if isinstance(piece, Halted):
+            if now - piece.raised_at < self.config.request_timeout_ms / 1000:
+                return None
+            cursor.ahead[0] = Halted(piece.error, now)
+            return piece.error
         if not isinstance(piece, (Refusal, Failure)) or (isinstance(piece, Refusal) and not records):
             return None
         cursor.ahead.popleft()
         if isinstance(piece, Failure) and piece.halts:
-            cursor.ahead.appendleft(Halted(piece.error))
+            cursor.ahead.appendleft(Halted(piece.error, now))
         elif not any(isinstance(other, (Refusal, Failure)) for other in cursor.ahead):
             self.failing.discard(cursor.partition)
         if cursor.has_more:

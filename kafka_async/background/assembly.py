@@ -11,6 +11,7 @@ from ..values import evolve
 from .agenda import Agenda
 from .boundary import EventHandler, FetchBuffer
 from .dispatch import Background, Subscriber
+from .ends import StoppedEnds
 from .environment import Environment
 from .fetch import FetchManager
 from .follow import TopicFollower
@@ -59,6 +60,7 @@ def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer,
         random=random,
         trace=trace,
     )
+    ends = StoppedEnds(config, subscription, list_offsets, buffer)
     group = _group(config, handler, buffer, environment, subscription, metadata) if config.group_id is not None else None
     # Whoever asks another manager for something is polled before it, so that the request leaves in the same turn: the group asks
     # for its coordinator, positions for committed offsets and look-ups. Fetch uses what all of them decided. Metadata last: every
@@ -68,13 +70,13 @@ def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer,
     if group is not None:
         subscriber = group
         positions.stored = group.fetches
-        managers = (group, positions, group.commits, group.fetches, group.coordinator, list_offsets, fetch, metadata)
+        managers = (group, positions, group.commits, group.fetches, group.coordinator, ends, list_offsets, fetch, metadata)
     else:
         subscriber = follower = TopicFollower(config, metadata.cluster, handler)
-        managers = (follower, positions, list_offsets, fetch, metadata)
+        managers = (follower, positions, ends, list_offsets, fetch, metadata)
     interests.followers.append(subscriber)
     interests.askers.append(list_offsets)
-    subscription.listeners += (positions, fetch)
+    subscription.listeners += (positions, fetch, ends)
     metadata.listeners += (positions, list_offsets, fetch)
     telemetry = telemetry_of(config, environment)
     return Background(

@@ -10,9 +10,10 @@ partition also travels among them, after the data that came before it.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 from ..errors import KafkaError
 from ..events import ApplicationEvent, BackgroundEvent, ErrorEvent
@@ -109,6 +110,7 @@ class FetchedData(NamedTuple):
     records: bytes
     aborted: tuple[tuple[int, int], ...] = ()
     """``(producer id, first offset)`` of the transactions that were aborted (``read_committed`` only)."""
+    topic_id: UUID | None = None
 
     @property
     def size(self) -> int:
@@ -125,6 +127,8 @@ class Repositioned:
     leader_epoch: int | None = None
     is_committed: bool = False
     """It is the committed offset."""
+    topic_id: UUID | None = None
+    """The topic that the offset belongs to. If it is another one than before, nothing that is known about that one counts."""
 
 
 @frozen(kw_only=True)
@@ -178,6 +182,8 @@ class FetchBuffer:
     watermarks: dict[TopicPartition, Watermarks] = field(factory=dict, repr=False, metadata=_BACKGROUND)
     total: UnreadBytes = field(factory=UnreadBytes, metadata=_ASSEMBLY)
     accounts: dict[TopicPartition, UnreadBytes] = field(factory=dict, repr=False, metadata=_BACKGROUND)
+    refused: Mapping[TopicPartition, KafkaError] = field(factory=dict, repr=False, metadata=_BACKGROUND)
+    """Partitions that a broker refuses to read, and why. Tried again, and replaced as a whole when another one is."""
     hungry: bool = field(default=False, metadata=_BACKGROUND)
     """The background would fetch if there were room, or is looking for room right now."""
     starving: bool = field(default=False, metadata=_BACKGROUND)

@@ -55,24 +55,36 @@ class ClusterView:
     """Ids by name. They are kept while a wanted topic is missing, so that a new topic of that name is recognized as new."""
     _doubted: dict[TopicPartition, float] = field(factory=dict, init=False)
     """Since when only epochs older than the known one have come."""
-    _seen_epochs: dict[TopicPartition, int] = field(factory=dict, init=False)
-    """Epochs newer than that of the known leader."""
-    _refuted_epochs: dict[TopicPartition, int] = field(factory=dict, init=False)
-    """Epochs that were seen, but for which no leader was named within the time that elections take."""
+    _seen_epochs: dict[TopicPartition, tuple[int, float]] = field(factory=dict, init=False)
+    """Epochs newer than that of the known leader, and when they were first seen."""
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """Return the leader of a partition if it is known, its address is, and no newer epoch was seen."""
+        """Return the leader of a partition if it is known and its address is."""
         leader = self.leaders.get(partition)
-        if leader is None or leader.node_id not in self.nodes or self._is_stale(partition, leader):
-            return None
-        return leader
+        return leader if leader is not None and leader.node_id in self.nodes else None
+
+    def is_behind(self, partition: TopicPartition, now: float) -> bool:
+        """Whether a newer epoch than the leader's was seen, and an election may still be the reason.
+
+        If the cluster does not name a leader of that epoch within the time that elections take, the epoch is of another cluster,
+        or of one that was set up again.
+        """
+        leader, seen = self.leaders.get(partition), self._seen_epochs.get(partition)
+        if leader is None or leader.epoch is None or seen is None:
+            return False
+        epoch, since = seen
+        return leader.epoch < epoch and now - since < self.patience
 
     def topic_id(self, topic: str) -> UUID | None:
         known = self.topics.get(topic)
         topic_id: UUID | None = known.topic_id if known is not None else None
         return topic_id
+
+    def incarnation(self, topic: str) -> UUID | None:
+        """Return the id of the last topic of that name that was known, whether it still exists or not."""
+        return self._last_ids.get(topic)
 
     def has_known(self, topic: str) -> bool:
         """Whether the topic exists, or did."""
@@ -90,10 +102,6 @@ class ClusterView:
         """Return the cluster as a value; if names are given, with these topics only."""
         topics = self.topics if names is None else {name: self.topics[name] for name in names if name in self.topics}
         return ClusterDescription(cluster_id=self.cluster_id, brokers=tuple(self.nodes.values()), topics=dict(topics))
-
-    def _is_stale(self, partition: TopicPartition, leader: Leader) -> bool:
-        seen = self._seen_epochs.get(partition)
-        return seen is not None and leader.epoch is not None and leader.epoch < seen
 
     # --- what brokers say ------------------------------------------------------------------------------------------------------
 
@@ -163,15 +171,11 @@ class ClusterView:
         """
         known = self.leaders.get(partition)
         older = known is not None and known.epoch is not None and leader.epoch is not None and leader.epoch < known.epoch
-        doubtful = older or self._is_stale(partition, leader)
-        if doubtful and now - self._doubted.setdefault(partition, now) < self.patience:
+        if older and now - self._doubted.setdefault(partition, now) < self.patience:
             return False
         self._doubted.pop(partition, None)
         self.leaders[partition] = leader
-        seen = self._seen_epochs.pop(partition, None)
-        if seen is not None and leader.epoch is not None and leader.epoch < seen:
-            self._refuted_epochs[partition] = seen
-        return seen is not None or known != leader
+        return known != leader
 
     def _drop_topic(self, name: str) -> set[TopicPartition]:
         known = self.topics.pop(name, None)
@@ -181,7 +185,7 @@ class ClusterView:
             self.names.pop(known.topic_id, None)
         dropped = {TopicPartition(name, part.partition) for part in known.partitions}
         for partition in dropped:
-            for memory in (self.leaders, self._doubted, self._seen_epochs, self._refuted_epochs):
+            for memory in (self.leaders, self._doubted, self._seen_epochs):
                 memory.pop(partition, None)
         return dropped
 
@@ -197,20 +201,19 @@ class ClusterView:
         self.version += 1
         return True
 
-    def see_epoch(self, partition: TopicPartition, epoch: int | None) -> bool:
+    def see_epoch(self, partition: TopicPartition, epoch: int | None, now: float) -> bool:
         """Remember a leader epoch that a committed offset, a seek or a broker names (Java's ``updateLastSeenEpochIfNewer``).
 
-        Return whether it is newer than the known one. Then the leader is unknown until the cluster names one of that epoch: the
-        stale leader does not know the epoch, and its answer would reset the position.
+        Return whether it is newer than the known one, and was not seen for as long as an election may take. The known leader is
+        still asked, but what it says against a position may be out of date: see ``is_behind``.
         """
         leader = self.leaders.get(partition)
         if epoch is None or leader is None or leader.epoch is None:
             return False
-        if epoch <= max(leader.epoch, self._refuted_epochs.get(partition, -1)):
-            return False
-        self._seen_epochs[partition] = max(epoch, self._seen_epochs.get(partition, epoch))
-        self.version += 1
-        return True
+        known = self._seen_epochs.get(partition)
+        if epoch > leader.epoch and (known is None or epoch > known[0]):
+            self._seen_epochs[partition] = (epoch, now)
+        return self.is_behind(partition, now)
 
     def forget_brokers(self, *, misled: bool) -> None:
         """No broker can be reached at its known address: bootstrap again. ``misled``: what was known may be another cluster's."""

@@ -190,6 +190,7 @@ class Background:
                 entry = self.subscription.renumber(event.partition, event.stamp)
                 if entry is not None:
                     self.subscription.read_until(entry, event.until)
+                if entry is not None and not self.positions.is_void(entry, event.topic_id, "a position", now):
                     position = FetchPosition(event.offset, event.leader_epoch)
                     self.subscription.seek(entry, position, validate=event.leader_epoch is not None)
             case ResetOffset():
@@ -199,7 +200,8 @@ class Background:
                         self.subscription.reset(entry, event.strategy)
             case HaltPartition():
                 entry = self.subscription.renumber(event.partition, event.stamp)
-                if entry is not None and entry.state is not FetchState.HALTED:
+                void = entry is None or self.positions.is_void(entry, event.topic_id, "a bad record", now)
+                if entry is not None and not void and entry.state is not FetchState.HALTED:
                     self.subscription.halt(entry)
             case PausePartitions():
                 self.subscription.pause(event.partitions, paused=True)

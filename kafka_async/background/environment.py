@@ -78,6 +78,11 @@ class Environment:
         versions = self.network.versions()
         return versions.offers_consumer_protocol if versions is not None else None
 
+    def commits_by_topic_id(self) -> bool:
+        """Whether the brokers take offsets under the ids of topics, as far as is known."""
+        versions = self.network.versions()
+        return versions is None or versions.commits_by_topic_id
+
     def connections(self) -> tuple[int, int]:
         """Return the number of connections that carry requests, and of requests in flight."""
         states = self.network.connection_states()

@@ -10,7 +10,7 @@ slow partition cannot fill it, and a broker's session is not churned (KAFKA-1718
 on partitions times turns: 1,000 idle partitions cost nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -37,10 +37,11 @@ from ..trace import Fault, Fetched, Listener, Recovered
 from ..values import defaults_of, define, field
 from ..wire import FetchedStep, FetchStep
 from ..wire.messages import FetchRequest, FetchResponse, PartitionData
-from .boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed, Watermarks
+from .boundary import EventHandler, FetchBuffer, FetchedData, Watermarks
 from .cluster import ClusterChanges, Leader
 from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionRequest, Wanted
 from .fetch_size import FULL, FetchSize
+from .grouping import named
 from .metadata import MetadataManager
 from .partition_outage import PartitionOutage
 from .positions import PositionsManager
@@ -70,6 +71,8 @@ class _Broker:
     reserved: int | None = None
     """Bytes that the request in flight may bring; ``None``: none is in flight."""
     sent_at: float = 0.0
+    misfit: bool = False
+    """Its last incremental response was of another session."""
     suspected_at: float = NEVER
     """When the response is so late that the cluster is asked whether other brokers lead the partitions by now."""
 
@@ -158,6 +161,10 @@ class FetchManager:
 
     def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
         """See ``ClusterListener``."""
+        for partition in changes.leaders:
+            entry = self.subscription.get(partition)
+            if entry is not None and entry.setbacks.failures:
+                self.subscription.wait(entry, now)  # what one broker refuses another one may give
         self._changed |= changes.leaders
 
     # --- deciding --------------------------------------------------------------------------------------------------------------
@@ -207,6 +214,7 @@ class FetchManager:
             self._changed.update(self._timers.due(now))
         if self._outage.failing:
             self._outage.keep(self.subscription.partitions)
+            self._show_refused()
         self._changed |= self._leaderless.after(self.metadata.cluster.version)
         if self._left_out.partitions:
             left_out, share = self._left_out, self._share()
@@ -422,15 +430,48 @@ class FetchManager:
             self._refused(broker, outcome.error_code, now)
         elif not isinstance(outcome, (FetchedStep, FetchResponse)):
             self._request_failed(broker, outcome, now)
-        else:
+        elif isinstance(outcome, FetchedStep):
+            partition = broker.session.partition(outcome.topic_id, outcome.partition_index)
+            if partition not in broker.session.sent:
+                self._misfit(broker, now)
+                return
             if broker.backoff.failures:
-                self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
-                broker.backoff.succeeded()
-            broker.session.succeeded(outcome.session_id)
-            if isinstance(outcome, FetchedStep):
-                self._read_step(broker, outcome, now)
-            else:
-                self._read(broker, outcome, now)
+                self._recovered(broker, now)
+            broker.session.succeeded(outcome.session_id, 1)
+            self._read_step(broker, outcome, partition, now)
+        else:
+            self._read_answer(broker, outcome, now)
+
+    def _read_answer(self, broker: _Broker, answer: FetchResponse, now: float) -> None:
+        session = broker.session
+        names = ((session.name(topic.topic, topic.topic_id) or "", topic) for topic in answer.responses)
+        about = {TopicPartition(name, part.partition_index): part for name, topic in names for part in topic.partitions}
+        if not session.fits(about):
+            self._misfit(broker, now)
+            return
+        # A full response always fits: only an incremental one shows that the broker has our session.
+        if broker.backoff.failures and not (broker.misfit and session.epoch == INITIAL_EPOCH and answer.session_id):
+            self._recovered(broker, now)
+        session.succeeded(answer.session_id, len(about))
+        self._read(broker, answer, about, now)
+
+    def _recovered(self, broker: _Broker, now: float) -> None:
+        self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
+        broker.backoff.succeeded()
+        broker.misfit = False
+
+    def _misfit(self, broker: _Broker, now: float) -> None:
+        """The response is about other partitions than the session: read nothing of it, and begin a new session.
+
+        The sequence that sends thousands of requests a second: a proxy swaps two brokers whose sessions have the same id, so each
+        answers at once for the partitions of the other, again and again.
+        """
+        broker.misfit = True
+        broker.session.reset()
+        broker.backoff.failed(now)
+        self.metadata.request_update(now)
+        text = f"broker {broker.node_id} answers for another fetch session than ours; beginning a new one"
+        self.trace(Fault(now=now, text=text, subject="fetch", outage=_outage(broker)))
 
     def _refused(self, broker: _Broker, error_code: int, now: float) -> None:
         if error_code in _SESSION_ERRORS:
@@ -460,9 +501,8 @@ class FetchManager:
         text = f"fetch from broker {broker.node_id} failed; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
 
-    def _read_step(self, broker: _Broker, step: FetchedStep, now: float) -> None:
+    def _read_step(self, broker: _Broker, step: FetchedStep, partition: TopicPartition, now: float) -> None:
         """The same as ``_read``, for a response with records of one partition."""
-        partition = broker.session.partition(step.topic_id, step.partition_index)
         entry = self.subscription.partitions.get(partition)
         sent = broker.session.sent.get(partition)
         if entry is None or sent is None or not _expected(entry, sent):
@@ -474,12 +514,13 @@ class FetchManager:
             broker.size.answered(fill, waited, len(broker.session.wanted))
         if self._outage.failing:
             self._outage.report((), (partition,), now)
+            self._show_refused()
 
     def _waited(self, now: float) -> float:
         """Return how long the application has been waiting for records, in seconds."""
         return now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
 
-    def _read(self, broker: _Broker, response: FetchResponse, now: float) -> None:
+    def _read(self, broker: _Broker, response: FetchResponse, about: Mapping[TopicPartition, PartitionData], now: float) -> None:
         endpoints: dict[int, Node] = {}
         for node in response.node_endpoints:
             endpoints[node.node_id] = Node(node.node_id, node.host, node.port, node.rack)
@@ -487,26 +528,24 @@ class FetchManager:
         well: set[TopicPartition] = set()
         waited = self._waited(now)
         fill = 0.0
-        for topic in response.responses:
-            name = broker.session.name(topic.topic, topic.topic_id)
-            for data in topic.partitions:
-                partition = TopicPartition(name or "", data.partition_index)
-                entry = self.subscription.get(partition)
-                sent = broker.session.sent.get(partition)
-                if entry is None or sent is None or not _expected(entry, sent):
-                    continue  # assigned away, sought elsewhere or reset while the answer was on its way
-                if data.error_code:
-                    error = self._partition_failed(entry, sent, data, endpoints, now)
-                    if error is not None:
-                        failed.setdefault(type(error), (error, set()))[1].add(partition)
-                else:
-                    well.add(partition)
-                    fill = max(fill, len(data.records or b"") / sent.max_bytes)
-                    self._accept(broker, entry, sent, data, now)
+        for partition, data in about.items():
+            entry = self.subscription.get(partition)
+            sent = broker.session.sent[partition]
+            if entry is None or not _expected(entry, sent):
+                continue  # assigned away, sought elsewhere or reset while the answer was on its way
+            if data.error_code:
+                error = self._partition_failed(entry, sent, data, endpoints, now)
+                if error is not None:
+                    failed.setdefault(type(error), (error, set()))[1].add(partition)
+            else:
+                well.add(partition)
+                fill = max(fill, len(data.records or b"") / sent.max_bytes)
+                self._accept(broker, entry, sent, data, now)
         if fill >= FULL or broker.size.has_grown:
             broker.size.answered(fill, waited, len(broker.session.wanted))
         if failed or self._outage.failing:
             self._outage.report(failed.values(), well, now)
+            self._tell_of_refused(now)
 
     def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData | FetchedStep, now: float) -> None:
         partition = entry.partition
@@ -525,7 +564,12 @@ class FetchManager:
         committed_only = self.config.isolation_level is IsolationLevel.READ_COMMITTED
         aborted = tuple((txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()) if committed_only else ()
         parcel = FetchedData(
-            partition=partition, stamp=entry.stamp, fetch_offset=sent.offset, records=data.records, aborted=aborted
+            partition=partition,
+            stamp=entry.stamp,
+            fetch_offset=sent.offset,
+            records=data.records,
+            aborted=aborted,
+            topic_id=sent.topic_id,
         )
         span = measure(data.records, sent.offset)
         epoch = span.leader_epoch
@@ -554,14 +598,17 @@ class FetchManager:
             self.subscription.read_from(entry, PreferredReplica(replica, now + self.config.metadata_max_age_ms / 1000))
         else:
             self.metadata.request_update(now)
-        if entry.redirected or replica not in self.metadata.cluster.nodes:
+        if entry.setbacks.redirected or replica not in self.metadata.cluster.nodes:
             self.subscription.delay(entry, now + self.config.retry_backoff_max)
         self.subscription.count_redirection(entry)
 
     def _partition_failed(
         self, entry: PartitionState, sent: Wanted, data: PartitionData, endpoints: dict[int, Node], now: float
     ) -> BrokerResponseError | None:
-        """Java's ``FetchCollector.handleInitializeErrors``, per error code. Return the error if it is to be logged."""
+        """Java's ``FetchCollector.handleInitializeErrors``, per error code. Return the error of a partition that fails.
+
+        No error of a broker stops a partition: whatever it is, it may pass, or another broker may not have it.
+        """
         error = for_code(data.error_code)
         if isinstance(error, OffsetOutOfRangeError):
             if entry.replica is not None:
@@ -575,36 +622,56 @@ class FetchManager:
             return None
         if entry.replica is not None:
             self.subscription.read_from(entry, None)
-        return self._retry_or_halt(entry, error, now)
+        return self._try_again(entry, error, now)
 
-    def _retry_or_halt(self, entry: PartitionState, error: BrokerResponseError, now: float) -> BrokerResponseError | None:
-        named = for_code(error.errno, f"{entry.partition}: {error.description}")
+    def _try_again(self, entry: PartitionState, error: BrokerResponseError, now: float) -> BrokerResponseError:
+        delay = retry_delay(self.config, entry.setbacks.failures)
         if isinstance(error, TopicAuthorizationFailedError):
             # Access can be given at any time: keep asking, but not often. With the text of the metadata, so that the error comes
             # once of a topic, and not once for each partition, when access was given back long ago.
-            self.handler.publish_error(for_code(error.errno, topic=entry.partition.topic))
-            self.subscription.delay(entry, now + self.config.retry_backoff_max)
-        elif isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError)):
-            self._broker_refuses(entry, named, now)  # UnknownError: may be temporary; Java goes on as well
-        else:
-            backoff = retry_delay(self.config, entry.failures)
-            self.subscription.delay(entry, now + backoff)
-            if error.invalid_metadata:
-                self.metadata.request_update(now)
-            return error
-        return None
+            error = for_code(error.errno, topic=entry.partition.topic)
+            self.handler.publish_error(error)
+            delay = self.config.retry_backoff_max
+        elif _is_refusal(error) and entry.setbacks.failures:
+            delay = self.config.retry_backoff_max
+        self.subscription.delay(entry, now + delay)
+        if error.invalid_metadata:
+            self.metadata.request_update(now)
+        return error
 
-    def _broker_refuses(self, entry: PartitionState, error: BrokerResponseError, now: float) -> None:
-        """An error that the broker will repeat: tried once more, then the application gets the error and the partition stops."""
-        if entry.failures == 0:
-            self.subscription.delay(entry, now + self.config.retry_backoff)
-            return
-        if isinstance(error, CorruptRecordException) and entry.position is not None:
-            error = CorruptRecordException(
-                *error.args, topic=entry.partition.topic, partition=entry.partition.partition, offset=entry.position.offset
-            )
-        self.subscription.halt(entry)
-        self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
+    def _tell_of_refused(self, now: float) -> None:
+        """Tell the application, after each request timeout, of partitions that brokers refuse to read."""
+        self._show_refused()
+        overdue: dict[type[KafkaError], tuple[KafkaError, list[TopicPartition]]] = {}
+        for partition in self.buffer.refused:
+            error, since = self._outage.failing[partition]
+            told_already = error is None or isinstance(error, TopicAuthorizationFailedError)
+            if error is not None and not told_already and now - since >= self.config.request_timeout_ms / 1000:
+                overdue.setdefault(type(error), (error, []))[1].append(partition)
+        for error, partitions in overdue.values():
+            self._outage.told(partitions, now)
+            self.handler.publish_error(self._naming(error, partitions))
+
+    def _naming(self, error: KafkaError, partitions: list[TopicPartition]) -> KafkaError:
+        first = partitions[0]
+        text = f"{named(partitions)}: {error.args[0]}"
+        if isinstance(error, CorruptRecordException):
+            entry = self.subscription.get(first)
+            offset = entry.position.offset if entry is not None and entry.position is not None else None
+            return CorruptRecordException(text, topic=first.topic, partition=first.partition, offset=offset)
+        return for_code(getattr(error, "errno", UnknownError.errno), text)
+
+    def _show_refused(self) -> None:
+        """Keep what the application sees of partitions that fail."""
+        failing = self._outage.failing.items()
+        refused = {partition: error for partition, (error, _) in failing if error is not None and _is_refusal(error)}
+        if refused.keys() != self.buffer.refused.keys():
+            self.buffer.refused = refused
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    """Whether an error is more than a moment of the cluster's life, such as an election. It may pass all the same."""
+    return isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError))
 
 
 def _outage(broker: _Broker) -> str:

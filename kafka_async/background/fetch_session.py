@@ -105,10 +105,21 @@ class FetchSession:
             send[partition] = how
         return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_named(send), forgotten=_forgotten(forget))
 
-    def succeeded(self, session_id: int) -> None:
-        """The broker answered; ``session_id`` 0 means that it keeps no session for us."""
+    def fits(self, answered: Mapping[TopicPartition, object]) -> bool:
+        """Whether a response may be about these partitions: only about those of the session.
+
+        Anything else belongs to another session, or to another broker behind the same address. (Java's ``FetchSessionHandler``.)
+        """
+        return answered.keys() <= self.sent.keys()
+
+    def succeeded(self, session_id: int, answered: int) -> None:
+        """The broker answered about so many partitions; ``session_id`` 0 means that it keeps no session for us."""
         if session_id == 0:
             self.reset()
+            return
+        if self.epoch == INITIAL_EPOCH and answered < len(self.sent):
+            self.session_id = session_id
+            self.reset(keep_id=True)  # a full response is about all partitions: what it leaves out may be missing in the session
             return
         self.epoch = 1 if session_id != self.session_id or self.epoch >= _EPOCH_MAX else self.epoch + 1
         self.session_id = session_id

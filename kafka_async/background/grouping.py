@@ -1,10 +1,13 @@
 """Partitions by topic, which is how requests name them.
 
-Decides: the order of topics, that of their first partition. Owns nothing. Must never know what a request is for.
+Decides: the order of topics, that of their first partition, and how many partitions a text names. Owns nothing. Must never know
+what a request is for.
 """
 
 from collections.abc import Iterable
 from typing import TypeVar
+
+from ..model import TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -16,3 +19,9 @@ def by_topic(pairs: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
     for topic, what in pairs:
         topics.setdefault(topic, []).append(what)
     return {topic: tuple(parts) for topic, parts in topics.items()}
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Return the partitions as text, ten of them at most."""
+    names = [str(partition) for partition in sorted(partitions)]
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

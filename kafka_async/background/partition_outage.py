@@ -1,14 +1,22 @@
 """What fails partition by partition, from the first report until it goes well again.
 
-Decides: which partitions recover. Owns: the partitions that fail. Must never decide what is tried again, or when.
+Decides: which partitions recover. Owns: the partitions that fail, and since when. Must never decide what is tried again, or when.
 """
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from ..errors import KafkaError
 from ..model import TopicPartition
 from ..trace import Fault, Listener, Recovered
 from ..values import define, field
+
+
+class Failing(NamedTuple):
+    """Why a partition fails, and since when it has failed without the application having been told."""
+
+    error: KafkaError | None
+    since: float
 
 
 @define(eq=False)
@@ -19,21 +27,29 @@ class PartitionOutage:
     name: str
     text: str
     """What the log says when it begins."""
-    failing: set[TopicPartition] = field(factory=set, init=False)
+    failing: dict[TopicPartition, Failing] = field(factory=dict, init=False)
 
     def keep(self, assigned: Collection[TopicPartition]) -> None:
         """Forget partitions that left: ``Unassigned`` has ended their outages."""
-        self.failing.intersection_update(assigned)
+        if any(partition not in assigned for partition in self.failing):
+            self.failing = {partition: failing for partition, failing in self.failing.items() if partition in assigned}
 
     def report(
         self, failed: Iterable[tuple[KafkaError | None, Collection[TopicPartition]]], well: Iterable[TopicPartition], now: float
     ) -> None:
         """Trace which partitions fail, one event for each reason however many they are, and which of those before go well."""
-        over = self.failing.intersection(well)
-        self.failing -= over
+        over = self.failing.keys() & frozenset(well)
+        failing = {partition: before for partition, before in self.failing.items() if partition not in over}
         for error, partitions in failed:
-            self.failing.update(partitions)
+            for partition in partitions:
+                before = failing.get(partition)
+                failing[partition] = Failing(error, now if before is None else before.since)
             found = frozenset(partitions)
             self.trace(Fault(now=now, text=self.text, error=error, subject="fetch", outage=self.name, partitions=found))
+        self.failing = failing
         if over:
             self.trace(Recovered(now=now, outage=self.name, subject="fetch", partitions=frozenset(over)))
+
+    def told(self, partitions: Collection[TopicPartition], now: float) -> None:
+        """The application has been told that these fail."""
+        self.failing = self.failing | {partition: self.failing[partition]._replace(since=now) for partition in partitions}

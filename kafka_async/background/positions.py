@@ -8,6 +8,7 @@ that wait for positions. Must never fetch, and never take an error for "there is
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
+from uuid import UUID
 
 from ..config import ConsumerConfig
 from ..errors import (
@@ -115,14 +116,29 @@ class PositionsManager:
         application decides.
         """
         for partition, entry in self.subscription.partitions.items():
-            if partition.topic == topic and entry.state is not FetchState.HALTED:
-                if self._keeps(entry):
-                    self._halt(entry, OffsetOutOfRangeError(f"topic {topic!r} was deleted and created again"))
-                else:
-                    self.subscription.reset(entry, "earliest")
+            if partition.topic == topic and not (entry.state is FetchState.HALTED and self._keeps(entry)):
+                self._begin_anew(entry)
+
+    def _begin_anew(self, entry: PartitionState) -> None:
+        if not self._keeps(entry):
+            self.subscription.reset(entry, "earliest")
+            return
+        offset = entry.position.offset if entry.position is not None else -1
+        text = f"topic {entry.partition.topic!r} was deleted and created again"
+        self._halt(entry, OffsetOutOfRangeError(text, offsets={entry.partition: offset}))
+
+    def is_void(self, entry: PartitionState, topic_id: UUID | None, what: str, now: float) -> bool:
+        """Whether the application means the topic that had the name before. The new one is read from its beginning."""
+        if not self.metadata.incarnations.is_former(entry.partition.topic, topic_id):
+            return False
+        self.metadata.incarnations.say(what, entry.partition, topic_id, now)
+        self._begin_anew(entry)
+        return True
 
     def out_of_range(self, entry: PartitionState, now: float) -> None:
-        """The log does not hold the position: reset by policy, or report it."""
+        """The leader says that the log does not hold the position. If that is sure, reset by policy, or report it."""
+        if not self._is_proven(entry, now):
+            return
         offset = entry.position.offset if entry.position is not None else -1
         if self._keeps(entry):
             why = "auto_offset_reset is 'none'" if entry.until is None else f"the range that is read ends at {entry.until}"
@@ -132,9 +148,26 @@ class PositionsManager:
             text = f"offset {offset} of {entry.partition} is outside the log; reset to {self.config.auto_offset_reset}"
             self.trace(Notice(now=now, text=text, subject="fetch"))
             # At once the first time; if the position is out of range again and again, the broker is asked less and less often.
-            delay = retry_delay(self.config, entry.resets)
-            self.subscription.reset(entry, None, not_before=now + delay if entry.resets else 0.0)
+            delay = retry_delay(self.config, entry.setbacks.resets)
+            self.subscription.reset(entry, None, not_before=now + delay if entry.setbacks.resets else 0.0)
             self.subscription.count_reset(entry)
+
+    def _is_proven(self, entry: PartitionState, now: float) -> bool:
+        """Whether what a leader says against a position is believed: at the second time, with metadata in between.
+
+        Else it is asked again, or the leader that the metadata name by then. The sequence that costs records: a broker that does
+        not know yet that it is no longer the leader answers for a log that is shorter than the one that we have read.
+        """
+        doubted_at = entry.setbacks.doubted_at
+        if entry.position is not None:
+            self.metadata.see_epoch(entry.partition, entry.position.offset_epoch, now)
+        is_new = doubted_at is not None and self.metadata.answered_since(doubted_at)
+        if is_new and not self.metadata.cluster.is_behind(entry.partition, now):
+            return True
+        self.subscription.doubt(entry, now)
+        self.metadata.request_update(now)
+        self.subscription.delay(entry, now + retry_delay(self.config, entry.setbacks.failures))
+        return False
 
     def _keeps(self, entry: PartitionState) -> bool:
         """Whether the position may not be reset: ``auto_offset_reset`` is ``none``, or a range of offsets is read."""
@@ -211,7 +244,12 @@ class PositionsManager:
                 entry = self.subscription.get(partition)
                 if entry is not None and entry.position is not None:
                     epoch = entry.position.offset_epoch
-                    found[partition] = PositionFound(stamp=entry.stamp, offset=entry.position.offset, leader_epoch=epoch)
+                    found[partition] = PositionFound(
+                        stamp=entry.stamp,
+                        offset=entry.position.offset,
+                        leader_epoch=epoch,
+                        topic_id=self.metadata.cluster.incarnation(partition.topic),
+                    )
                 elif entry is not None and entry.state is not FetchState.HALTED:
                     break
             else:
@@ -221,7 +259,8 @@ class PositionsManager:
         self._waiting = still
 
     def _halt(self, entry: PartitionState, error: KafkaError) -> None:
-        self.subscription.halt(entry)
+        if entry.state is not FetchState.HALTED:
+            self.subscription.halt(entry)
         self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
 
     # --- resets ----------------------------------------------------------------------------------------------------------------
@@ -233,10 +272,11 @@ class PositionsManager:
             self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
             return
         self._busy[entry.partition] = (entry, entry.state)
+        topic_id = self.metadata.cluster.incarnation(entry.partition.topic)
         self.list_offsets.look_up(
             entry.partition,
             self._timestamp(strategy, now),
-            lambda outcome, at: self._reset_answered(entry, strategy, outcome, at),
+            lambda outcome, at: self._reset_answered(entry, strategy, topic_id, outcome, at),
             lambda: self._still(entry, FetchState.AWAIT_RESET),
         )
 
@@ -255,11 +295,15 @@ class PositionsManager:
             self._todo.add(entry.partition)
         return still
 
-    def _reset_answered(self, entry: PartitionState, strategy: str, outcome: Found | KafkaError, now: float) -> None:
+    def _reset_answered(
+        self, entry: PartitionState, strategy: str, topic_id: UUID | None, outcome: Found | KafkaError, now: float
+    ) -> None:
         if not self._still(entry, FetchState.AWAIT_RESET):
             return
         self._busy.pop(entry.partition, None)
-        if (entry.strategy or self.config.auto_offset_reset) != strategy:
+        if self.metadata.incarnations.is_former(entry.partition.topic, topic_id):
+            self._todo.add(entry.partition)  # the answer is about the topic that had the name before
+        elif (entry.strategy or self.config.auto_offset_reset) != strategy:
             self._todo.add(entry.partition)  # the reset was changed from the beginning to the end before the first answer came
         elif isinstance(outcome, KafkaError):
             self.handler.publish_error(_of_topic(outcome, entry))
@@ -269,7 +313,7 @@ class PositionsManager:
             self.subscription.reset(entry, "latest")
         else:
             self.subscription.seek(entry, FetchPosition(outcome.offset))
-            self.buffer.put(Repositioned(partition=entry.partition, stamp=entry.stamp, offset=outcome.offset))
+            self._moved(entry, outcome.offset, None)
 
     # --- validation (KIP-320) --------------------------------------------------------------------------------------------------
 
@@ -339,26 +383,46 @@ class PositionsManager:
     def _judge(self, entry: PartitionState, leader: Leader, answer: EpochEndOffset, now: float) -> None:
         """Compare the position with the end offset of the epoch it was read in."""
         offset = entry.position.offset if entry.position is not None else 0
-        unknown = answer.end_offset < 0 or answer.leader_epoch < 0
-        if not unknown and answer.end_offset >= offset:
+        if answer.end_offset < 0 or answer.leader_epoch < 0:
+            self._read_on_without_epoch(entry, leader, now)
+            return
+        if answer.end_offset >= offset:
             self.subscription.validated(entry, leader.epoch)
             return
+        if not self._is_proven(entry, now):
+            return
         text = f"the log of {entry.partition} was truncated below offset {offset}"
-        divergent = None if unknown else OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
+        divergent = OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
         if self._keeps(entry):
-            safe = {} if divergent is None else {entry.partition: divergent}
-            self._halt(entry, LogTruncationError(text, {entry.partition: offset}, safe))
-        elif divergent is None:
-            self.trace(Fault(now=now, text=f"{text}; reset to {self.config.auto_offset_reset}", subject="fetch"))
-            self.subscription.reset(entry, None)
+            self._halt(entry, LogTruncationError(text, {entry.partition: offset}, {entry.partition: divergent}))
         else:
             self.trace(Fault(now=now, text=f"{text}; going on from offset {divergent.offset}, where it diverged", subject="fetch"))
             self.subscription.seek(entry, FetchPosition(divergent.offset, divergent.leader_epoch))
-            self.buffer.put(
-                Repositioned(
-                    partition=entry.partition, stamp=entry.stamp, offset=divergent.offset, leader_epoch=divergent.leader_epoch
-                )
+            self._moved(entry, divergent.offset, divergent.leader_epoch)
+
+    def _moved(self, entry: PartitionState, offset: int, epoch: int | None) -> None:
+        self.buffer.put(
+            Repositioned(
+                partition=entry.partition,
+                stamp=entry.stamp,
+                offset=offset,
+                leader_epoch=epoch,
+                topic_id=self.metadata.cluster.incarnation(entry.partition.topic),
             )
+        )
+
+    def _read_on_without_epoch(self, entry: PartitionState, leader: Leader, now: float) -> None:
+        """The leader knows no epoch as high as the position's, which says nothing about the position.
+
+        The offset was committed in another cluster, or the records were copied with their epochs. If the log does not hold the
+        position, fetching shows it. (Java resets here.)
+        """
+        if entry.position is None:
+            return
+        offset, epoch = entry.position
+        text = f"broker {leader.node_id} knows no leader epoch {epoch} of {entry.partition}; reading on from offset {offset}"
+        self.trace(Notice(now=now, text=text, subject="fetch"))
+        self.subscription.seek(entry, FetchPosition(offset))
 
 
 def _of_topic(error: KafkaError, entry: PartitionState) -> KafkaError:

@@ -83,6 +83,20 @@ class PreferredReplica:
 
 
 @define(eq=False)
+class Setbacks:
+    """What has gone wrong with a partition since it went well last."""
+
+    failures: int = 0
+    """Errors in a row."""
+    resets: int = 0
+    """Times that the position was found outside the log."""
+    redirected: bool = False
+    """A broker named another replica to read from, and no record came since."""
+    doubted_at: float | None = None
+    """When a broker said for the first time that the log does not hold the position."""
+
+
+@define(eq=False)
 class PartitionState:
     """One assigned partition. Changed by ``SubscriptionState`` only."""
 
@@ -99,12 +113,8 @@ class PartitionState:
     """Leader epoch that the position was last checked against."""
     retry_at: float = 0.0
     """Not fetched, reset or validated before this time."""
-    failures: int = 0
+    setbacks: Setbacks = field(factory=Setbacks)
     replica: PreferredReplica | None = None
-    resets: int = 0
-    """Times that the position was found outside the log since the last record came."""
-    redirected: bool = False
-    """A broker named another replica to read from, and no record came since."""
     suspended: bool = False
     """The last response is inconsistent; nothing more is fetched until the application has read it and decides."""
     until: int | None = None
@@ -199,7 +209,8 @@ class SubscriptionState:
         entry.strategy = None
         entry.checked_epoch = None
         entry.retry_at = 0.0
-        entry.failures = 0
+        entry.setbacks.failures = 0
+        entry.setbacks.doubted_at = None
         entry.suspended = False
         self._move(entry, PositionInput.VALIDATE if validate else PositionInput.POSITION)
 
@@ -208,13 +219,19 @@ class SubscriptionState:
         entry.position = None
         entry.strategy = strategy
         entry.retry_at = not_before
+        entry.setbacks.doubted_at = None
         entry.replica = None
         entry.suspended = False
         self._move(entry, PositionInput.RESET)
 
     def count_reset(self, entry: PartitionState) -> None:
         """The position was found outside the log once more."""
-        entry.resets += 1
+        entry.setbacks.resets += 1
+
+    def doubt(self, entry: PartitionState, now: float) -> None:
+        """A broker says that the log does not hold the position."""
+        if entry.setbacks.doubted_at is None:
+            entry.setbacks.doubted_at = now
 
     def advance(self, entry: PartitionState, position: FetchPosition, *, checked_epoch: int | None, suspended: bool) -> None:
         """Move on past data that was just fetched from the leader of ``checked_epoch``, unless that is known already.
@@ -225,16 +242,18 @@ class SubscriptionState:
         if entry.checked_epoch is None:
             entry.checked_epoch = checked_epoch
         entry.position = position
-        entry.failures = 0
-        entry.resets = 0
-        entry.redirected = False
+        setbacks = entry.setbacks
+        setbacks.failures = setbacks.resets = 0
+        setbacks.redirected = False
+        setbacks.doubted_at = None
         entry.suspended = entry.suspended or suspended
         if entry.state is not FetchState.FETCHING:
             self._move(entry, PositionInput.POSITION)
 
     def served(self, entry: PartitionState) -> None:
         """A broker answered for the partition, with records or without."""
-        entry.failures = entry.resets = 0
+        entry.setbacks.failures = entry.setbacks.resets = 0
+        entry.setbacks.doubted_at = None
 
     def validate(self, entry: PartitionState) -> None:
         """Have the log compared with the position before fetching goes on."""
@@ -243,6 +262,7 @@ class SubscriptionState:
     def validated(self, entry: PartitionState, leader_epoch: int | None) -> None:
         """The log agrees with the position, as of ``leader_epoch``."""
         entry.checked_epoch = leader_epoch
+        entry.setbacks.doubted_at = None
         self._move(entry, PositionInput.POSITION)
 
     def halt(self, entry: PartitionState) -> None:
@@ -276,11 +296,11 @@ class SubscriptionState:
 
     def count_redirection(self, entry: PartitionState) -> None:
         """A broker named another replica."""
-        entry.redirected = True
+        entry.setbacks.redirected = True
 
     def delay(self, entry: PartitionState, until: float) -> None:
         """Leave the partition alone until then; an error sent it here."""
-        entry.failures += 1
+        entry.setbacks.failures += 1
         self.wait(entry, until)
 
     def wait(self, entry: PartitionState, until: float) -> None:

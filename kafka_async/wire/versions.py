@@ -393,6 +393,11 @@ class BrokerVersions:
         """
         return self.supports(Api.CONSUMER_GROUP_HEARTBEAT, 1)
 
+    @property
+    def commits_by_topic_id(self) -> bool:
+        """Whether offsets are committed under the ids of topics (KIP-848's last part, from Kafka 4.1 on), and not by name."""
+        return self.supports(Api.OFFSET_COMMIT, 10)
+
     def choose(self, request: Request[Any], *, lowest: int = 0, highest: int = _ANY) -> int:
         """Return the highest version that both sides speak and that can carry ``request``.
 

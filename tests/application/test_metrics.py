@@ -413,7 +413,7 @@ def test_every_metric_that_kip_714_asks_of_consumers_is_there() -> None:
 
 def test_the_page_of_metrics_has_each_of_them_by_group_and_no_other() -> None:
     metrics = counted(sent(0.0))
-    groups = metrics.snapshot(1.0, lags={ORDERS: 0}, consumed={ORDERS: 0}, bytes_consumed=0, polled_at=0.5)
+    groups = metrics.snapshot(1.0, lags={ORDERS: 0}, consumed={ORDERS: 0}, stopped=0, bytes_consumed=0, polled_at=0.5)
     page = (Path(kafka_async.__file__).parent / "application" / "METRICS.md").read_text()
 
     described: dict[str, list[str]] = {}
@@ -431,10 +431,10 @@ def test_the_page_of_metrics_has_each_of_them_by_group_and_no_other() -> None:
 def test_what_the_page_says_to_watch_exists() -> None:
     page = (Path(kafka_async.__file__).parent / "application" / "METRICS.md").read_text()
     metrics = counted(sent(0.0), received(1.0, api="Heartbeat"))
-    groups = metrics.snapshot(2.0, lags={ORDERS: 0}, consumed={ORDERS: 0}, bytes_consumed=0, polled_at=0.5)
+    groups = metrics.snapshot(2.0, lags={ORDERS: 0}, consumed={ORDERS: 0}, stopped=0, bytes_consumed=0, polled_at=0.5)
     found = points(groups | {PROCESSING: NOTHING.metrics()})
     names = {point.name.replace("org.apache.kafka.consumer.", "kafka_consumer_").replace(".", "_") for point in found}
 
     watched = set(re.findall(r"kafka_consumer_\w+", page))
-    assert len(watched) == 9
+    assert len(watched) == 10
     assert watched <= names

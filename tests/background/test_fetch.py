@@ -10,13 +10,16 @@ from kafka_async.errors import (
     KafkaConnectionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    for_code,
 )
 from kafka_async.events import PausePartitions, ResumePartitions
 from kafka_async.network import LATE, Lane
 from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import (
     AbortedTransaction,
+    FetchableTopicResponse,
     FetchRequest,
+    FetchResponse,
     LeaderIdAndEpoch,
     ListOffsetsRequest,
     MetadataRequest,
@@ -25,7 +28,7 @@ from kafka_async.wire.messages import (
     OffsetForLeaderEpochRequest,
 )
 
-from .support import A, B, C, Untouchable, World, asked, cluster, data, described, fetched, records, until
+from .support import A, B, C, Untouchable, World, asked, cluster, data, described, fetched, records, topic_id, until
 
 
 def test_positioned_partitions_are_fetched_from_their_leaders() -> None:
@@ -77,7 +80,7 @@ def test_an_answer_carries_marks_and_aborted_transactions_to_the_reader() -> Non
 def test_an_answer_without_records_leaves_the_position() -> None:
     world = World()
     world.fetching({A: 3})
-    world.answer(FetchRequest, fetched(), 0.5)
+    world.answer(FetchRequest, fetched(data(A)), 0.5)
     (request,) = world.poll(0.5)
     assert isinstance(request, FetchRequest)
     assert asked(request) == {}
@@ -208,25 +211,69 @@ def test_reading_is_an_outage_until_a_broker_answers_also_for_another_position(h
     ]
 
 
-def test_out_of_range_is_reset_by_policy() -> None:
+def out_of_range(world: World, partition: TopicPartition, now: float) -> float:
+    """Have a partition's position refused, metadata answered, and the same asked again; return when that was."""
+    world.answer(FetchRequest, fetched(data(partition, error_code=1)), now)
+    assert world.read_all() == []
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now + 0.01)
+    return until(world, lambda: bool(world.waiting(FetchRequest)), now + 0.01)
+
+
+def test_out_of_range_is_reset_by_policy_when_it_is_said_twice() -> None:
     world = World()
     world.fetching({A: 3})
-    world.answer(FetchRequest, fetched(data(A, error_code=1)), 1.0)
-    until(world, lambda: bool(world.waiting(ListOffsetsRequest)), 1.0)
+    now = out_of_range(world, A, 1.0)
+    assert not world.waiting(ListOffsetsRequest)
+    world.answer(FetchRequest, fetched(data(A, error_code=1)), now)
+    until(world, lambda: bool(world.waiting(ListOffsetsRequest)), now)
     (request,) = world.waiting(ListOffsetsRequest)
     assert request.topics[0].partitions[0].timestamp == -2
+
+
+def test_out_of_range_that_is_said_once_moves_nothing() -> None:
+    """A broker that does not know yet that it is no longer the leader has the shorter log."""
+    world = World()
+    world.fetching({A: 3})
+    now = out_of_range(world, A, 1.0)
+    world.answer(FetchRequest, fetched(data(A, records(3, 5))), now)
+    (parcel,) = world.read_all()
+    assert isinstance(parcel, FetchedData)
+    now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+    out_of_range(world, A, now + 1.0)
+    assert world.read_all() == []
+    assert not world.waiting(ListOffsetsRequest)
+
+
+def test_out_of_range_is_not_believed_while_the_metadata_are_older_than_the_position() -> None:
+    world = World(request_timeout_ms=30_000)
+    world.fetching({A: 3}, epoch=4)
+    world.answer(FetchRequest, fetched(data(A, records(3, 5, epoch=7))), 1.0)
+    world.read_all()
+    now = until(world, lambda: bool(world.waiting(FetchRequest)), 1.0)
+    while not world.waiting(ListOffsetsRequest) and now < 100.0:
+        if world.waiting(FetchRequest):
+            world.answer(FetchRequest, fetched(data(A, error_code=1)), now)
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=4)), now)
+        now = until(world, lambda: bool(world.unsent), now)
+    assert 30.0 < now < 35.0, "the time that an election may take"
 
 
 def test_out_of_range_without_a_policy_stops_the_partition_and_no_other() -> None:
     world = World(auto_offset_reset="none")
     world.fetching({A: 3, B: 0})
-    world.answer(FetchRequest, fetched(data(A, error_code=1)), 1.0)
+    world.answer(FetchRequest, fetched(data(A), data(B)), 0.5)
+    world.poll(0.5)
+    now = out_of_range(world, A, 1.0) + 0.2
+    world.answer(FetchRequest, fetched(), now)  # about B alone
+    world.poll(now)
+    world.answer(FetchRequest, fetched(data(A, error_code=1)), now)
     (failure,) = world.read_all()
     assert isinstance(failure, PartitionFailed)
     assert isinstance(failure.error, OffsetOutOfRangeError)
     assert failure.error.offsets == {A: 3}
-    (request,) = world.poll(1.0)
-    assert isinstance(request, FetchRequest)
+    (request,) = (request for request in world.poll(now) if isinstance(request, FetchRequest))
     assert [gone.partitions for gone in request.forgotten_topics_data] == [(0,)]
 
 
@@ -246,29 +293,74 @@ def test_a_topic_that_is_denied_is_reported_once_and_not_for_each_partition() ->
     assert str(error).endswith("topics 't': Not authorized to access the topic.")
 
 
-def test_a_corruption_that_the_broker_reports_twice_stops_the_partition() -> None:
-    world = World()
-    world.fetching({A: 3})
-    world.answer(FetchRequest, fetched(data(A, error_code=2)), 1.0)
-    now = until(world, lambda: bool(world.waiting(FetchRequest)), 1.0)
-    assert world.read_all() == []
-    world.answer(FetchRequest, fetched(data(A, error_code=2)), now)
-    (failure,) = world.read_all()
-    assert isinstance(failure, PartitionFailed)
-    assert isinstance(failure.error, CorruptRecordException)
-    assert (failure.error.topic, failure.error.partition, failure.error.offset) == ("t", 0, 3)
-    assert world.poll(now) == []
+REFUSALS = (2, 4, 8, 10, 17, 31, 35, 42, 76, 87, 109, 116)
+"""Errors that are no part of an election."""
 
 
-def test_an_error_long_ago_does_not_make_the_next_one_the_second_in_a_row() -> None:
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_refusal_that_passes_stops_nothing_and_is_an_outage_that_ends(code: int) -> None:
     world = World()
     world.fetching({A: 3})
-    world.answer(FetchRequest, fetched(data(A, error_code=6)), 1.0)
+    now = 1.0
+    while now < 4.0:
+        world.answer(FetchRequest, fetched(data(A, error_code=code)), now)
+        assert {partition: type(error) for partition, error in world.buffer.refused.items()} == {A: type(for_code(code))}
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+    assert [*world.read_all(), *world.errors()] == []
+    world.answer(FetchRequest, fetched(data(A, records(3, 5))), now)
+    (parcel,) = world.read_all()
+    assert isinstance(parcel, FetchedData)
+    assert world.buffer.refused == {}
+    outage = [(type(event), set(event.partitions)) for event in world.seen if isinstance(event, Fault | Recovered)]
+    assert (outage[0], outage[-1]) == ((Fault, {A}), (Recovered, {A}))
+
+
+def test_a_refusal_is_tried_again_once_a_second() -> None:
+    world = World()
+    world.fetching({A: 3})
+    now, at = 1.0, []
+    for _ in range(6):
+        world.answer(FetchRequest, fetched(data(A, error_code=8)), now)
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+        at.append(now)
+    assert at == pytest.approx([1.1, 2.1, 3.1, 4.1, 5.1, 6.1])
+
+
+def test_a_refusal_is_tried_again_at_once_at_another_leader() -> None:
+    world = World()
+    world.fetching({A: 3})
+    world.answer(FetchRequest, fetched(data(A, error_code=76)), 1.0)
     now = until(world, lambda: bool(world.waiting(FetchRequest)), 1.0)
-    world.answer(FetchRequest, fetched(data(A)), now)
+    world.answer(FetchRequest, fetched(data(A, error_code=76)), now)
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2))), now)
     world.poll(now)
-    world.answer(FetchRequest, fetched(data(A, error_code=2)), now + 3600)
-    assert world.read_all() == []
+    assert asked(world.find(FetchRequest, 2).message) == {0: 3}
+
+
+def test_a_refusal_that_lasts_is_raised_after_each_request_timeout() -> None:
+    world = World()
+    world.fetching({A: 3})
+    now, raised = 1.0, []
+    while now < 70.0:
+        world.answer(FetchRequest, fetched(data(A, error_code=2)), now)
+        raised += [(now, error) for error in world.errors()]
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+    assert [at for at, _ in raised] == pytest.approx([31.1, 61.1])
+    for _, error in raised:
+        assert isinstance(error, CorruptRecordException)
+        assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
+
+
+def test_a_partition_that_left_is_not_refused_any_more() -> None:
+    world = World()
+    world.fetching({A: 3, B: 3})
+    world.answer(FetchRequest, fetched(data(A, error_code=8), data(B)), 1.0)
+    assert world.buffer.refused.keys() == {A}
+    world.assign(B)
+    world.poll(1.0)
+    assert world.buffer.refused == {}
 
 
 @pytest.mark.parametrize("code", [-1, 4242])
@@ -323,16 +415,6 @@ def test_after_a_change_of_leader_the_position_is_checked_first() -> None:
 # KIP-392.
 
 
-def test_a_leader_that_turns_out_to_be_stale_while_it_answers_is_not_asked_again() -> None:
-    world = World()
-    world.fetching({A: 0, B: 0}, epoch=4)
-    world.background.metadata.see_epoch(A, 5, 0.1)
-    world.answer(FetchRequest, fetched(data(A, records(0, 5)), data(B, records(0, 5))), 0.2)
-    (request,) = (request for request in world.poll(0.2) if isinstance(request, FetchRequest))
-    assert asked(request) == {1: 5}
-    assert [gone.partitions for gone in request.forgotten_topics_data] == [(0,)]
-
-
 def test_a_preferred_replica_is_read_until_its_lease_ends() -> None:
     world = World(client_rack="r2", metadata_max_age_ms=10_000)
     world.fetching({A: 0})
@@ -356,6 +438,11 @@ def test_out_of_range_at_a_replica_is_asked_of_the_leader_before_it_is_believed(
     leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
     assert world.read_all() == []
     leader.on_done(fetched(data(A, error_code=1)), 2.0)
+    assert world.read_all() == []
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 2.0)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now + 0.01)
+    now = until(world, lambda: bool(world.waiting(FetchRequest)), now + 0.01)
+    world.answer(FetchRequest, fetched(data(A, error_code=1)), now, node_id=1)
     (failure,) = world.read_all()
     assert isinstance(failure, PartitionFailed)
 
@@ -386,6 +473,56 @@ def test_brokers_that_name_each_other_are_not_asked_without_end() -> None:
     assert requests < 40
 
 
+# Answers of another session.
+
+
+def strays(ids: bool) -> list[FetchResponse]:
+    """Return answers about what nobody asked for: another partition, another topic, beside one that was asked for."""
+    another = FetchableTopicResponse(topic="" if ids else "u", topic_id=topic_id("u") if ids else None, partitions=(data(A),))
+    return [
+        fetched(data(B, records(0, 5)), ids=ids),
+        fetched(data(A, records(3, 5)), data(B), ids=ids),
+        FetchResponse(session_id=7, responses=(another,)),
+    ]
+
+
+@pytest.mark.parametrize("answer", [*strays(True), *strays(False)])
+def test_an_answer_of_another_session_is_not_read_and_begins_a_new_session_with_a_backoff(answer: FetchResponse) -> None:
+    """A proxy swaps two brokers whose sessions have the same id: each answers at once for the partitions of the other."""
+    world = World()
+    world.fetching({A: 3}, ids=not answer.responses[0].topic)
+    now, full = 1.0, []
+    while now < 11.0:
+        world.answer(FetchRequest, fetched(data(A), ids=not answer.responses[0].topic), now)
+        world.poll(now)
+        world.answer(FetchRequest, answer, now + 0.001)
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now + 0.001)
+        (request,) = world.waiting(FetchRequest)
+        full.append((request.session_epoch, request.session_id, asked(request)))
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), ids=not answer.responses[0].topic)), now)
+    assert full == [(0, 0, {0: 3})] * len(full)
+    assert len(full) < 20
+    assert world.read_all() == []
+    outage = [type(event) for event in world.seen if isinstance(event, Fault | Recovered)]
+    assert set(outage) == {Fault}
+    world.answer(FetchRequest, fetched(data(A), ids=not answer.responses[0].topic), now)
+    world.poll(now)
+    world.answer(FetchRequest, fetched(data(A, records(3, 5)), ids=not answer.responses[0].topic), now)
+    assert [type(event) for event in world.seen if isinstance(event, Fault | Recovered)] == [*outage, Recovered]
+
+
+def test_a_full_answer_that_leaves_a_partition_out_is_asked_for_again() -> None:
+    """The session may not have it: nothing would ever come of it."""
+    world = World()
+    world.fetching({A: 3, B: 4})
+    world.answer(FetchRequest, fetched(data(A, records(3, 5))), 1.0)
+    (request,) = world.poll(1.0)
+    assert isinstance(request, FetchRequest)
+    assert (request.session_epoch, request.session_id, asked(request)) == (0, 7, {0: 8, 1: 4})
+    assert len(world.read_all()) == 1
+
+
 # Errors of the whole answer.
 
 
@@ -393,7 +530,7 @@ def test_brokers_that_name_each_other_are_not_asked_without_end() -> None:
 def test_a_session_that_is_lost_is_opened_again_at_once(code: int) -> None:
     world = World()
     world.fetching({A: 0, B: 4})
-    world.answer(FetchRequest, fetched(), 0.5)
+    world.answer(FetchRequest, fetched(data(A), data(B)), 0.5)
     world.poll(0.5)
     world.answer(FetchRequest, fetched(error_code=code, session=0), 1.0)
     (request,) = world.poll(1.0)
@@ -423,7 +560,7 @@ def test_a_broker_that_is_gone_costs_a_backoff_and_no_position() -> None:
     assert world.waiting(MetadataRequest)
     world.answer(MetadataRequest, _moved(), 1.05)
     world.poll(1.05)
-    world.answer(FetchRequest, fetched(session=9), 1.06, node_id=2)
+    world.answer(FetchRequest, fetched(data(B), session=9), 1.06, node_id=2)
     world.poll(1.06)
     (request,) = world.waiting(FetchRequest)
     assert asked(request) == {0: 3, 1: 0}
@@ -447,7 +584,7 @@ def test_brokers_that_were_forgotten_are_asked_as_soon_as_they_are_known_again()
 def test_partitions_of_a_broker_that_keeps_its_answer_are_read_from_their_new_leader() -> None:
     world = World()
     world.fetching({A: 3, B: 0}, leaders=(1, 2, 1))
-    world.answer(FetchRequest, fetched(session=9), 0.6, node_id=2)
+    world.answer(FetchRequest, fetched(data(B), session=9), 0.6, node_id=2)
     world.poll(0.6)
     assert world.wake_at == 0.6 + LATE
     world.poll(0.6 + LATE)
@@ -560,7 +697,7 @@ def test_brokers_that_find_no_room_take_turns() -> None:
 def test_a_partition_with_its_share_unread_is_left_out_and_the_others_go_on() -> None:
     world = World(fetch_buffer_bytes=16_000, max_partition_fetch_bytes=2000)
     world.fetching({A: 0, B: 0})
-    world.answer(FetchRequest, fetched(data(A, records(0, 1, size=5000))), 0.1)
+    world.answer(FetchRequest, fetched(data(A, records(0, 1, size=5000)), data(B)), 0.1)
     (request,) = world.poll(0.1)
     assert isinstance(request, FetchRequest)
     assert [gone.partitions for gone in request.forgotten_topics_data] == [(0,)]
@@ -574,7 +711,7 @@ def test_a_partition_with_its_share_unread_is_left_out_and_the_others_go_on() ->
 def test_a_partition_with_a_little_unread_stays_in_the_session() -> None:
     world = World()
     world.fetching({A: 0, B: 0})
-    world.answer(FetchRequest, fetched(data(A, records(0, 1))), 0.1)
+    world.answer(FetchRequest, fetched(data(A, records(0, 1)), data(B)), 0.1)
     (request,) = world.poll(0.1)
     assert isinstance(request, FetchRequest)
     assert (asked(request), request.forgotten_topics_data) == ({0: 1}, ())
@@ -598,7 +735,7 @@ def test_data_that_does_not_hold_together_is_handed_on_and_no_more_is_fetched() 
 def test_sessions_in_no_use_are_closed_at_the_end() -> None:
     world = World()
     world.fetching({A: 0, B: 0}, leaders=(1, 2, 1))
-    world.answer(FetchRequest, fetched(session=8), 0.5, node_id=1)
+    world.answer(FetchRequest, fetched(data(A), session=8), 0.5, node_id=1)
     world.send(PausePartitions(partitions=frozenset((A,))))
     world.poll(0.5)
     (last,) = world.background.poll_on_close(1.0).requests
@@ -611,7 +748,7 @@ def test_a_thousand_idle_partitions_cost_nothing() -> None:
     partitions = [TopicPartition("t", index) for index in range(1000)]
     world = World()
     world.fetching(dict.fromkeys(partitions, 0), leaders=(1,) * 1000)
-    world.answer(FetchRequest, fetched(), 0.5)
+    world.answer(FetchRequest, fetched(*map(data, partitions)), 0.5)
     subscription = world.background.subscription
     subscription.partitions = Untouchable(subscription.partitions)
     for turn in range(20):

@@ -22,7 +22,7 @@ def opened(*partitions: TopicPartition) -> FetchSession:
     for partition in partitions:
         session.want(partition, how(0, partition.topic))
     session.build()
-    session.succeeded(7)
+    session.succeeded(7, len(session.sent))
     return session
 
 
@@ -42,7 +42,7 @@ def test_later_requests_name_what_changed() -> None:
     session.want(A, how(0))
     request = session.build()
     assert (request.session_id, request.epoch, named(request)) == (7, 1, {})
-    session.succeeded(7)
+    session.succeeded(7, len(session.sent))
     session.want(B, how(8))
     request = session.build()
     assert (request.epoch, named(request)) == (2, {("t", 1): 8})
@@ -53,7 +53,7 @@ def test_what_is_not_wanted_any_more_is_forgotten_once() -> None:
     session.want(A, None)
     (forgotten,) = session.build().forgotten
     assert (forgotten.topic, forgotten.topic_id, forgotten.partitions) == ("t", topic_id("t"), (0,))
-    session.succeeded(7)
+    session.succeeded(7, len(session.sent))
     assert session.build().forgotten == ()
 
 
@@ -84,7 +84,7 @@ def test_a_broker_without_sessions_gets_full_requests() -> None:
     session = FetchSession()
     session.want(A, how(0))
     session.build()
-    session.succeeded(0)
+    session.succeeded(0, len(session.sent))
     request = session.build()
     assert (request.session_id, request.epoch, named(request)) == (0, 0, {("t", 0): 0})
 
@@ -103,13 +103,13 @@ def test_epochs_start_again_behind_the_largest_one() -> None:
     session = opened(A)
     session.epoch = 2**31 - 1
     session.build()
-    session.succeeded(7)
+    session.succeeded(7, len(session.sent))
     assert session.build().epoch == 1
 
 
 def test_a_new_session_starts_at_its_first_epoch() -> None:
     session = opened(A)
     session.build()
-    session.succeeded(9)
+    session.succeeded(9, len(session.sent))
     request = session.build()
     assert (request.session_id, request.epoch) == (9, 1)

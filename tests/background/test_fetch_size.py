@@ -100,6 +100,6 @@ def test_an_application_that_does_not_wait_gets_no_more_at_once() -> None:
     world.fetching({A: 0, B: 0})
     for number in range(4):
         held = records(number, 1, size=MIB * 9 // 10)
-        world.answer(FetchRequest, fetched(data(A, held)), number * 0.1)
+        world.answer(FetchRequest, fetched(data(A, held), data(B)), number * 0.1)
         world.poll(number * 0.1)
     assert asked_bytes(world) == [MIB]

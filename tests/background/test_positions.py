@@ -18,7 +18,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, FindPositions, HaltPartition, PositionFound, ResetOffset
-from kafka_async.trace import Fault, Recovered
+from kafka_async.trace import Fault, Notice, Recovered
 from kafka_async.wire.messages import (
     EpochEndOffset,
     FetchRequest,
@@ -32,7 +32,7 @@ from kafka_async.wire.messages import (
     OffsetForLeaderTopicResult,
 )
 
-from .support import A, B, Untouchable, World, asked, cluster, data, described, fetched, records, until
+from .support import A, B, Untouchable, World, asked, cluster, data, described, fetched, records, topic_id, until
 
 
 def found(partition: TopicPartition, offset: int, **fields: int) -> ListOffsetsResponse:
@@ -75,7 +75,7 @@ def test_a_new_partition_is_looked_up_by_policy(policy: str, expected: int) -> N
     world, now = looking_up(auto_offset_reset=policy)
     assert timestamp(world) == expected + (int(now * 1000) if policy.startswith("by") else 0)
     world.answer(ListOffsetsRequest, found(A, 42), now)
-    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=42)]
+    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=42, topic_id=topic_id("t"))]
     world.poll(now)
     assert asked(world.waiting(FetchRequest)[0]) == {0: 42}
 
@@ -101,7 +101,7 @@ def test_no_policy_is_an_error_of_the_partition() -> None:
     assert isinstance(failure, PartitionFailed)
     assert isinstance(failure.error, NoOffsetForPartitionError)
     assert (failure.error.partitions, state(world)) == ((A,), FetchState.HALTED)
-    assert world.waiting(ListOffsetsRequest) == []
+    assert timestamp(world) == -1, "only where the log ends, for the lag"
 
 
 def test_a_seek_while_a_look_up_is_in_flight_wins() -> None:
@@ -223,17 +223,29 @@ def test_a_log_that_reaches_the_position_is_read_on(end: int) -> None:
     assert world.read_all() == []
 
 
+def truncated(world: World, end: int) -> float:
+    """Have the new leader say twice where epoch 0 ends, with metadata in between; return when that was."""
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, end), 1.1)
+    assert world.read_all() == []
+    assert state(world) is FetchState.AWAIT_VALIDATION
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.1)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=1)), now + 0.01)
+    now = until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), now + 0.01)
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, end), now)
+    return now
+
+
 def test_a_log_that_was_truncated_is_read_from_where_it_diverged() -> None:
     world = validating()
-    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 20), 1.1)
-    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=20, leader_epoch=0)]
-    world.poll(1.1)
+    now = truncated(world, 20)
+    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=20, leader_epoch=0, topic_id=topic_id("t"))]
+    world.poll(now)
     assert asked(world.find(FetchRequest, 2).message) == {0: 20}
 
 
 def test_a_log_that_was_truncated_without_a_policy_is_raised() -> None:
     world = validating(auto_offset_reset="none")
-    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 20), 1.1)
+    truncated(world, 20)
     (failure,) = world.read_all()
     assert isinstance(failure, PartitionFailed)
     assert isinstance(failure.error, LogTruncationError)
@@ -242,18 +254,29 @@ def test_a_log_that_was_truncated_without_a_policy_is_raised() -> None:
     assert state(world) is FetchState.HALTED
 
 
-@pytest.mark.parametrize("policy", ["earliest", "none"])
-def test_an_epoch_that_the_leader_does_not_know_is_a_truncation_too(policy: str) -> None:
+def test_a_truncation_that_only_one_answer_shows_moves_nothing() -> None:
+    world = validating()
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 20), 1.1)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.1)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=1)), now + 0.01)
+    now = until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), now + 0.01)
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 30), now)
+    world.poll(now)
+    assert world.read_all() == []
+    assert asked(world.find(FetchRequest, 2).message) == {0: 30}
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+def test_an_epoch_that_the_leader_does_not_know_says_nothing_about_the_log(policy: str) -> None:
+    """The offset was committed in another cluster, or the records were copied with their epochs."""
     world = validating(auto_offset_reset=policy)
     world.answer(OffsetForLeaderEpochRequest, epoch_end(A, -1, -1), 1.1)
     world.poll(1.1)
-    if policy == "none":
-        (failure,) = world.read_all()
-        assert isinstance(failure, PartitionFailed)
-        assert isinstance(failure.error, LogTruncationError)
-        assert failure.error.divergent_offsets == {}
-    else:
-        assert timestamp(world) == -2
+    assert world.read_all() == []
+    assert asked(world.find(FetchRequest, 2).message) == {0: 30}
+    assert [event.text for event in world.seen if isinstance(event, Notice)] == [
+        "broker 2 knows no leader epoch 0 of t-0; reading on from offset 30"
+    ]
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 13, 56, 74, 75])
@@ -345,20 +368,44 @@ def test_a_leader_without_epochs_needs_no_check() -> None:
 # Topics that are not the same any more.
 
 
-# An epoch that is newer than the metadata (Java: ``Metadata.updateLastSeenEpochIfNewer`` and ``currentLeader``).
+# An epoch that is newer than the metadata (Java: ``Metadata.updateLastSeenEpochIfNewer``).
 
 
-def test_a_position_of_a_newer_epoch_than_the_metadata_is_checked_only_when_they_have_caught_up() -> None:
-    world = World()
+def newer_epoch(epoch: int = 7) -> World:
+    """Return a world whose position is of a newer epoch than the leader that the metadata name; it is 0.2 then."""
+    world = World(request_timeout_ms=30_000)
     world.fetching({A: 0}, epoch=5)
-    world.seek(A, 30, leader_epoch=7)
+    world.seek(A, 30, leader_epoch=epoch)
     until(world, lambda: bool(world.waiting(MetadataRequest)), 0.2)
-    assert not world.waiting(OffsetForLeaderEpochRequest), "the stale leader does not know epoch 7 and would have us reset"
-    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=6)), 1.0)
-    until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
-    assert not world.waiting(OffsetForLeaderEpochRequest)
-    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=7)), 2.0)
-    until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 2.0)
+    return world
+
+
+def test_a_position_of_a_newer_epoch_than_the_metadata_is_read_without_waiting_for_them() -> None:
+    world = newer_epoch()
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, -1, -1), 0.3)
+    world.poll(0.3)
+    world.answer(FetchRequest, fetched(data(A)), 0.3, node_id=1)  # of the position before the seek
+    world.poll(0.3)
+    assert asked(world.find(FetchRequest, 1).message) == {0: 30}
+
+
+@pytest.mark.parametrize("named", [5, 6])
+def test_what_a_leader_says_against_a_position_of_a_newer_epoch_is_not_believed_at_once(named: int) -> None:
+    world = newer_epoch()
+    now = 0.2
+    while state(world) is FetchState.AWAIT_VALIDATION and now < 100.0:
+        world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 5, 20), now)
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=named)), now)
+        now = until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)) or bool(world.read_all()), now)
+    assert 30.0 < now < 35.0, "the time that an election may take"
+
+
+def test_metadata_that_have_caught_up_name_the_leader_to_ask() -> None:
+    world = newer_epoch()
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 5, 20), 0.3)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=7)), 0.4)
+    until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 0.4)
     request = world.find(OffsetForLeaderEpochRequest)
     assert isinstance(request.message, OffsetForLeaderEpochRequest)
     part = request.message.topics[0].partitions[0]
@@ -367,31 +414,24 @@ def test_a_position_of_a_newer_epoch_than_the_metadata_is_checked_only_when_they
     assert state(world) is FetchState.FETCHING
 
 
-def test_a_listed_offset_of_a_newer_epoch_is_not_fetched_from_the_stale_leader() -> None:
+def test_a_listed_offset_of_a_newer_epoch_has_the_metadata_asked_for() -> None:
     world = World()
     world.assign(A)
     world.learn(described("t", (1,), epoch=5))
     until(world, lambda: bool(world.waiting(ListOffsetsRequest)), 0.0)
     world.answer(ListOffsetsRequest, found(A, 40, leader_epoch=7), 0.5)
     until(world, lambda: bool(world.waiting(MetadataRequest)), 0.5)
-    assert not world.waiting(FetchRequest)
     world.answer(MetadataRequest, cluster(described("t", (2,), epoch=7)), 1.0)
-    until(world, lambda: bool(world.waiting(FetchRequest)), 1.0)
-    request = world.find(FetchRequest)
-    assert (request.node_id, asked(request.message)) == (2, {0: 40})
+    until(world, lambda: any(request.node_id == 2 for request in world.unsent), 1.0)
 
 
-def test_an_epoch_that_nobody_else_knows_is_given_up_after_a_request_timeout() -> None:
-    world = World(request_timeout_ms=30_000)
-    world.fetching({A: 0}, epoch=5)
+def test_an_epoch_that_nobody_else_knows_is_asked_about_for_a_request_timeout_only() -> None:
+    world = newer_epoch(700)
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, -1, -1), 0.3)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=5)), 0.3)
+    world.poll(40.0)
     world.seek(A, 30, leader_epoch=700)
-    now, told = 0.2, False
-    while not told and now < 100.0:
-        now = until(world, lambda: bool(world.waiting(MetadataRequest) or world.waiting(OffsetForLeaderEpochRequest)), now)
-        told = bool(world.waiting(OffsetForLeaderEpochRequest))
-        if not told:
-            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), epoch=5)), now)
-    assert 30.0 <= now < 35.0
+    assert not any(isinstance(request, MetadataRequest) for request in world.poll(40.0))
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
@@ -442,7 +482,7 @@ def test_callers_wait_until_every_position_is_there() -> None:
     assert not call.done
     world.answer(ListOffsetsRequest, found(A, 42), now)
     world.poll(now)
-    assert call.result() == {A: PositionFound(stamp=world.stamps[A], offset=42, leader_epoch=None)}
+    assert call.result() == {A: PositionFound(stamp=world.stamps[A], offset=42, leader_epoch=None, topic_id=topic_id("t"))}
 
 
 def test_a_partition_that_is_not_assigned_or_halted_has_nobody_wait() -> None:

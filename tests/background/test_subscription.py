@@ -118,9 +118,9 @@ def test_a_seek_forgets_the_troubles_before_it() -> None:
     subscription, entry = in_state(FetchState.FETCHING)
     subscription.advance(entry, FetchPosition(2), checked_epoch=None, suspended=True)
     subscription.delay(entry, 50.0)
-    assert (entry.failures, entry.retry_at, entry.suspended) == (1, 50.0, True)
+    assert (entry.setbacks.failures, entry.retry_at, entry.suspended) == (1, 50.0, True)
     subscription.seek(entry, FetchPosition(3, 2))
-    assert (entry.failures, entry.retry_at, entry.suspended, entry.fetchable) == (0, 0.0, False, True)
+    assert (entry.setbacks.failures, entry.retry_at, entry.suspended, entry.fetchable) == (0, 0.0, False, True)
     assert entry.position == FetchPosition(3, 2)
 
 

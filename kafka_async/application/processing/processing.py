@@ -516,7 +516,7 @@ class Processing:
             return
         now, work = self.source.clock(), self._work
         for partition, records in batch.items():
-            work.receive(partition, records, now, raw[partition])
+            work.receive(partition, records, now, raw[partition], self.source.topic_id(partition))
         self._handling.rouse()
         if work.lanes.due_at is not None:
             self._change()

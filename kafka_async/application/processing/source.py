@@ -102,7 +102,12 @@ class Account(Assigned, Protocol):
     def expire(self, now: float) -> bool: ...
     def intake(self) -> Intake: ...
     def receive(
-        self, partition: TopicPartition, records: Sequence[Record], now: float, raw: Sequence[Record] | None = None
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        now: float,
+        raw: Sequence[Record] | None = None,
+        topic_id: UUID | None = None,
     ) -> None: ...
     def receive_refused(self, partition: TopicPartition, record: Record, error: BaseException, now: float) -> None: ...
     def to_commit(
@@ -155,6 +160,7 @@ class Supplier(Protocol):
     def position(self, partition: TopicPartition) -> OffsetAndMetadata | None: ...
     def paused(self) -> Collection[TopicPartition]: ...
     def is_missing(self, topic: str) -> bool: ...
+    def topic_id(self, partition: TopicPartition) -> UUID | None: ...
     def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]: ...
     def assignment(self) -> Collection[TopicPartition]: ...
@@ -261,7 +267,7 @@ class Source:
         consumer._unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
         ours = {tp: offset for tp, offset in unfinished.items() if tp in consumer._unread.partitions}
         for partition, offset in ours.items():
-            consumer.seek(partition, offset.offset)
+            consumer.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
         # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
         auto_commit.ledger.book(ours, {})
         auto_commit.suspended = False
@@ -327,6 +333,11 @@ class Source:
         inbox.sort()
         found = inbox.cluster.topics.get(topic)
         return found is None or not found.partitions
+
+    def topic_id(self, partition: TopicPartition) -> UUID | None:
+        """Return the id of the topic that the last records of a partition belong to."""
+        cursor = self.consumer._unread.partitions.get(partition)
+        return None if cursor is None else cursor.stored.topic_id
 
     def go_back(self, partition: TopicPartition, offset: int | None) -> None:
         """Read on from ``offset`` if the partition's position is elsewhere."""

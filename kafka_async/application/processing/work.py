@@ -184,10 +184,18 @@ class Work:
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
     def receive(
-        self, partition: TopicPartition, records: Sequence[Record], now: float, raw: Sequence[Record] | None = None
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        now: float,
+        raw: Sequence[Record] | None = None,
+        topic_id: UUID | None = None,
     ) -> None:
-        """Take in records that were read of a partition, in order. ``raw``: as they were before deserializers."""
-        part = self._part_for(partition, records[0].offset)
+        """Take in records that were read of a partition, in order. ``raw``: as they were before deserializers.
+
+        ``topic_id``: the topic that they belong to, if it is known. Nothing that is known about another one counts for it.
+        """
+        part = self._part_for(partition, records[0].offset, topic_id)
         progress = part.progress
         number = progress.receive(records, now)
         self.room.receive(progress.last_sizes)
@@ -248,16 +256,17 @@ class Work:
             lane = self.lane_of(record)
         self.lanes.add(Item(part, lane, record, number, now, 1, error))
 
-    def _part_for(self, partition: TopicPartition, offset: int) -> Part:
+    def _part_for(self, partition: TopicPartition, offset: int, topic_id: UUID | None = None) -> Part:
         part = self.parts.get(partition)
         if part is None:  # assigned by the user, without a rebalance
-            return self._begin(partition, PartitionProgress(partition))
-        if part.progress.follows(offset):
+            return self._begin(partition, PartitionProgress(partition), topic_id)
+        part.topic_id = part.topic_id or topic_id
+        if part.progress.follows(offset) and topic_id in (None, part.topic_id):
             return part
         # Sought back, truncated or created again: the records that come now are not those received before.
         # Handlers that still run for those keep their lanes, or a key would be handled twice at once.
         self.forget((partition,))
-        return self._begin(partition, PartitionProgress(partition), part.topic_id, part.lanes)
+        return self._begin(partition, PartitionProgress(partition), topic_id or part.topic_id, part.lanes)
 
     @property
     def load(self) -> int:
@@ -466,6 +475,7 @@ class Work:
         numbers = [item.number for item in also if item.part is part]
         point = progress.point(position, numbers)
         some_ahead = progress.ahead + len(numbers) > 0 or progress.recorded is not None
+        point = None if point is None else point.of(part.topic_id)
         if point is not None and self.keep_done and some_ahead and (runs := progress.runs(numbers, point.offset)):
             return point._replace(metadata=encode(runs, part.topic_id))
         return point

@@ -276,6 +276,9 @@ class ShareSource:
     def is_missing(self, topic: str) -> bool:
         return False
 
+    def topic_id(self, partition: TopicPartition) -> UUID | None:
+        return None  # each lock knows its topic
+
     def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
 
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -62,7 +62,14 @@ class ShareWork:
 
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
-    def receive(self, partition: TopicPartition, records: Sequence[Any], now: float, raw: Sequence[Any] | None = None) -> None:
+    def receive(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Any],
+        now: float,
+        raw: Sequence[Any] | None = None,
+        topic_id: object = None,
+    ) -> None:
         """Take in records. ``raw``: as they were before deserializers."""
         items = [Item(self._part, None, record, 0, now) for record in records]
         if raw is not None and raw is not records:

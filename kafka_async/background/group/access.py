@@ -103,9 +103,3 @@ class GroupAccess:
         failure = CommitFailure.REBALANCING if isinstance(error, RebalanceInProgressError) else REFUSED.get(type(error))
         if failure is not None and self.membership is not None and made_as.generation > 0:
             self.membership.refused(failure, made_as, now)
-
-
-def named(partitions: Iterable[TopicPartition]) -> str:
-    """Return the partitions as text, ten of them at most."""
-    names = [str(partition) for partition in sorted(partitions)]
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

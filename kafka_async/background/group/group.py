@@ -111,7 +111,11 @@ class GroupManagers:
         )
         self._access = GroupAccess(self.coordinator, self.metadata, self._host.owned)
         self.commits = OffsetCommitManager(
-            config=self.config, group=self._access, random=self.environment.random, trace=self.environment.trace
+            config=self.config,
+            group=self._access,
+            random=self.environment.random,
+            trace=self.environment.trace,
+            by_id=self.environment.commits_by_topic_id,
         )
         self.fetches = OffsetFetchManager(
             config=self.config,

@@ -9,6 +9,9 @@ name. One partition that cannot be stored holds up no other one: the rest is sto
 which ones were refused, and why. With ``once`` (auto-commit, the commits of a revocation or a stop) there is one attempt, and its
 answer is the result.
 
+An offset goes out under the id of the topic that it belongs to, or by name to brokers that know no ids there. If another topic has
+the name by now, it is dropped: it would skip records of that one.
+
 What belongs to a member is sent under the identity of the moment of sending. A partition counts as lost from the first turn in
 which it is not owned, even if it comes back: another member may have moved its offset meanwhile.
 
@@ -40,6 +43,8 @@ from ...errors import (
     RequestTimedOutError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
+    TopicRecreatedError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from ...events import Call, Refusals
@@ -48,8 +53,9 @@ from ...network import UnsentRequest
 from ...trace import CommitFailed, Fault, Listener, Notice, Recovered
 from ...values import define, field
 from ...wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
+from ..grouping import named
 from ..request_manager import NEVER, Poll, RequestState, backoff_of
-from .access import MEMBER_EPOCH, REFUSED, GroupAccess, named
+from .access import MEMBER_EPOCH, REFUSED, GroupAccess
 from .membership import Identity
 
 _OUTAGE: Final = "commits"
@@ -130,6 +136,8 @@ class OffsetCommitManager:
     group: GroupAccess = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
+    by_id: Callable[[], bool] = field(default=lambda: True, repr=False)
+    """Returns whether the brokers take offsets under the ids of topics."""
     _commits: list[_Commit] = field(factory=list, init=False)
 
     def commit(
@@ -137,7 +145,8 @@ class OffsetCommitManager:
     ) -> None:
         """Store ``offsets`` and resolve ``call`` with the partitions that were refused, and why.
 
-        A partition that is not ours (any more) is refused with ``CommitFailedError``. The call fails as a whole if nothing is
+        A partition that is not ours (any more) is refused with ``CommitFailedError``, an offset of a topic that was deleted and
+        created again with ``TopicRecreatedError``. The call fails as a whole if nothing is
         known about any partition: the group refuses us, or there is no response before the deadline. After errors of the
         coordinator, and of single partitions unless ``once`` is set, the commit is repeated until then.
         """
@@ -171,7 +180,7 @@ class OffsetCommitManager:
 
     def poll(self, now: float) -> Poll:
         """Return the commits that may go out."""
-        self._sift()
+        self._sift(now)
         if not self._commits:
             return Poll()
         node = self.group.coordinator.coordinator
@@ -185,21 +194,23 @@ class OffsetCommitManager:
 
     def poll_on_close(self, now: float) -> Poll:
         """Send every commit that is still awaited, in order and whatever the backoff; fail it if there is no coordinator."""
-        self._sift()
+        self._sift(now)
         waiting = [commit for commit in self._commits if commit.pending.keys() - commit.on_its_way]
         node = self.group.coordinator.coordinator or self.group.coordinator.latest
         if node is not None:
-            rests = ((commit, commit.pending.keys() - commit.on_its_way) for commit in waiting)
-            return Poll(tuple(self._request(commit, rest, node.id, now, final=True) for commit, rest in rests))
+            rests = ((commit, commit.pending.keys() - commit.on_its_way - self._unsure(commit)) for commit in waiting)
+            return Poll(tuple(self._request(commit, rest, node.id, now, final=True) for commit, rest in rests if rest))
         for commit in waiting:
             error = CommitFailedError("the consumer stops and the coordinator of its group is not known")
             error.__cause__ = self.group.coordinator.failure
             commit.end(error)
         return Poll()
 
-    def _sift(self) -> None:
-        """Drop commits that are not awaited any more, and refuse lost partitions."""
+    def _sift(self, now: float) -> None:
+        """Drop commits that are not awaited any more, and refuse lost partitions and offsets of former topics."""
         commits = [commit for commit in self._commits if not commit.call.done]
+        for commit in commits:
+            self._drop_former(commit, now)
         members = [commit for commit in commits if commit.made_as is not None]
         if members:
             identity, failure = self.group.identity, self.group.failure
@@ -213,6 +224,30 @@ class OffsetCommitManager:
                     self._finish_if_done(commit)
         self._commits = [commit for commit in commits if not commit.call.done]
 
+    def _drop_former(self, commit: _Commit, now: float) -> None:
+        incarnations = self.group.metadata.incarnations
+        for partition in commit.pending.keys() - commit.on_its_way:
+            topic_id = commit.pending[partition].topic_id
+            if incarnations.is_former(partition.topic, topic_id):
+                incarnations.say("an offset to commit", partition, topic_id, now)
+                text = f"{partition}: its topic was deleted and created again, so its offset was not committed"
+                commit.refuse(partition, TopicRecreatedError(text, (partition,)))
+        unsure = self._unsure(commit)
+        if unsure:
+            self.group.metadata.request_update(now)
+        for partition in unsure if commit.once else ():
+            commit.refuse(partition, _naming(UnknownTopicOrPartitionError(), partition))
+        if not commit.pending:
+            commit.call.resolve(commit.refused)
+
+    def _unsure(self, commit: _Commit) -> set[TopicPartition]:
+        """Return partitions whose topics are gone, if brokers know topics by name: another one may get the name any moment."""
+        if self.by_id():
+            return set()
+        cluster = self.group.metadata.cluster
+        waiting = (tp for tp in commit.pending.keys() - commit.on_its_way if commit.pending[tp].topic_id is not None)
+        return {tp for tp in waiting if tp.topic not in cluster.topics and cluster.incarnation(tp.topic) is not None}
+
     def _due(self, node_id: int, now: float) -> Poll:
         requests: list[UnsentRequest] = []
         wake_at = NEVER
@@ -220,7 +255,7 @@ class OffsetCommitManager:
         for commit in self._commits:
             if commit.once:
                 self._refuse_behind(commit, ahead)
-            free = commit.pending.keys() - ahead.keys()
+            free = commit.pending.keys() - ahead.keys() - self._unsure(commit)
             ahead.update((partition, commit.held_back.get(partition)) for partition in commit.pending)
             if not free:
                 continue
@@ -248,11 +283,11 @@ class OffsetCommitManager:
         self, commit: _Commit, partitions: Collection[TopicPartition], node_id: int, now: float, *, final: bool = False
     ) -> UnsentRequest:
         identity = self.group.identity if commit.made_as is not None else Identity()
-        topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        topics: dict[tuple[str, UUID | None], list[OffsetCommitRequestPartition]] = defaultdict(list)
         for partition, offset in commit.pending.items():
             if partition not in partitions:
                 continue
-            topics[partition.topic].append(
+            topics[partition.topic, offset.topic_id or self.group.metadata.topic_id(partition.topic)].append(
                 OffsetCommitRequestPartition(
                     partition_index=partition.partition,
                     committed_offset=offset.offset,
@@ -266,8 +301,8 @@ class OffsetCommitManager:
             member_id=identity.member_id,
             group_instance_id=identity.instance_id,
             topics=tuple(
-                OffsetCommitRequestTopic(name=name, topic_id=self.group.metadata.topic_id(name), partitions=tuple(parts))
-                for name, parts in topics.items()
+                OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=tuple(parts))
+                for (name, topic_id), parts in topics.items()
             ),
         )
         commit.request.sent()
@@ -277,7 +312,9 @@ class OffsetCommitManager:
             message=message,
             node_id=node_id,
             lane=self.group.lane,
-            on_done=partial(self._answered, commit, asked, identity, self.group.topics_by_id(topics), node_id),
+            on_done=partial(
+                self._answered, commit, asked, identity, {id_: name for name, id_ in topics if id_ is not None}, node_id
+            ),
             expires_at=now + self.config.request_timeout_ms / 1000,
             withdrawn=lambda: commit.call.done,
             lowest_version=MEMBER_EPOCH if identity.consumer_protocol and identity.generation >= 0 else 0,

@@ -32,10 +32,10 @@ from ...wire.messages import (
     OffsetFetchResponsePartitions,
 )
 from ..boundary import Parcel, Repositioned
-from ..grouping import by_topic
+from ..grouping import by_topic, named
 from ..request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
 from ..subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
-from .access import REFUSED, GroupAccess, named
+from .access import REFUSED, GroupAccess
 from .membership import Identity
 
 _OUTAGE: Final = "reading committed offsets"
@@ -70,6 +70,8 @@ class _Sent:
     made_as: Identity
     node_id: int
     names: Mapping[UUID, str]
+    topic_ids: Mapping[str, UUID | None]
+    """Of all its topics, as far as they are known: what is stored belongs to these."""
 
 
 @define(eq=False)
@@ -183,6 +185,7 @@ class OffsetFetchManager:
             made_as=identity,
             node_id=node_id,
             names=self.group.topics_by_id({partition.topic for partition in partitions}),
+            topic_ids={partition.topic: self.group.metadata.cluster.incarnation(partition.topic) for partition in partitions},
         )
         self._request.sent()
         self._stale = None
@@ -236,7 +239,7 @@ class OffsetFetchManager:
             if isinstance(result, KafkaError):
                 errors[partition] = result
             else:
-                found[partition] = result
+                found[partition] = None if result is None else result.of(sent.topic_ids[partition.topic])
         self._note(sent, errors, now)
         if not errors:
             self.trace(Recovered(now=now, outage=_OUTAGE, subject="commit"))
@@ -311,7 +314,14 @@ class OffsetFetchManager:
         epoch = stored.leader_epoch
         self.subscription.seek(entry, FetchPosition(stored.offset, epoch), validate=epoch is not None)
         self.deliver(
-            Repositioned(partition=entry.partition, stamp=entry.stamp, offset=stored.offset, leader_epoch=epoch, is_committed=True)
+            Repositioned(
+                partition=entry.partition,
+                stamp=entry.stamp,
+                offset=stored.offset,
+                leader_epoch=epoch,
+                is_committed=True,
+                topic_id=stored.topic_id,
+            )
         )
 
 

@@ -42,6 +42,8 @@ class FakePartition:
     replicas: tuple[int, ...]
     epoch: int = 0
     log: PartitionLog = field(factory=PartitionLog)
+    error: int = 0
+    """What Fetch answers for it instead of records."""
 
 
 @define(eq=False)

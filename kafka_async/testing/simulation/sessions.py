@@ -151,6 +151,8 @@ def _read_partition(
     if code:
         return _refused(broker, TopicPartition(name, key.partition), code, version)
     partition = cluster.topics[name].partitions[key.partition]
+    if partition.error:
+        return PartitionData(partition_index=key.partition, error_code=partition.error)
     log = partition.log
     if not log.start <= how.fetch_offset <= log.end:
         return _failed(key.partition, OFFSET_OUT_OF_RANGE)

@@ -4,8 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from kafka_async.background.group.access import REFUSED, named
+from kafka_async.background.group.access import REFUSED
 from kafka_async.background.group.membership import CommitFailure, Identity
+from kafka_async.background.grouping import named
 from kafka_async.errors import BY_CODE, KafkaConnectionError, KafkaError, KafkaTimeoutError, MalformedResponseError, for_code
 from kafka_async.model import TopicPartition
 from kafka_async.network import Lane
