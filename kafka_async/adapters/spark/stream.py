@@ -374,7 +374,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last = self._target is not None and offsets == self._target.offsets
         if not last and self._clock() < self._commit_from:
             return
-        if self._lookup.commit(offsets, patience=_LAST_COMMIT_PATIENCE if last else 0.0):
+        if self._lookup.commit(offsets, self._ids_of(offsets), patience=_LAST_COMMIT_PATIENCE if last else 0.0):
             self._committed, self._commit_failures = offsets, 0
         else:
             self._commit_from = self._clock() + _COMMIT_PAUSES.delay(self._commit_failures, NO_JITTER)

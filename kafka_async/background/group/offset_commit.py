@@ -241,12 +241,12 @@ class OffsetCommitManager:
             commit.call.resolve(commit.refused)
 
     def _unsure(self, commit: _Commit) -> set[TopicPartition]:
-        """Return partitions whose topics are gone, if brokers know topics by name: another one may get the name any moment."""
+        """Return partitions of topics that are gone, or not known yet, if brokers know topics by name alone."""
         if self.by_id():
             return set()
-        cluster = self.group.metadata.cluster
+        known = self.group.metadata.topics
         waiting = (tp for tp in commit.pending.keys() - commit.on_its_way if commit.pending[tp].topic_id is not None)
-        return {tp for tp in waiting if tp.topic not in cluster.topics and cluster.incarnation(tp.topic) is not None}
+        return {tp for tp in waiting if tp.topic not in known}
 
     def _due(self, node_id: int, now: float) -> Poll:
         requests: list[UnsentRequest] = []

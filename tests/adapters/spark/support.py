@@ -29,6 +29,8 @@ class Cluster:
     failures: list[KafkaError] = Factory(list)
     commit_failures: list[KafkaError] = Factory(list)
     commits: list[dict[TopicPartition, int]] = Factory(list)
+    commit_ids: list[dict[TopicPartition, UUID | None]] = Factory(list)
+    """The ids of the topics that committed offsets belong to."""
     leased: list[dict[str, str]] = Factory(list)
     asked: list[str] = Factory(list)
     stale: list[int] = Factory(list)
@@ -119,11 +121,12 @@ class Cluster:
 
     def pause(self, *partitions: TopicPartition) -> None: ...
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self.asked.append("commit")
         if self.commit_failures:
             raise self.commit_failures.pop(0)
-        self.commits.append(dict(offsets))
+        self.commits.append({partition: offset.offset for partition, offset in offsets.items()})
+        self.commit_ids.append({partition: offset.topic_id for partition, offset in offsets.items()})
 
 
 def options(**given: str) -> SourceOptions:

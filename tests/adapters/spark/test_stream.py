@@ -583,6 +583,20 @@ def test_finished_offsets_are_committed_once_the_last_batch_included() -> None:
     assert there.commits == [{A0: 10, A1: 20}]
 
 
+def test_offsets_are_committed_for_the_topic_that_they_were_planned_under() -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest", failOnDataLoss="false")
+    first = query.latest(query.reader.initialOffset())
+    there.commit_failures = [KafkaTimeoutError("no coordinator")]
+    query.reader.commit(first)
+    there.logs[A0], there.ids = (0, 5), {"a": 2}
+    query.now += 100.0
+    second = query.latest(first)
+    query.latest(second)
+    assert there.commits == [{A0: 10, A1: 20}, {A0: 5, A1: 20}]
+    assert [ids[A0] for ids in there.commit_ids] == [UUID(int=1), UUID(int=2)]
+
+
 def test_a_commit_that_failed_is_tried_again_seldom_while_the_query_goes_on() -> None:
     there = cluster()
     query = Query(there, commitGroup="g", startingOffsets="earliest")

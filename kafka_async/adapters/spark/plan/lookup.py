@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 from ....events import TopicDescription
-from ....model import TopicPartition
+from ....model import OffsetAndMetadata, TopicPartition
 from ..connections import Lease, leased
 from ..options.source_options import SourceOptions
 from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, below, names_of
@@ -205,9 +205,10 @@ class Lookup:
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
-    def commit(self, offsets: Offsets, *, patience: float = 0.0) -> bool:
+    def commit(self, offsets: Offsets, ids: Mapping[str, Any] | None = None, *, patience: float = 0.0) -> bool:
         """Commit finished offsets to ``commitGroup``, for tools that show lag. Return whether it worked; a failure stops nothing.
 
+        ``ids``: of the topics that they are offsets of, as far as they are known. Nothing is committed for others of these names.
         ``patience``: seconds in which to try again after temporary failures.
         """
         deadline = self.clock() + patience
@@ -216,7 +217,9 @@ class Lookup:
                 with self.lease(self.options.committing) as consumer:
                     consumer.assign(offsets)
                     consumer.pause(*offsets)  # nothing is to be fetched
-                    consumer.commit(offsets)
+                    consumer.commit(
+                        {tp: OffsetAndMetadata(offset, topic_id=(ids or {}).get(tp.topic)) for tp, offset in offsets.items()}
+                    )
             except KafkaError as error:
                 _log.warning("offsets could not be committed to group %s: %s", self.options.commit_group, error)
                 if not error.retriable or self.clock() + _COMMIT_INTERVAL >= deadline:
