@@ -379,6 +379,9 @@ class Unread:
     def _open(self, cursor: Cursor) -> RecordReader | None:
         """Return the reader of the next unread data, passing positions on the way; ``None``: nothing to read, or a failure is
         ahead.
+
+        Records that were taken and not delivered yet, and pieces ahead, never come together with those of another topic of the
+        name: a position belongs to one of them.
         """
         while True:
             if cursor.reader is None and (data := cursor.data) is not None:
@@ -403,6 +406,8 @@ class Unread:
             if not cursor.parcels or self._fails(cursor):
                 return None
             parcel = cursor.parcels[0]
+            if isinstance(parcel, Repositioned) and not cursor.is_of(parcel.topic_id) and self._is_amid(cursor):
+                return None
             if isinstance(parcel, FetchedData) and cursor.taken_to is not None and parcel.fetch_offset != cursor.taken_to[0]:
                 # An exception has come between two steps of ours: whatever went missing is fetched again.
                 self._drop_data(cursor)
@@ -411,6 +416,11 @@ class Unread:
                 return None
             self._unpack(cursor, parcel)
             cursor.parcels.popleft()
+
+    def _is_amid(self, cursor: Cursor) -> bool:
+        """Whether something of the partition is taken and not delivered, or ready and not handed out."""
+        before = self.taken.get(cursor) if self.taken is not None else None
+        return cursor.front() is not None or (before is not None and before[0] != cursor.standing)
 
     @staticmethod
     def _fails(cursor: Cursor) -> bool:

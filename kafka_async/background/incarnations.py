@@ -25,10 +25,10 @@ class Incarnations:
         known = self.cluster.incarnation(topic)
         return topic_id is not None and known is not None and topic_id != known
 
-    def say(self, what: str, partition: TopicPartition, topic_id: UUID | None, now: float) -> None:
+    def say(self, what: str, partition: TopicPartition, topic_id: UUID | None, now: float, *, subject: str) -> None:
         """Say that an offset of a former topic has no effect: once for each kind and topic."""
         if topic_id is None or (what, partition.topic, topic_id) in self._said:
             return
         self._said.add((what, partition.topic, topic_id))
         text = f"topic {partition.topic!r} was deleted and created again: {what} of the former topic is dropped"
-        self.trace(Fault(now=now, text=text, partitions=frozenset((partition,))))
+        self.trace(Fault(now=now, text=text, subject=subject, partitions=frozenset((partition,))))

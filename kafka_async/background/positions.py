@@ -131,7 +131,7 @@ class PositionsManager:
         """Whether the application means the topic that had the name before. The new one is read from its beginning."""
         if not self.metadata.incarnations.is_former(entry.partition.topic, topic_id):
             return False
-        self.metadata.incarnations.say(what, entry.partition, topic_id, now)
+        self.metadata.incarnations.say(what, entry.partition, topic_id, now, subject="fetch")
         self._begin_anew(entry)
         return True
 

@@ -53,9 +53,9 @@ def test_what_is_dropped_is_said_once_for_each_kind() -> None:
     world = made_anew()
     incarnations = world.background.metadata.incarnations
     for _ in range(3):
-        incarnations.say("a position", A, OLD, 2.0)
-        incarnations.say("an offset to commit", A, OLD, 2.0)
-        incarnations.say("a position", A, None, 2.0)
+        incarnations.say("a position", A, OLD, 2.0, subject="fetch")
+        incarnations.say("an offset to commit", A, OLD, 2.0, subject="fetch")
+        incarnations.say("a position", A, None, 2.0, subject="fetch")
     said = [event.text for event in world.seen if isinstance(event, Fault) and "former" in event.text]
     assert said == [
         "topic 't' was deleted and created again: a position of the former topic is dropped",

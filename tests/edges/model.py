@@ -47,6 +47,10 @@ class Cursor:
     """It belongs to another member, and the consumer has had the time to notice."""
     lost: bool = False
     """The same, and the consumer was not asked to give it up."""
+    former: bool = False
+    """Its topic was deleted and created again, and records of the former one that were fetched may still come."""
+    old: frozenset[int] = frozenset()
+    """The offsets that may come next of the former topic."""
 
     @property
     def due(self) -> frozenset[int]:
@@ -69,6 +73,7 @@ class Left:
     most: int = 0
     owed: int | None = None
     back: float = inf
+    former: bool = False
 
 
 @define(eq=False)
@@ -109,6 +114,9 @@ class Model:
         """Records came; ``raw``: without deserializers."""
         cursor = self._readable(partition, "a record")
         for offset in offsets:
+            if cursor is not None and cursor.former:
+                self._pass(partition, cursor, offset)
+                continue
             if not raw and (partition, offset) in self.poison:
                 self.breach(f"{_name(partition)}: the poison record at {offset} was handed out")
             if self.corrupt_at(partition, offset) is not None:
@@ -118,7 +126,7 @@ class Model:
     def poison_raised(self, partition: TopicPartition, offset: int) -> None:
         """A read raised ``DeserializationError`` about this record."""
         cursor = self._readable(partition, "a poison record")
-        if (partition, offset) not in self.poison:
+        if (partition, offset) not in self.poison and not (cursor is not None and cursor.former):
             self.breach(f"{_name(partition)}: the record at {offset} was called poison and is not")
         self._pass(partition, cursor, offset)
 
@@ -135,6 +143,8 @@ class Model:
         if cursor is None:
             self.breach(f"{_name(partition)}: a corrupt batch was raised of a partition that is not assigned")
             return
+        if cursor.former:
+            return  # the new topic is read all the same
         batch = self.corrupt_at(partition, offset) if offset is not None else None
         if batch is None:
             self.breach(f"{_name(partition)}: {offset} was called corrupt and is not")
@@ -164,6 +174,11 @@ class Model:
             return
         if offset not in cursor.due:
             self.breach(f"{_name(partition)}: {offset} came where {' or '.join(map(str, sorted(cursor.due)))} was due")
+        if cursor.former and offset in cursor.old:  # the first record of the new topic may look like one of the former
+            cursor.old = frozenset({offset + 1})
+            cursor.starts = cursor.old | {0}
+            return
+        cursor.former = False
         cursor.position, cursor.shared = offset + 1, cursor.shared or self.two_read
         cursor.owed = None if cursor.shared else offset + 1
 
@@ -176,11 +191,15 @@ class Model:
             return
         if position not in cursor.due:
             self.breach(f"{_name(partition)}: {where} says {position}, expected {sorted(cursor.due)}")
-        cursor.position = position
+        if not cursor.former:
+            cursor.position = position
 
     def saw(self, who: str, partition: TopicPartition, offset: int) -> None:
         """A deserializer or an interceptor saw a record."""
         key = who, partition, offset
+        cursor = self.cursors.get(partition)
+        if cursor is not None and cursor.former:
+            return  # a record of the former topic, or of the new one
         self._sightings[key] = self._sightings.get(key, 0) + 1
         if self._sightings[key] > 1 and not self.moving:
             self.breach(f"{_name(partition)}: the {who} saw the record at {offset} again")
@@ -200,6 +219,8 @@ class Model:
         """The application reads on from ``offset``."""
         cursor = self.cursors[partition]
         cursor.position, cursor.halted, cursor.owed, cursor.shared = offset, False, None, False
+        if cursor.former:  # nothing more that was fetched comes, and a place in the former topic is the beginning of the new one
+            cursor.position, cursor.former, cursor.starts = None, False, frozenset({offset, 0})
         cursor.most = max(cursor.most, offset)
         cursor.back = min(cursor.back, offset)
         cursor.least = min(cursor.least, offset)
@@ -244,6 +265,9 @@ class Model:
         """The application commits ``offsets``, or everything; return what must have been committed when the call returns."""
         known = {tp: cursor.position for tp, cursor in self.cursors.items() if cursor.position is not None}
         wanted = known if offsets is None else offsets
+        former = {
+            tp for tp, cursor in self.cursors.items() if cursor.former or (cursor.position is None and len(cursor.starts) > 1)
+        }
         for known_cursor in self.cursors.values() if offsets is None else ():
             known_cursor.asked |= known_cursor.due
         for partition, offset in wanted.items():
@@ -252,7 +276,7 @@ class Model:
                 cursor.asked.add(offset)
                 cursor.owed, cursor.shared = None, False
                 cursor.most = max(cursor.most, offset)
-        return dict(wanted)
+        return {tp: offset for tp, offset in wanted.items() if tp not in former}
 
     def commit_arrived(self, partition: TopicPartition, offset: int) -> None:
         """The coordinator has stored an offset of ours."""
@@ -320,11 +344,11 @@ class Model:
         unsure = set()
         for partition, committed in starts.items():
             left = self._left.pop(partition, None)
-            possible, paused, halted, shared = frozenset({committed}), False, False, False
+            possible, paused, halted, shared, former = frozenset({committed}), False, False, False, False
             if left is not None:
                 kept, shared = left.starts if left.position is None else frozenset({left.position}), left.shared
                 if self.eager and generation <= left.generation + 1:
-                    possible, paused, halted = kept, left.paused, left.halted
+                    possible, paused, halted, former = kept, left.paused, left.halted, left.former
                 else:
                     possible |= kept
                     unsure.add(partition)
@@ -336,6 +360,8 @@ class Model:
                 paused=paused,
                 halted=halted,
                 shared=shared,
+                former=former,
+                old=possible if former else frozenset(),
             )
             self.see_again(partition)
         return unsure
@@ -355,7 +381,7 @@ class Model:
             cursor = self.cursors.pop(partition, None)
             if cursor is not None and not lost:
                 self._left[partition] = left = Left(cursor.position, cursor.starts, cursor.paused, generation, cursor.asked)
-                left.halted, left.shared = cursor.halted, cursor.shared
+                left.halted, left.shared, left.former = cursor.halted, cursor.shared, cursor.former
             self.see_again(partition)
 
     def unsubscribed(self) -> None:
@@ -396,6 +422,22 @@ class Model:
         # A commit from before the application sought back may still be under way, followed by that of the offset it sought to.
         back = inf if left is None else left.back
         return Cursor(frozenset({begins}), most=max(kept, most), least=min(kept, start), back=back)
+
+    def made_anew(self, partitions: Iterable[TopicPartition]) -> None:
+        """The topic was deleted and created again: what was fetched of the former one may come, then all of the new one."""
+        for partition in partitions:
+            for cursor in (self.cursors.get(partition), self.parting.get(partition)):
+                if cursor is not None:
+                    cursor.old = cursor.due
+                    cursor.starts = cursor.old | {0}
+                    cursor.position, cursor.done, cursor.owed, cursor.most, cursor.least = None, None, None, 0, 0
+                    cursor.former, cursor.halted = True, False
+                    cursor.asked = set()
+            left = self._left.get(partition)
+            if left is not None:
+                left.starts = (left.starts if left.position is None else frozenset({left.position})) | {0}
+                left.position, left.owed, left.most, left.asked, left.former, left.halted = None, None, 0, set(), True, False
+        self.see_again()
 
     def begun_anew(self) -> None:
         """A new consumer takes the place of one that has stopped."""

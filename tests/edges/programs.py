@@ -62,6 +62,8 @@ EVENTS: Final = (
     "produce",
     "new_poison",
     "refused",
+    "unreadable",
+    "made_anew",
     "pass",
 )
 ENDS: Final = ("stop", "stop_twice", "stop_elsewhere", "stop_while_reading", "error", "cancelled", "unsubscribe_and_stop")

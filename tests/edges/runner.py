@@ -30,6 +30,8 @@ from .world import MAX_POLL, FakeWorld, FlakyError, Listener, PlainListener, Wor
 
 QUIET: Final = 8
 """After so many reads without a record nothing more will come."""
+UNREADABLE: Final = (2, 8, 76, 87, 109, 116)
+"""What a broker says of a partition that it cannot read at the moment."""
 NOTICED: Final = 3.5
 """Seconds after which a heartbeat of the consumer's background was answered."""
 
@@ -564,6 +566,19 @@ class Runner:
         """The topic's offsets cannot be committed any more."""
         self.world.refused.add(partition)
         self.world.troubled = True
+
+    async def _event_unreadable(self, partition: TopicPartition) -> None:
+        """A broker cannot read a partition for a few seconds."""
+        self.world.refuse_reading(partition, UNREADABLE[len(self.journal) % len(UNREADABLE)])
+        await anyio.sleep(3)
+        self.world.refuse_reading(partition, 0)
+
+    async def _event_made_anew(self, partition: TopicPartition) -> None:
+        """The topic is deleted and created again."""
+        self.world.troubled = True  # what was read of the former topic is not committed
+        self.world.make_anew()
+        self._due = None
+        await anyio.sleep(NOTICED)
 
     async def _event_rebalance(self, partition: TopicPartition) -> None:
         await self.world.rebalance()

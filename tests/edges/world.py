@@ -106,6 +106,14 @@ class World:
     async def refresh(self) -> None:
         """Learn what the coordinator has stored."""
 
+    def refuse_reading(self, partition: TopicPartition, code: int) -> None:
+        """Let the broker answer fetches of a partition with an error; 0: not any more."""
+        raise NotImplementedError
+
+    def make_anew(self) -> None:
+        """Delete the topic and create it again, with records like those it had at first."""
+        raise NotImplementedError
+
     def connections_left(self) -> bool:
         """Whether a consumer that has stopped is still connected."""
         raise NotImplementedError
@@ -257,6 +265,15 @@ class FakeWorld(World):
         self.cluster.corrupt(partition, offset)
         batch = next(b for b in self.cluster.simulated.log(partition).batches if b.base_offset <= offset <= b.last_offset)
         self.model.corrupt.setdefault(partition, []).append((batch.base_offset, batch.last_offset))
+
+    def refuse_reading(self, partition: TopicPartition, code: int) -> None:
+        self.cluster.simulated.partition(partition).error = code
+        self.cluster.simulated.changed()
+
+    def make_anew(self) -> None:
+        self.cluster.recreate(self.topic)
+        self.model.made_anew(self.partitions)
+        self.fill()
 
     def connections_left(self) -> bool:
         return bool(self.cluster.simulated.network.live())

@@ -229,7 +229,7 @@ class OffsetCommitManager:
         for partition in commit.pending.keys() - commit.on_its_way:
             topic_id = commit.pending[partition].topic_id
             if incarnations.is_former(partition.topic, topic_id):
-                incarnations.say("an offset to commit", partition, topic_id, now)
+                incarnations.say("an offset to commit", partition, topic_id, now, subject="commit")
                 text = f"{partition}: its topic was deleted and created again, so its offset was not committed"
                 commit.refuse(partition, TopicRecreatedError(text, (partition,)))
         unsure = self._unsure(commit)
