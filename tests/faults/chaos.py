@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import random
+import struct
 import sys
 import tempfile
 import time
@@ -25,13 +26,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from confluent_kafka import ElectionType
 
 from kafka_async.errors import KafkaError
+from kafka_async.testing.server import encode_response
+from kafka_async.wire import Api, decode_response
+from kafka_async.wire.messages import FetchRequest, PartitionData
 from tests.brokers import CURRENT, KafkaCluster
 from tests.integration.groups import PROTOCOLS, Load, Process, Processes, load, new_group, processes
-from tests.integration.tools import eventually, make, new_topic
+from tests.integration.tools import eventually, make, new_topic, read
 
 from .proxy import PROXIED, Proxy, proxied
 
@@ -42,6 +46,10 @@ RATE: Final = 300
 SESSION_MS: Final = 10_000
 PATIENCE: Final = SESSION_MS / 1000 + 10
 """Seconds that a record may wait at most."""
+REFUSALS: Final = (2, 8, 76, 87, 109, 116)
+"""What a broker says of a partition that it cannot read."""
+MADE_ANEW: Final = 100
+"""Records of a topic before it is deleted; afterwards it has twice as many."""
 LOADING: Final = 2.0
 """Seconds from the election of a coordinator until it has loaded the group."""
 LOOKING: Final = 0.25
@@ -93,6 +101,8 @@ class Turmoil:
     """Leader epoch of the partition that keeps a group, by protocol, and a moment at which it still was that."""
     kills: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
     """When a member was killed, by protocol."""
+    breaches: list[str] = field(factory=list)
+    """What an event itself has found wrong."""
     excused: dict[str, set[tuple[int, int]]] = field(factory=dict)
     """Records that may come again, by protocol: read by a member that was killed, but not known to be committed."""
 
@@ -141,6 +151,40 @@ class Turmoil:
         await asyncio.to_thread(self.cluster.add_partitions, self.topic, count)
         await self._pass(2, 2)
         self.writing.partitions = count
+
+    async def refuse_partition(self) -> None:
+        """Brokers cannot read a partition for a few seconds."""
+        line, index, code = self.proxy.everyone, self.chance.randrange(PARTITIONS), self.chance.choice(REFUSALS)
+        line.edit = lambda api, version, answer: _refused(api, version, answer, index, code)
+        await self._pass(1, 5)
+        line.edit = None
+
+    async def make_topic_anew(self) -> None:
+        """A topic is deleted and created again while a group reads it: the group reads all of the new one."""
+        topic = await asyncio.to_thread(new_topic, self.cluster)
+        await asyncio.to_thread(self.cluster.produce, topic, MADE_ANEW)
+        options: dict[str, Any] = {"bootstrap_servers": self.proxy.bootstrap_servers, "group_id": topic}
+        seen: set[bytes | None] = set()
+        async with make(self.cluster, topic, **options) as consumer:
+            await read(consumer, MADE_ANEW)
+            await asyncio.to_thread(self._recreate, topic)
+            await self._pass(0.5, 4)
+            if self.chance.random() < 0.5:
+                await consumer.commit()
+            seen |= {record.value for records in (await consumer.getmany()).values() for record in records}
+        async with make(self.cluster, topic, **options) as consumer:
+            while seen < (wanted := {b"new %d" % number for number in range(2 * MADE_ANEW)}):
+                batch = await consumer.getmany(timeout_ms=SETTLING * 1000)
+                seen |= {record.value for records in batch.values() for record in records}
+                if not batch:
+                    self.breaches.append(f"{len(wanted - seen)} records of a topic that was made anew were lost")
+                    break
+        await asyncio.to_thread(self.cluster.delete_topics, topic)
+
+    def _recreate(self, topic: str) -> None:
+        self.cluster.delete_topics(topic)
+        self.cluster.create_topic(topic)
+        self.cluster.produce(topic, 2 * MADE_ANEW, values=lambda number: b"new %d" % number)
 
     # ---- network
 
@@ -273,7 +317,7 @@ class Turmoil:
 
     def outcome(self, seed: int) -> Outcome:
         """Check the log of everything that was delivered."""
-        faults: list[str] = []
+        faults = list(self.breaches)
         duplicates: dict[str, int] = {}
         longest: dict[str, float] = {}
         during: dict[str, tuple[str, ...]] = {}
@@ -315,6 +359,8 @@ EVENTS: Final[tuple[Event, ...]] = (
     Turmoil.move_leaders,
     Turmoil.move_partition,
     Turmoil.add_partition,
+    Turmoil.refuse_partition,
+    Turmoil.make_topic_anew,
     Turmoil.cut,
     Turmoil.black_hole,
     Turmoil.half_open,
@@ -323,6 +369,22 @@ EVENTS: Final[tuple[Event, ...]] = (
     Turmoil.kill_member,
     Turmoil.bounce_member,
 )
+
+
+def _refused(api: int, version: int, answer: bytes, index: int, code: int) -> bytes:
+    """Return a broker's answer; in one to Fetch a partition has an error in place of records."""
+    if api != Api.FETCH:
+        return answer
+    response = decode_response(FetchRequest, version, answer)
+    topics = tuple(
+        evolve(topic, partitions=tuple(_part(part, index, code) for part in topic.partitions)) for topic in response.responses
+    )
+    (correlation_id,) = struct.unpack_from(">i", answer)
+    return encode_response(evolve(response, responses=topics), Api.FETCH, version, correlation_id)[4:]
+
+
+def _part(part: PartitionData, index: int, code: int) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=code) if part.partition_index == index else part
 
 
 def _say(text: str) -> None:
