@@ -147,7 +147,7 @@ class Cursor:
         if known is None:
             self.stored.topic_id = topic_id
         else:
-            self.stored = Stored(topic_id)
+            self.stored, self.corrupt_at = Stored(topic_id), None
 
     def is_of(self, topic_id: UUID | None) -> bool:
         """Whether this may be the topic that was read last; if not, one of them was deleted."""

@@ -545,7 +545,7 @@ class FetchManager:
             broker.size.answered(fill, waited, len(broker.session.wanted))
         if failed or self._outage.failing:
             self._outage.report(failed.values(), well, now)
-            self._tell_of_refused(now)
+            self._tell_of_refused(broker.sent_at, now)
 
     def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData | FetchedStep, now: float) -> None:
         partition = entry.partition
@@ -639,14 +639,17 @@ class FetchManager:
             self.metadata.request_update(now)
         return error
 
-    def _tell_of_refused(self, now: float) -> None:
-        """Tell the application, after each request timeout, of partitions that brokers refuse to read."""
+    def _tell_of_refused(self, sent_at: float, now: float) -> None:
+        """Tell the application, after each request timeout, of partitions that brokers refuse to read.
+
+        What counts is when the request was sent: if the event loop was blocked since, the answer says nothing about that time.
+        """
         self._show_refused()
         overdue: dict[type[KafkaError], tuple[KafkaError, list[TopicPartition]]] = {}
         for partition in self.buffer.refused:
             error, since = self._outage.failing[partition]
             told_already = error is None or isinstance(error, TopicAuthorizationFailedError)
-            if error is not None and not told_already and now - since >= self.config.request_timeout_ms / 1000:
+            if error is not None and not told_already and sent_at - since >= self.config.request_timeout_ms / 1000:
                 overdue.setdefault(type(error), (error, []))[1].append(partition)
         for error, partitions in overdue.values():
             self._outage.told(partitions, now)

@@ -49,6 +49,8 @@ class Cursor:
     """The same, and the consumer was not asked to give it up."""
     former: bool = False
     """Its topic was deleted and created again, and records of the former one that were fetched may still come."""
+    unsure: bool = False
+    """A corrupt batch was raised, of the former topic or of the new one."""
     old: frozenset[int] = frozenset()
     """The offsets that may come next of the former topic."""
 
@@ -110,12 +112,12 @@ class Model:
                 cursor.done = cursor.position
                 cursor.most = max(cursor.most, cursor.position)
 
-    def handed_out(self, partition: TopicPartition, offsets: Iterable[int], *, raw: bool = False) -> None:
-        """Records came; ``raw``: without deserializers."""
+    def handed_out(self, partition: TopicPartition, offsets: Iterable[int], *, raw: bool = False, former: bool = False) -> None:
+        """Records came; ``raw``: without deserializers, ``former``: of a topic that was deleted meanwhile."""
         cursor = self._readable(partition, "a record")
         for offset in offsets:
-            if cursor is not None and cursor.former:
-                self._pass(partition, cursor, offset)
+            if former:
+                self._pass_former(partition, cursor, offset)
                 continue
             if not raw and (partition, offset) in self.poison:
                 self.breach(f"{_name(partition)}: the poison record at {offset} was handed out")
@@ -123,10 +125,13 @@ class Model:
                 self.breach(f"{_name(partition)}: the record at {offset} of a corrupt batch was handed out")
             self._pass(partition, cursor, offset)
 
-    def poison_raised(self, partition: TopicPartition, offset: int) -> None:
+    def poison_raised(self, partition: TopicPartition, offset: int, *, former: bool = False) -> None:
         """A read raised ``DeserializationError`` about this record."""
         cursor = self._readable(partition, "a poison record")
-        if (partition, offset) not in self.poison and not (cursor is not None and cursor.former):
+        if former:
+            self._pass_former(partition, cursor, offset)
+            return
+        if (partition, offset) not in self.poison:
             self.breach(f"{_name(partition)}: the record at {offset} was called poison and is not")
         self._pass(partition, cursor, offset)
 
@@ -144,7 +149,8 @@ class Model:
             self.breach(f"{_name(partition)}: a corrupt batch was raised of a partition that is not assigned")
             return
         if cursor.former:
-            return  # the new topic is read all the same
+            cursor.unsure = True  # of the former topic, which stops nothing, or of the new one
+            return
         batch = self.corrupt_at(partition, offset) if offset is not None else None
         if batch is None:
             self.breach(f"{_name(partition)}: {offset} was called corrupt and is not")
@@ -174,13 +180,18 @@ class Model:
             return
         if offset not in cursor.due:
             self.breach(f"{_name(partition)}: {offset} came where {' or '.join(map(str, sorted(cursor.due)))} was due")
-        if cursor.former and offset in cursor.old:  # the first record of the new topic may look like one of the former
-            cursor.old = frozenset({offset + 1})
-            cursor.starts = cursor.old | {0}
-            return
         cursor.former = False
         cursor.position, cursor.shared = offset + 1, cursor.shared or self.two_read
         cursor.owed = None if cursor.shared else offset + 1
+
+    def _pass_former(self, partition: TopicPartition, cursor: Cursor | None, offset: int) -> None:
+        """A record of a topic that was deleted came: it was fetched before that."""
+        if cursor is None:
+            return
+        if not cursor.former or offset not in cursor.old:
+            self.breach(f"{_name(partition)}: {offset} of the former topic came, of which {sorted(cursor.old)} was due")
+        cursor.old = frozenset({offset + 1})
+        cursor.starts = cursor.old | {0}
 
     # --- looking ---------------------------------------------------------------------------------------------------------------
 
@@ -219,6 +230,7 @@ class Model:
         """The application reads on from ``offset``."""
         cursor = self.cursors[partition]
         cursor.position, cursor.halted, cursor.owed, cursor.shared = offset, False, None, False
+        cursor.unsure = False
         if cursor.former:  # nothing more that was fetched comes, and a place in the former topic is the beginning of the new one
             cursor.position, cursor.former, cursor.starts = None, False, frozenset({offset, 0})
         cursor.most = max(cursor.most, offset)

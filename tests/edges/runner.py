@@ -243,7 +243,7 @@ class Runner:
         if isinstance(cause, FlakyError):
             self.world.model.flaky_raised(partition, record.offset)
         else:
-            self.world.model.poison_raised(partition, record.offset)
+            self.world.model.poison_raised(partition, record.offset, former=self._is_former(record.value))
 
     def _enter(self) -> None:
         self.world.model.read_entered()
@@ -263,7 +263,13 @@ class Runner:
             self.world.model.see_again()
 
     def _got(self, record: Any) -> None:
-        self.world.model.handed_out(TopicPartition(record.topic, record.partition), [record.offset])
+        partition = TopicPartition(record.topic, record.partition)
+        self.world.model.handed_out(partition, [record.offset], former=self._is_former(record.value))
+
+    def _is_former(self, value: Any) -> bool:
+        """Whether a record is of a topic that was deleted."""
+        text = value if isinstance(value, str) else bytes(value).decode()
+        return text.endswith(":anew") is not self.world.anew
 
     async def _iterate(self, read: Read, only: tuple[TopicPartition, ...]) -> None:
         for _ in range(read.count):
@@ -273,8 +279,8 @@ class Runner:
         self._enter()
         self._cut_short = False
         batch = await self.consumer.getmany(*only, timeout_ms=self.world.wait * 1000, max_records=read.count)
-        for partition, records in batch.items():
-            self.world.model.handed_out(partition, [record.offset for record in records])
+        for record in (record for records in batch.values() for record in records):
+            self._got(record)
         count = sum(map(len, batch.values()))
         if count > read.count or not all(batch.values()):
             self.world.model.breach(f"getmany(max_records={read.count}) returned {count} records of {sorted(batch)}")
@@ -285,9 +291,9 @@ class Runner:
         batch = await self.consumer.getarrow(*only, timeout_ms=self.world.wait * 1000, max_records=read.count)
         if batch.num_rows > read.count:
             self.world.model.breach(f"getarrow(max_records={read.count}) returned {batch.num_rows} records")
-        columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
-        for topic, partition, offset in zip(*columns, strict=True):
-            self.world.model.handed_out(TopicPartition(topic, partition), [offset], raw=True)
+        columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
+        for topic, partition, offset, value in zip(*columns, strict=True):
+            self.world.model.handed_out(TopicPartition(topic, partition), [offset], raw=True, former=self._is_former(value))
 
     # --- calls -----------------------------------------------------------------------------------------------------------------
 
@@ -741,7 +747,7 @@ class Runner:
 
     def _skip_corrupt(self) -> None:
         for partition, cursor in self.world.model.cursors.items():
-            if cursor.halted:
+            if cursor.halted or cursor.unsure:
                 last = max(batch[1] for batch in self.world.model.corrupt[partition])
                 self.consumer.seek(partition, last + 1)
                 self.world.model.sought(partition, last + 1)
