@@ -233,6 +233,25 @@ async def test_a_seek_with_an_epoch_has_the_log_checked() -> None:
         assert await read_values(consumer, 10) == numbers(10, 10)
 
 
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+@pytest.mark.parametrize("how", ["records", "commit"])
+@virtual
+async def test_a_leader_epoch_that_the_cluster_does_not_know_moves_no_position(policy: str, how: str) -> None:
+    """Records were copied with their epochs, or offsets were committed in another cluster."""
+    cluster = FakeCluster(size=2)
+    (tp,) = cluster.create_topic("t")
+    cluster.log(tp).append([str(n).encode() for n in range(50)], epoch=9 if how == "records" else 0)
+    async with consumer_on(cluster, "t", group_id="g", enable_auto_commit=False) as consumer:
+        assert await read_values(consumer, 30) == numbers(30)
+        await consumer.commit(None if how == "records" else {tp: OffsetAndMetadata(30, "", 700)})
+    begun = anyio.current_time()
+    async with consumer_on(cluster, "t", group_id="g", auto_offset_reset=policy) as consumer:
+        assert await read_values(consumer, 10) == numbers(10, 30)
+        assert anyio.current_time() - begun < 5
+        cluster.move_leader(tp, 1)
+        assert await read_values(consumer, 10) == numbers(10, 40)
+
+
 # Version 12 of Fetch names topics, so that a position that exists in the new topic as well cannot be told from an old one.
 RECREATED = [(KAFKA_2_8, 40), (KAFKA_3_9, 5), (KAFKA_3_9, 40), (KAFKA_4_3, 5), (KAFKA_4_3, 40)]
 
