@@ -13,6 +13,7 @@ from ..events import ClusterDescription, PartitionDescription, TopicDescription
 from ..model import Node, TopicPartition
 from ..values import define, field, frozen
 from ..wire.messages import MetadataResponse, MetadataResponseTopic
+from .incarnations import Incarnations
 
 
 @frozen
@@ -51,8 +52,7 @@ class ClusterView:
     """Grows with every change."""
     covers_all: bool = False
     """The last answer was about all topics: what is not among them does not exist. A pattern can be evaluated."""
-    _last_ids: dict[str, UUID] = field(factory=dict, init=False)
-    """Ids by name. They are kept while a wanted topic is missing, so that a new topic of that name is recognized as new."""
+    incarnations: Incarnations = field(factory=Incarnations, init=False)
     _doubted: dict[TopicPartition, float] = field(factory=dict, init=False)
     """Since when only epochs older than the known one have come."""
     _seen_epochs: dict[TopicPartition, tuple[int, float]] = field(factory=dict, init=False)
@@ -82,13 +82,9 @@ class ClusterView:
         topic_id: UUID | None = known.topic_id if known is not None else None
         return topic_id
 
-    def incarnation(self, topic: str) -> UUID | None:
-        """Return the id of the last topic of that name that was known, whether it still exists or not."""
-        return self._last_ids.get(topic)
-
     def has_known(self, topic: str) -> bool:
         """Whether the topic exists, or did."""
-        return topic in self.topics or topic in self._last_ids
+        return topic in self.topics or self.incarnations.last(topic) is not None
 
     def missing(self, partition: TopicPartition) -> KafkaError | None:
         """Return the error for a partition that its existing topic does not have; ``None`` if it has it."""
@@ -122,7 +118,7 @@ class ClusterView:
             if topic.error_code == UnknownTopicOrPartitionError.errno:
                 changed |= self._drop_topic(topic.name)
             elif _has_content(topic, known=topic.name in self.topics):
-                if self._is_recreated(topic.name, topic.topic_id):
+                if self.incarnations.is_former(topic.name, topic.topic_id):
                     self._drop_topic(topic.name)
                     recreated.add(topic.name)
                 changed |= self._update_topic(topic.name, topic, now)
@@ -130,13 +126,9 @@ class ClusterView:
         for name in gone:
             changed |= self._drop_topic(name)
         kept = (wanted or frozenset()) | self.topics.keys()
-        self._last_ids = {name: topic_id for name, topic_id in self._last_ids.items() if name in kept}
+        self.incarnations.keep(kept)
         self.version += 1
         return ClusterChanges(frozenset(changed), frozenset(recreated))
-
-    def _is_recreated(self, name: str, topic_id: UUID | None) -> bool:
-        before = self._last_ids.get(name)
-        return None not in (before, topic_id) and before != topic_id
 
     def _update_topic(self, name: str, topic: MetadataResponseTopic, now: float) -> set[TopicPartition]:
         changed: set[TopicPartition] = set()
@@ -160,7 +152,7 @@ class ClusterView:
         self.topics[name] = TopicDescription(name=name, topic_id=topic_id, internal=topic.is_internal, partitions=tuple(partitions))
         if topic_id is not None:
             self.names[topic_id] = name
-            self._last_ids[name] = topic_id
+            self.incarnations.note(name, topic_id)
         return changed
 
     def _believe(self, partition: TopicPartition, leader: Leader, now: float) -> bool:

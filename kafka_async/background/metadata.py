@@ -30,7 +30,6 @@ from ..wire.messages import MetadataRequest, MetadataRequestTopic, MetadataRespo
 from .boundary import EventHandler
 from .cluster import ClusterChanges, ClusterView, Leader
 from .environment import Network
-from .incarnations import Incarnations
 from .interests import Interests
 from .metadata_schedule import MetadataSchedule
 from .request_manager import NEVER, Poll, RequestState, backoff_of
@@ -87,7 +86,6 @@ class MetadataManager:
     listeners: list[ClusterListener] = field(factory=list, repr=False)
     """Notified of changes in this order."""
     cluster: ClusterView = field(init=False)
-    incarnations: Incarnations = field(init=False)
     schedule: MetadataSchedule = field(init=False)
     _request: RequestState = field(init=False)
     _lookups: list[_Lookup] = field(factory=list, init=False)
@@ -100,7 +98,6 @@ class MetadataManager:
 
     def __attrs_post_init__(self) -> None:
         self.cluster = ClusterView(self.config.request_timeout_ms / 1000)
-        self.incarnations = Incarnations(self.cluster, self.trace)
         self.schedule = MetadataSchedule(self.config)
         self._request = RequestState(backoff_of(self.config, self.random))
 

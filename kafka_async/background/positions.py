@@ -129,9 +129,9 @@ class PositionsManager:
 
     def is_void(self, entry: PartitionState, topic_id: UUID | None, what: str, now: float) -> bool:
         """Whether the application means the topic that had the name before. The new one is read from its beginning."""
-        if not self.metadata.incarnations.is_former(entry.partition.topic, topic_id):
+        if not self.metadata.cluster.incarnations.is_former(entry.partition.topic, topic_id):
             return False
-        self.metadata.incarnations.say(what, entry.partition, topic_id, now, subject="fetch")
+        self.metadata.cluster.incarnations.say(what, entry.partition, topic_id, now, self.trace, subject="fetch")
         self._begin_anew(entry)
         return True
 
@@ -248,7 +248,7 @@ class PositionsManager:
                         stamp=entry.stamp,
                         offset=entry.position.offset,
                         leader_epoch=epoch,
-                        topic_id=self.metadata.cluster.incarnation(partition.topic),
+                        topic_id=self.metadata.cluster.incarnations.last(partition.topic),
                     )
                 elif entry is not None and entry.state is not FetchState.HALTED:
                     break
@@ -272,7 +272,7 @@ class PositionsManager:
             self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
             return
         self._busy[entry.partition] = (entry, entry.state)
-        topic_id = self.metadata.cluster.incarnation(entry.partition.topic)
+        topic_id = self.metadata.cluster.incarnations.last(entry.partition.topic)
         self.list_offsets.look_up(
             entry.partition,
             self._timestamp(strategy, now),
@@ -301,7 +301,7 @@ class PositionsManager:
         if not self._still(entry, FetchState.AWAIT_RESET):
             return
         self._busy.pop(entry.partition, None)
-        if self.metadata.incarnations.is_former(entry.partition.topic, topic_id):
+        if self.metadata.cluster.incarnations.is_former(entry.partition.topic, topic_id):
             self._todo.add(entry.partition)  # the answer is about the topic that had the name before
         elif (entry.strategy or self.config.auto_offset_reset) != strategy:
             self._todo.add(entry.partition)  # the reset was changed from the beginning to the end before the first answer came
@@ -407,7 +407,7 @@ class PositionsManager:
                 stamp=entry.stamp,
                 offset=offset,
                 leader_epoch=epoch,
-                topic_id=self.metadata.cluster.incarnation(entry.partition.topic),
+                topic_id=self.metadata.cluster.incarnations.last(entry.partition.topic),
             )
         )
 

@@ -22,7 +22,7 @@ def made_anew() -> World:
 
 
 def test_an_id_is_a_former_one_if_the_name_has_another_by_now() -> None:
-    incarnations = made_anew().background.metadata.incarnations
+    incarnations = made_anew().background.metadata.cluster.incarnations
     assert incarnations.is_former("t", OLD)
     assert not incarnations.is_former("t", NEW)
     assert not incarnations.is_former("t", None), "brokers before 2.8 have no ids"
@@ -35,8 +35,8 @@ def test_a_topic_that_is_gone_is_no_former_one_before_there_is_another() -> None
     world.background.metadata.request_update(1.0)
     world.poll(1.0)
     world.answer(MetadataRequest, cluster(), 1.1)
-    assert not world.background.metadata.incarnations.is_former("t", OLD)
-    assert world.background.metadata.cluster.incarnation("t") == OLD
+    assert not world.background.metadata.cluster.incarnations.is_former("t", OLD)
+    assert world.background.metadata.cluster.incarnations.last("t") == OLD
 
 
 @pytest.mark.parametrize(("made_under", "expected"), [(OLD, None), (NEW, 50), (None, 50)])
@@ -51,11 +51,11 @@ def test_a_seek_counts_for_the_topic_that_it_was_made_under(made_under: object, 
 
 def test_what_is_dropped_is_said_once_for_each_kind() -> None:
     world = made_anew()
-    incarnations = world.background.metadata.incarnations
+    incarnations = world.background.metadata.cluster.incarnations
     for _ in range(3):
-        incarnations.say("a position", A, OLD, 2.0, subject="fetch")
-        incarnations.say("an offset to commit", A, OLD, 2.0, subject="fetch")
-        incarnations.say("a position", A, None, 2.0, subject="fetch")
+        incarnations.say("a position", A, OLD, 2.0, world.seen.append, subject="fetch")
+        incarnations.say("an offset to commit", A, OLD, 2.0, world.seen.append, subject="fetch")
+        incarnations.say("a position", A, None, 2.0, world.seen.append, subject="fetch")
     said = [event.text for event in world.seen if isinstance(event, Fault) and "former" in event.text]
     assert said == [
         "topic 't' was deleted and created again: a position of the former topic is dropped",

@@ -225,11 +225,11 @@ class OffsetCommitManager:
         self._commits = [commit for commit in commits if not commit.call.done]
 
     def _drop_former(self, commit: _Commit, now: float) -> None:
-        incarnations = self.group.metadata.incarnations
+        incarnations = self.group.metadata.cluster.incarnations
         for partition in commit.pending.keys() - commit.on_its_way:
             topic_id = commit.pending[partition].topic_id
             if incarnations.is_former(partition.topic, topic_id):
-                incarnations.say("an offset to commit", partition, topic_id, now, subject="commit")
+                incarnations.say("an offset to commit", partition, topic_id, now, self.trace, subject="commit")
                 text = f"{partition}: its topic was deleted and created again, so its offset was not committed"
                 commit.refuse(partition, TopicRecreatedError(text, (partition,)))
         unsure = self._unsure(commit)

@@ -185,7 +185,7 @@ class OffsetFetchManager:
             made_as=identity,
             node_id=node_id,
             names=self.group.topics_by_id({partition.topic for partition in partitions}),
-            topic_ids={partition.topic: self.group.metadata.cluster.incarnation(partition.topic) for partition in partitions},
+            topic_ids={partition.topic: self.group.metadata.cluster.incarnations.last(partition.topic) for partition in partitions},
         )
         self._request.sent()
         self._stale = None
