@@ -13,7 +13,7 @@ import pytest
 
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.errors import NotLeaderForPartitionError
-from kafka_async.testing import Api, Cluster
+from kafka_async.testing import Api, Cluster, ThreadedCluster
 from tests.virtual import VirtualLoop
 
 COUNT = 10
@@ -336,3 +336,29 @@ async def test_bytes_that_are_no_request_are_reported(caplog: pytest.LogCaptureF
             assert await reader.read() == b""
             writer.close()
         assert "bytes that are no request" in caplog.text
+
+
+async def test_confluent_kafka_follows_leaders_that_move() -> None:
+    """The error in a Fetch response has empty records with it; null was a bad response for librdkafka, which then read no more."""
+    confluent = pytest.importorskip("confluent_kafka", reason="in the extra test")
+
+    def work(served: ThreadedCluster) -> list[bytes]:
+        options = {"bootstrap.servers": served.bootstrap, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+        consumer = confluent.Consumer(options)
+        consumer.subscribe(["moves"])
+        found: list[bytes] = []
+        end = time.monotonic() + 30
+        while len(found) < 4 and time.monotonic() < end:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+                served.call(lambda cluster: cluster.move_leader(("moves", 0), len(found) % 2)).result()
+                served.call(lambda cluster: cluster.produce("moves", value=str(len(found)))).result()
+        consumer.close()
+        return found
+
+    cluster = Cluster(brokers=2)
+    cluster.topic("moves")
+    cluster.produce("moves", value="0")
+    with ThreadedCluster(cluster) as served:
+        assert await asyncio.to_thread(work, served) == [b"0", b"1", b"2", b"3"]

@@ -13,6 +13,7 @@ from kafka_async.errors import CoordinatorNotAvailableError, InvalidRecordStateE
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 from kafka_async.wire import Api
+from tests.virtual import run_virtual_asyncio
 
 from .test_clusters import Run, on_both
 
@@ -261,3 +262,18 @@ def test_the_deadline_of_a_record_is_not_that_of_unread_records_that_came_with_i
             assert (mine.lost, other.lost) == (True, False)
 
     run(main)
+
+
+def test_a_group_begins_as_long_ago_as_it_should() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("ages")
+        cluster.group("workers", share_auto_offset_reset="by_duration:PT1H")
+        cluster.produce("ages", value="old")
+        await anyio.sleep(2 * 3600)
+        cluster.produce("ages", value="new")
+        async with ShareConsumer("ages", group_id="workers", **cluster.options()) as consumer:
+            found = await consumer.getmany(timeout_ms=10_000)
+            assert [record.value for records in found.values() for record in records] == [b"new"]
+
+    run_virtual_asyncio(main)
