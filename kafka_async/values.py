@@ -1,13 +1,14 @@
 """Classes with fields: attrs' ``define`` and ``frozen``, with one ``__repr__``, ``__eq__`` and ``__hash__`` for all of them.
 
-Decides: nothing. Owns: nothing. Must never behave differently from attrs; a test compares the two.
+Decides: nothing. Owns: nothing. Must never behave differently from attrs, except that converters and
+validators are for arguments only; a test compares the two.
 
 attrs compiles these methods anew for each class, which takes twice as long as making the rest of it, and a consumer has two hundred
 classes. Everything else, ``__init__`` above all, is attrs' own, and type checkers and editors see nothing but attrs.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 else:
 
     def define(cls: type | None = None, *, kw_only: bool = False, eq: bool = True) -> Any:
-        """Make a class whose fields can be set."""
-        return _made(attrs.define, cls, kw_only, {"__eq__": _eq, "__hash__": None} if eq else {})
+        """Make a class whose fields can be set.
+
+        Converters and validators are for arguments. With attrs' default one of them would make each change of any field a call.
+        """
+        unchecked = partial(attrs.define, on_setattr=attrs.setters.NO_OP)
+        return _made(unchecked, cls, kw_only, {"__eq__": _eq, "__hash__": None} if eq else {})
 
     def frozen(cls: type | None = None, *, kw_only: bool = False, eq: bool = True) -> Any:
         """Make a class whose fields are set once."""

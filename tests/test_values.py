@@ -241,3 +241,16 @@ def test_an_abstract_class_is_not_made() -> None:
     cls: Any = Abstract
     with pytest.raises(TypeError, match="abstract"):
         cls(1)
+
+
+def test_a_converter_makes_no_call_of_each_change() -> None:
+    """It would be made for every field of the class, several times for each record that is handled."""
+
+    @values.define
+    class Converting:
+        number: int = values.field(converter=int)
+        other: int = 0
+
+    made = Converting("1")
+    assert made.number == 1
+    assert "__setattr__" not in vars(Converting)

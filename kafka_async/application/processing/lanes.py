@@ -261,7 +261,7 @@ class Lanes:
             return
         lanes = item.part.lanes
         behind = lanes[lane]
-        if self.held_up.lanes and behind:
+        if behind and self.held_up.lanes:
             self._catch_up(lanes, lane, behind)
         while behind:
             following = behind.popleft()
@@ -272,7 +272,8 @@ class Lanes:
             else:
                 self._offer(following)
             return
-        self.held_up.lanes.discard((id(lanes), lane))
+        if held_up := self.held_up.lanes:
+            held_up.discard((id(lanes), lane))
         del lanes[lane]
 
     def _catch_up(self, lanes: "dict[Hashable, deque[Item] | None]", lane: Hashable, behind: deque[Item]) -> None:
