@@ -215,3 +215,33 @@ async def test_a_partition_that_one_task_gives_up_begins_elsewhere_with_what_ano
             assert record.offset == holds[record.partition]
         at_work.set()
         reading.cancel()
+
+
+@both
+@pytest.mark.parametrize("way", ["iteration", "getone", "wait_for"])
+async def test_the_interval_of_a_task_that_waits_covers_no_record_that_another_task_is_at(
+    kafka43: KafkaCluster, protocol: str, way: str
+) -> None:
+    """If the process were killed at that moment, the record would be lost."""
+    topic = new_topic(kafka43, 2)
+    await asyncio.to_thread(kafka43.produce, topic, 20, partitions=[1])
+    group = new_group(kafka43, protocol)
+    quiet, busy = all_of(topic, 2)
+
+    async def waits(consumer: Any) -> None:
+        while True:
+            await consumer.getmany(quiet, timeout_ms=150)
+
+    async with group.member(topic, auto_commit_interval_ms=50) as consumer, asyncio.timeout(PATIENCE):
+        waiting = asyncio.create_task(waits(consumer))
+        records = aiter(consumer)
+        for offset in range(8):
+            if way == "iteration":
+                record = await anext(records)
+            else:
+                record = await (asyncio.wait_for(consumer.getone(busy), PATIENCE) if way == "wait_for" else consumer.getone(busy))
+            assert record.offset == offset
+            if offset:  # what came before is committed meanwhile, by whoever comes by
+                await until(lambda done=offset: group.committed().get(1, 0) >= done)  # type: ignore[misc]  # of this turn
+            assert group.committed().get(1, 0) == offset
+        waiting.cancel()
