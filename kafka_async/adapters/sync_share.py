@@ -1,7 +1,7 @@
 """The blocking share consumer: ``ShareConsumer`` for programs without an event loop.
 
-Decides: nothing; see ``sync.py``, whose rules hold here too. Owns: the asyncio share consumer, whose background loop has a thread
-of its own. Records may be acknowledged from any thread.
+The rules of ``sync.py`` hold here too: it has the asyncio share consumer, whose background loop has a thread of its own. Records
+may be acknowledged from any thread.
 """
 
 import time

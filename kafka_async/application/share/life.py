@@ -1,7 +1,6 @@
 """How a share consumer starts and stops.
 
-Decides: what a start waits for, and how a stop divides its time. Owns nothing. A stop never takes longer than it was given, and a
-start that fails is undone.
+A stop never takes longer than it was given, and a start that fails is undone.
 """
 
 from collections.abc import Callable

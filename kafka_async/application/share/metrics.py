@@ -1,7 +1,7 @@
 """Metrics of a share consumer under the names that Java's ``KafkaShareConsumer`` gives them (KIP-932), counted from trace events.
 
-Decides: what each number means. Owns the counts of requests. Must never read a clock: an event brings its time. ``Custody`` counts
-what was handed out and acknowledged. Java has no ``records-lost-total``; its metrics of event queues are left out here.
+``Custody`` counts what was handed out and acknowledged. Java has no ``records-lost-total``; its metrics of event queues are left
+out here.
 """
 
 from math import nan

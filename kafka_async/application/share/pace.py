@@ -1,8 +1,7 @@
 """How long the application takes for a record, if it reads by itself; ``process`` counts its handlers' time (``ShareSource``).
 
-Decides: which pace is reported to the background. Owns: the measurement that is under way. Must never count the time for which a
-read call waits. Without it, a member whose jobs take long would lock hundreds of them, and renew these locks, while others have
-nothing to do.
+The time for which a read call waits does not count. Without the pace, a member whose jobs take long would lock hundreds of them,
+and renew these locks, while others have nothing to do.
 """
 
 from typing import Final

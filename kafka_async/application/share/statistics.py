@@ -1,7 +1,4 @@
-"""One snapshot of a share consumer.
-
-Decides nothing. Owns nothing: a value that does not change.
-"""
+"""One snapshot of a share consumer."""
 
 from ...model import ConsumerState, Node, TopicPartition
 from ...values import frozen

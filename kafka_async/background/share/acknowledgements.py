@@ -1,8 +1,5 @@
 """Acknowledgements on their way to one broker: what goes into the next request, and what a response means for each (KIP-932).
 
-Decides: which acknowledgements share a request, and how refused ones are handled. Owns: every acknowledgement from the
-application's order until its result. Must never send anything.
-
 A broker's success is not always true. It accepts acknowledgements of offsets below the group's start offset without checking who
 holds or held them (``SharePartition.acknowledge``), and the start offset moves past records that another member accepted. So a
 success counts only if no other member can have had the record: its lock had not ended when the response came, and the connection

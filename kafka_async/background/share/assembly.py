@@ -1,6 +1,6 @@
 """Puts the background of a share consumer together, and carries out what the application asks of it.
 
-Decides: the order of a turn. Owns: the parts. Must never wait. It takes the place that ``Background`` has for other consumers, on
+It takes the place that ``Background`` has for other consumers, on
 the same loop, with the same metadata and the same search for the coordinator. There are no positions and no offsets.
 """
 

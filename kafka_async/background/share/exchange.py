@@ -1,7 +1,7 @@
 """What the two sides of a share consumer share in addition to events: records, acknowledgements and their results.
 
-Decides: nothing. Owns: two queues and some counters. Only one side writes each of them, so nothing is locked. Must never carry a
-reference to anything that one side goes on changing.
+Only one side writes each queue and counter, so nothing is locked. Nothing here refers to what one side goes on changing. The
+notes on single records are taken by whichever side comes first.
 """
 
 from collections import deque

@@ -1,7 +1,6 @@
 """A member of a share group (KIP-932): ShareGroupHeartbeat and nothing else.
 
-Decides: when a heartbeat is sent and what an answer means for the member. Owns: the member's id, epoch, state (``TRANSITIONS``) and
-assignment. Must never fetch or acknowledge: the brokers that lead the partitions do not even ask whether we are a member.
+Fetching and acknowledging are apart from it: the brokers that lead the partitions do not even ask whether we are a member.
 
 Several members read the same partition, so no member waits for another: a new assignment takes effect at once, and there is nothing
 to revoke. After any error a heartbeat with everything is sent, which also asks for the assignment again. Nothing changes while the

@@ -1,7 +1,5 @@
 """A share session with one broker: which partitions the broker reads for us, sent as increments (KIP-932).
 
-Decides: what a ShareFetch has to list. Owns: the epoch and what the broker remembers. Must never send anything.
-
 The epoch goes up with every ShareFetch and every ShareAcknowledge, so a broker has one request of ours at a time. A session lives
 as long as the connection that opened it. After any doubt a new one is opened with epoch 0, which may not carry acknowledgements.
 """

@@ -1,5 +1,6 @@
 """Records that tasks work on or that wait their turn, on the simulated cluster: whose locks last, and who is told of a lost one."""
 
+import asyncio
 import time
 from contextlib import suppress
 from threading import Thread
@@ -306,6 +307,20 @@ def test_a_handler_with_a_block_of_its_own_hears_of_the_loss_from_process(run: R
             assert consumer.statistics().lost == 2
 
     run(main)
+
+
+async def test_a_lost_lock_cancels_the_block_too_if_the_background_has_a_thread_of_its_own() -> None:
+    with ThreadedCluster(_filled(1, share_record_lock_duration_ms=1000)) as served:
+        options: Any = {"bootstrap_servers": served.bootstrap, "background": "thread", "max_processing_ms": 1000}
+
+        async def work(consumer: ShareConsumer[Any, Any]) -> None:
+            async with await consumer.getone():
+                await asyncio.sleep(1000)
+
+        async with ShareConsumer("jobs", group_id="workers", **options) as member, asyncio.timeout(60):
+            with pytest.raises(LockLostError):
+                await work(member)
+            assert (await member.getone()).delivery_count == 2
 
 
 # --- threads --------------------------------------------------------------------------------------------------------------------
