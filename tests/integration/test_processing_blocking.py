@@ -166,8 +166,10 @@ def test_control_c_drains_and_commits(kafka43: KafkaCluster, interrupts: None, p
 def test_a_second_control_c_gives_up_what_runs(kafka43: KafkaCluster, interrupts: None) -> None:
     topic = fill(kafka43, 5, 1)
     group, release, begun = new_group(kafka43, "consumer"), threading.Event(), threading.Event()
+    hanging: list[threading.Thread] = []
 
     def hang(record: Record) -> None:
+        hanging.append(threading.current_thread())
         begun.set()
         release.wait(60)
 
@@ -185,6 +187,7 @@ def test_a_second_control_c_gives_up_what_runs(kafka43: KafkaCluster, interrupts
         thread.start()
         consumer.process(hang, concurrency=1, drain_timeout_ms=50_000)
     thread.join()
+    hanging[0].join(PATIENCE)  # it was left behind
     assert time.monotonic() - began < 40
     assert group.committed() in ({}, {0: 0})
 

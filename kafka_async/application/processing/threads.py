@@ -105,6 +105,7 @@ class Threads:
     def close(self) -> None:
         """End the threads that are idle now, and the others when their functions end."""
         self._closed = True
+        self._take_in()
         idle, self._idle = self._idle, []
         for line in idle:
             line.calls.put(None)
@@ -159,6 +160,8 @@ class Threads:
             del call
             if self._announce is not None:
                 self._announce()
+            if self._closed:
+                return  # the event loop may be gone, so nobody would end this thread
 
 
 def _drop(result: Any) -> None:
