@@ -325,7 +325,7 @@ async def test_a_connection_that_is_led_astray_is_refused_by_name_and_reads_noth
         async def told() -> bool:
             nonlocal records
             records += flat(await consumer.getmany(timeout_ms=200))
-            return "another broker than broker 0 of cluster" in caplog.text
+            return "another broker than broker" in caplog.text  # whichever of them was asked first: the log repeats nothing
 
         await eventually(told)
         proxy.detours.clear()
