@@ -616,6 +616,8 @@ class Unread:
         before = self._begin()
         if cursor.taken_to is None:
             self.locate(cursor)
+        if cursor.parcels and isinstance(cursor.parcels[0], Repositioned):
+            self._open(cursor)  # a piece begins at the new position, and not at the one before
         start = cursor.taken_to
         before[cursor] = (start, cursor.consumed_records)
         records = self._take_data(cursor, max_records, [], alone=alone)

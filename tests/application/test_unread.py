@@ -410,3 +410,14 @@ def test_an_exception_between_any_two_steps_of_a_read_skips_and_repeats_nothing(
         if not hit:
             break
     assert step > 10
+
+
+def test_what_call_backs_see_after_a_new_position_begins_there() -> None:
+    """Else columns would leave out what lies before the old position."""
+    world = World(A)
+    world.fetched(A, 0, 6)
+    assert world.take() == {A: [0, 1, 2, 3, 4, 5]}
+    world.buffer.put(Repositioned(partition=A, stamp=world.entry(A).stamp, offset=0))
+    world.fetched(A, 0, 4)
+    world.unread.stage(10)
+    assert world.entry(A).position == 0
