@@ -172,6 +172,7 @@ class Background:
             case AssignFromUser():
                 self.handler.subscription = event.subscription
                 if group is None:
+                    self.positions.newcomers.subscribe(None)
                     self.subscriber.unsubscribe(None, now)
                 self._assign(event.stamps, now)
             case AssignmentApplied():
@@ -185,6 +186,7 @@ class Background:
             case Unsubscribe():
                 self.handler.subscription = event.subscription
                 self._assign({}, now)
+                self.positions.newcomers.subscribe(None)
                 self.subscriber.unsubscribe(event.call, now)
             case Seek():
                 entry = self.subscription.renumber(event.partition, event.stamp)
@@ -241,6 +243,7 @@ class Background:
 
     def _subscribe(self, subscription: Subscription, number: int, now: float) -> None:
         self.handler.subscription = number
+        self.positions.newcomers.subscribe(subscription)
         self.subscriber.subscribe(subscription, now)
         self.metadata.request_new_topics(now)
 

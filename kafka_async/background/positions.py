@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 from uuid import UUID
 
-from ..config import ConsumerConfig
+from ..config import ConsumerConfig, parse_duration
 from ..errors import (
     KafkaError,
     LogTruncationError,
@@ -36,6 +36,7 @@ from .boundary import EventHandler, FetchBuffer, PartitionFailed, Repositioned
 from .cluster import ClusterChanges, Leader
 from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
 from .metadata import MetadataManager
+from .newcomers import FIRST, Newcomers
 from .partition_outage import PartitionOutage
 from .request_manager import NEVER, Poll, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
@@ -67,6 +68,7 @@ class PositionsManager:
     wall_ms: Callable[[float], int] = field(repr=False)
     """The loop's time as milliseconds since the epoch."""
     trace: Listener = field(repr=False)
+    newcomers: Newcomers = field(init=False, repr=False)
     stored: StoredOffsets | None = field(default=None, repr=False)
     """Gives a new partition its first position; ``None`` without a group, for which nothing is stored."""
     _todo: set[TopicPartition] = field(factory=set, init=False)
@@ -77,6 +79,7 @@ class PositionsManager:
     """Of partitions whose last check failed."""
 
     def __attrs_post_init__(self) -> None:
+        self.newcomers = Newcomers(self.config, self.metadata)
         self._outage = PartitionOutage(self.trace, _CHECKS, "positions cannot be validated yet; trying again")
 
     # --- questions and hints ---------------------------------------------------------------------------------------------------
@@ -91,6 +94,7 @@ class PositionsManager:
 
     def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
         """Act on new leaders and topics; see ``ClusterListener``."""
+        self.newcomers.cluster_changed(changes, now)
         for topic in sorted(changes.recreated):
             self._topic_recreated(topic)
         self._todo |= changes.leaders
@@ -216,7 +220,7 @@ class PositionsManager:
             if self.stored is not None:
                 self.stored.initialize(entry)
                 return True
-            self.subscription.reset(entry, None)
+            self.subscription.reset(entry, FIRST)
         if entry.state is FetchState.AWAIT_RESET:
             self._start_reset(entry, now)
             return True
@@ -266,7 +270,7 @@ class PositionsManager:
     # --- resets ----------------------------------------------------------------------------------------------------------------
 
     def _start_reset(self, entry: PartitionState, now: float) -> None:
-        strategy = entry.strategy or self.config.auto_offset_reset
+        strategy = self.newcomers.strategy(entry.partition, entry.strategy)
         if strategy == "none":
             text = f"no offset is stored for {entry.partition} and auto_offset_reset is 'none'"
             self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
@@ -283,7 +287,7 @@ class PositionsManager:
     def _timestamp(self, strategy: str, now: float) -> int:
         if strategy in ("earliest", "latest"):
             return EARLIEST if strategy == "earliest" else LATEST
-        duration = self.config.reset_duration
+        duration = parse_duration(strategy.removeprefix("by_duration:"))
         back = int(duration.total_seconds() * 1000 if duration is not None else 0)
         return max(0, self.wall_ms(now) - back)  # numbers below 0 have meanings of their own
 
@@ -303,7 +307,7 @@ class PositionsManager:
         self._busy.pop(entry.partition, None)
         if self.metadata.cluster.incarnations.is_former(entry.partition.topic, topic_id):
             self._todo.add(entry.partition)  # the answer is about the topic that had the name before
-        elif (entry.strategy or self.config.auto_offset_reset) != strategy:
+        elif self.newcomers.strategy(entry.partition, entry.strategy) != strategy:
             self._todo.add(entry.partition)  # the reset was changed from the beginning to the end before the first answer came
         elif isinstance(outcome, KafkaError):
             self.handler.publish_error(_of_topic(outcome, entry))

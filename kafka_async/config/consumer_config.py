@@ -40,14 +40,12 @@ from .checks import (
     one_of,
     optional_file,
     parse_bootstrap_servers,
-    parse_duration,
 )
 from .security import check_security, without_effect
 from .spelling import did_you_mean
 from .words import Background, Deserializer, DnsLookup, GroupProtocol, Mechanism, RecoveryStrategy, SecurityProtocol, TokenProvider
 
 if TYPE_CHECKING:
-    import datetime
     from typing import Unpack
 
     from .options import ConsumerOptions
@@ -106,6 +104,7 @@ class ConsumerConfig:
 
     # Reading.
     auto_offset_reset: str = field(default="latest", validator=OFFSET_RESET)
+    auto_offset_reset_new_partitions: str = field(default="earliest", validator=OFFSET_RESET)
     isolation_level: IsolationLevel = field(
         default=IsolationLevel.READ_UNCOMMITTED, converter=checks.isolation, validator=ISOLATION
     )
@@ -286,11 +285,6 @@ class ConsumerConfig:
     def classic_options(self) -> frozenset[str]:
         """The options that the caller set and that only the classic group protocol has."""
         return _CLASSIC_ONLY & self.given
-
-    @property
-    def reset_duration(self) -> "datetime.timedelta | None":
-        """The duration of ``auto_offset_reset="by_duration:..."``, else ``None``."""
-        return parse_duration(self.auto_offset_reset.removeprefix("by_duration:"))
 
 
 NAMES: Final = frozenset(defaults_of(ConsumerConfig)) - {"given"}

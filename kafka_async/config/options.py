@@ -235,6 +235,24 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Kafka: ``auto.offset.reset`` (KIP-1106).
     """
 
+    auto_offset_reset_new_partitions: str
+    """Where to begin in a partition that has appeared while the application, or its group, was subscribed.
+
+    A topic that grows gets new partitions, and producers write to them before consumers know of them. With ``earliest`` none of
+    these records is missed, whatever ``auto_offset_reset`` says for partitions that were there before. The same holds for a
+    topic that appears while a pattern is subscribed, or its name. A partition counts as new if nothing is committed for it, and
+    this consumer knew the topic without it, or the group has committed offsets of other partitions of the topic. Members that
+    commit automatically commit the positions of all their partitions. If the application commits offsets of its own choice,
+    only a partition after all those with a committed offset counts as new by this sign. A group that had committed nothing of a
+    topic when it grew cannot tell.
+
+    Values are those of ``auto_offset_reset``.
+
+    Default: ``'earliest'``.
+    Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
+    Kafka: ``auto.offset.reset.new.partitions`` (KIP-1327, which leaves the option unset by default).
+    """
+
     isolation_level: IsolationLevel | Literal["read_uncommitted", "read_committed"]
     """Whether records of transactions that were aborted, or are still open, are returned.
 

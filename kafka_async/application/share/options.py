@@ -17,6 +17,7 @@ from .record import K, ShareRecord, V
 _GROUP: Final = "of the group's configuration; set it with 'kafka-async groups configure' or Java's kafka-configs"
 _REFUSED: Final[Mapping[str, str]] = {
     "auto_offset_reset": f"a share group starts where its setting says: share.auto.offset.reset {_GROUP}",
+    "auto_offset_reset_new_partitions": "a share group reads new partitions as its setting says: share.auto.offset.reset",
     "isolation_level": f"a share group has one setting for all members: share.isolation.level {_GROUP}",
     "enable_auto_commit": "share groups have no offsets to commit; records are acknowledged: accept(), or 'async with record'",
     "auto_commit_interval_ms": "share groups have no offsets to commit; acknowledgements go out with the next request",

@@ -33,6 +33,7 @@ from ...wire.messages import (
 )
 from ..boundary import Parcel, Repositioned
 from ..grouping import by_topic, named
+from ..newcomers import asks_for_others, first_strategy
 from ..request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
 from ..subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from .access import REFUSED, GroupAccess
@@ -171,7 +172,7 @@ class OffsetFetchManager:
         wanted = {partition for question in self._questions for partition in question.partitions - question.found.keys()}
         early = self.committing() if self._starts else frozenset()
         starts = {partition: start for partition, start in self._starts.items() if partition not in early}
-        wanted |= starts.keys()
+        wanted |= starts.keys() | self._others(starts.keys())
         self._retries = {partition: backoff for partition, backoff in self._retries.items() if partition in wanted | early}
         held = {partition: backoff.retry_at for partition, backoff in self._retries.items() if not backoff.ready(now)}
         partitions = frozenset(wanted - held.keys())
@@ -200,6 +201,14 @@ class OffsetFetchManager:
                 ),
             )
         )
+
+    def _others(self, starts: Set[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions of the same topics whose stored offsets tell which of ``starts`` are new."""
+        if not asks_for_others(self.config):
+            return set()
+        topics = self.group.metadata.topics
+        names = {partition.topic for partition in starts} & topics.keys()
+        return {TopicPartition(name, part.partition) for name in names for part in topics[name].partitions}
 
     def _message(self, partitions: Iterable[TopicPartition], identity: Identity) -> OffsetFetchRequest:
         # Only a member of the consumer protocol is checked; before its first epoch it asks without an identity.
@@ -301,15 +310,17 @@ class OffsetFetchManager:
         waiting = [start for start in sent.starts if self._still(start)]
         for start in waiting:
             if start.entry.partition in found:
-                self._start(start.entry, found[start.entry.partition])
+                self._start(start.entry, found)
         error = _lasting(errors, {start.entry.partition for start in waiting})
         if error is not None:
             self.on_error(error)
 
-    def _start(self, entry: PartitionState, stored: OffsetAndMetadata | None) -> None:
+    def _start(self, entry: PartitionState, found: Committed) -> None:
         self._starts.pop(entry.partition, None)
+        stored = found[entry.partition]
         if stored is None:
-            self.subscription.reset(entry, None)
+            others = [partition for partition, offset in found.items() if offset is not None]
+            self.subscription.reset(entry, first_strategy(self.config, entry.partition, others))
             return
         epoch = stored.leader_epoch
         self.subscription.seek(entry, FetchPosition(stored.offset, epoch), validate=epoch is not None)
