@@ -1,0 +1,63 @@
+"""Topics that grow while a group reads them from their ends: nothing that is written to new partitions is missed (promise 15)."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from kafka_async import KafkaConsumer
+from tests.brokers import KafkaCluster
+
+from .groups import both, new_group
+from .tools import PATIENCE, new_topic
+
+pytestmark = pytest.mark.brokers
+
+LATEST = {"auto_offset_reset": "latest", "metadata_max_age_ms": 2_000, "auto_commit_interval_ms": 200}
+GROWN = 6
+
+
+def _written(cluster: KafkaCluster, topic: str, partitions: Iterable[int]) -> set[tuple[int, int]]:
+    """Write ten records to each of the partitions; return partition and offset of each."""
+    numbers = list(partitions)
+    produced = cluster.produce(topic, 10 * len(numbers), partitions=numbers)
+    return {(partition, offset) for partition, offsets in produced.offsets.items() for offset in offsets}
+
+
+async def _seen(consumer: "KafkaConsumer[bytes, bytes]", wanted: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Read until all that is wanted has come."""
+    found: set[tuple[int, int]] = set()
+    async with asyncio.timeout(PATIENCE):
+        while not wanted <= found:
+            batch = await consumer.getmany(timeout_ms=200)
+            found |= {(record.partition, record.offset) for records in batch.values() for record in records}
+    return found
+
+
+@both
+async def test_a_partition_that_a_member_finds_later_is_read_from_its_beginning(kafka43: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka43, 2)
+    kafka43.produce(topic, 20, partitions=2)
+    group = new_group(kafka43, protocol)
+    async with group.member(topic, **LATEST) as consumer:
+        old = await asyncio.to_thread(_written, kafka43, topic, range(2))
+        assert await _seen(consumer, old) == old, "what was there before is not read"
+        await asyncio.to_thread(kafka43.add_partitions, topic, GROWN)
+        new = await asyncio.to_thread(_written, kafka43, topic, range(2, GROWN))
+        assert await _seen(consumer, new) == new
+
+
+@both
+async def test_a_member_that_comes_after_the_topic_grew_learns_it_from_what_the_group_has_committed(
+    kafka43: KafkaCluster, protocol: str
+) -> None:
+    topic = new_topic(kafka43, 2)
+    kafka43.produce(topic, 20, partitions=2)
+    group = new_group(kafka43, protocol)
+    async with group.member(topic, **LATEST) as consumer:
+        old = await asyncio.to_thread(_written, kafka43, topic, range(1))
+        await _seen(consumer, old)  # nothing of partition 1, whose position is committed as well
+    await asyncio.to_thread(kafka43.add_partitions, topic, GROWN)
+    new = await asyncio.to_thread(_written, kafka43, topic, range(2, GROWN))
+    async with group.member(topic, **LATEST) as consumer:
+        assert await _seen(consumer, new) == new
