@@ -13,6 +13,7 @@ incarnations.py       topics that were deleted and created again
 subscription.py       what is assigned and where each partition is read next
 follow.py             topics that are followed without a group
 positions.py          how a partition gets a position; list_offsets.py: offsets by time, beginning and end
+newcomers.py          partitions that have appeared since the application subscribed
 fetch.py              reading ahead; fetch_session.py: sessions with brokers; fetch_size.py: how many bytes
 ends.py               where the logs end of partitions that are not fetched
 grouping.py           partitions by topic, as requests name them

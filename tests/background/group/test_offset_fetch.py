@@ -7,7 +7,7 @@ from attrs import define, field
 
 from kafka_async.background.boundary import Parcel, Repositioned
 from kafka_async.background.group.offset_fetch import Committed, OffsetFetchManager
-from kafka_async.background.newcomers import FIRST_OF_NEW
+from kafka_async.background.newcomers import FIRST
 from kafka_async.background.request_manager import Poll
 from kafka_async.background.subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from kafka_async.errors import (
@@ -303,7 +303,7 @@ def test_new_partitions_get_their_stored_positions_in_one_request(world: Fetchin
     request.on_done(_answer({A: 7, B: -1}), 0.1)
     assert (first.state, first.position) == (FetchState.AWAIT_VALIDATION, FetchPosition(7, 4))
     assert world.parcels == [Repositioned(partition=A, stamp=1, offset=7, leader_epoch=4, is_committed=True)]
-    assert (second.state, second.strategy) == (FetchState.AWAIT_RESET, FIRST_OF_NEW)
+    assert (second.state, second.strategy) == (FetchState.AWAIT_RESET, FIRST)
     assert world.manager.poll(0.1) == Poll()
 
 
