@@ -20,9 +20,6 @@ pytestmark = pytest.mark.brokers
 @pytest.fixture(params=[CURRENT, PREVIOUS])
 def brokers(request: pytest.FixtureRequest, real_brokers: None) -> Iterator[KafkaCluster]:
     """A broker of each version: the older one answers a whole fetch with an error once a topic of its session is deleted."""
-    if request.param == CURRENT:
-        yield request.getfixturevalue("kafka_share")
-        return
     with KafkaCluster(request.param, properties=share_properties()) as cluster:
         yield cluster
 
