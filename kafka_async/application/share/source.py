@@ -254,7 +254,7 @@ class ShareSource:
         if work.progress != progress or not (work.lanes.some_ready or self._stuck):
             self._progressed, self._stuck = (work.progress, now), False
             return
-        waiting = work.waiting(owner.in_handlers())
+        waiting = work.waiting(owner.in_handlers(), now - exchange.lock_seconds)
         if self._stuck or not waiting or now < since + exchange.lock_seconds:
             return
         for record in waiting:

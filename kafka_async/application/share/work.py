@@ -241,9 +241,11 @@ class ShareWork:
             unit.items = items
         return bool(items)
 
-    def waiting(self, running: Collection[Record]) -> list[Record]:
-        """Return the records that no handler has begun, given those that are ``running``."""
-        return [record for record, item in self._items.items() if item.attempt == 1 and record not in running]
+    def waiting(self, running: Collection[Record], since: float) -> list[Record]:
+        """Return the records that came up to ``since`` and that no handler has begun, given those that are ``running``."""
+        return [
+            record for record, item in self._items.items() if item.attempt == 1 and item.arrived <= since and record not in running
+        ]
 
     @property
     def progress(self) -> tuple[int, int]:
