@@ -15,7 +15,7 @@ from attrs import define, field
 from . import tiers
 from .brokers import KafkaCluster
 
-KINDS: Final = ("kafka_secure", "kafka_identity", "kafka_share", "kafka39", "_three_brokers", "kafka43")
+KINDS: Final = ("kafka_secure", "kafka_identity", "kafka_share", "kafka39", "kafka43", "_three_brokers", "kafka44")
 """Fixtures of the clusters that tests share, in the order in which their tests come within a tier."""
 
 

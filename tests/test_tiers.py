@@ -31,8 +31,8 @@ def test_a_test_is_in_one_tier() -> None:
 
 def test_a_fixture_that_starts_something_needs_its_tier() -> None:
     assert tier_needed(["tmp_path"]) == FAST
-    assert tier_needed(["kafka43", "real_brokers"]) == BROKERS
-    assert tier_needed(["kafka43", "real_brokers", "spark"]) == SPARK
+    assert tier_needed(["kafka44", "real_brokers"]) == BROKERS
+    assert tier_needed(["kafka44", "real_brokers", "spark"]) == SPARK
 
 
 @pytest.mark.parametrize("event", ["subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.brokers import CURRENT, OLDER, KafkaCluster, available, required
+from tests.brokers import CURRENT, OLDER, PREVIOUS, KafkaCluster, available, required
 from tests.clusters import SHARED
 from tests.faults.proxy import PROXIED
 
@@ -53,9 +53,9 @@ def _shared(kind: str, cluster: KafkaCluster) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka43(real_brokers: None) -> Iterator[KafkaCluster]:
+def kafka44(real_brokers: None) -> Iterator[KafkaCluster]:
     """One broker of the newest Kafka. A test that breaks it brings it back."""
-    with KafkaCluster(CURRENT, properties=_SINGLE) as cluster, _shared("kafka43", cluster):
+    with KafkaCluster(CURRENT, properties=_SINGLE) as cluster, _shared("kafka44", cluster):
         yield cluster
 
 
@@ -66,6 +66,20 @@ def kafka_share(real_brokers: None) -> Iterator[KafkaCluster]:
     cluster = KafkaCluster(CURRENT, properties=share_properties(), listeners=listeners, proxied=[PROXIED])
     with cluster, _shared("kafka_share", cluster):
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka43(real_brokers: None) -> Iterator[KafkaCluster]:
+    """One broker of the release before the newest."""
+    with KafkaCluster(PREVIOUS, properties=_SINGLE | _FEW_SESSIONS) as cluster, _shared("kafka43", cluster):
+        yield cluster
+
+
+@pytest.fixture(params=["kafka39", "kafka43"])
+def older(request: pytest.FixtureRequest) -> KafkaCluster:
+    """One broker of each older release that is tested."""
+    cluster: KafkaCluster = request.getfixturevalue(request.param)
+    return cluster
 
 
 @pytest.fixture(scope="session")

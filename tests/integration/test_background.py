@@ -27,13 +27,13 @@ RANDOM_RECORDS = 12_000
 OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
 
 
-async def test_a_handler_that_blocks_for_seconds_does_not_stop_the_background_thread(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_a_handler_that_blocks_for_seconds_does_not_stop_the_background_thread(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
     partition = TopicPartition(topic, 0)
-    kafka43.produce(topic, 10)
-    async with make(kafka43, topic, background="thread") as consumer:
+    kafka44.produce(topic, 10)
+    async with make(kafka44, topic, background="thread") as consumer:
         records = await read(consumer, 10)
-        kafka43.produce(topic, 500, start=10)  # blocks this event loop
+        kafka44.produce(topic, 500, start=10)  # blocks this event loop
         deadline = time.monotonic() + PATIENCE
         while consumer.highwater(partition) != 510:  # and so does this handler
             assert time.monotonic() < deadline
@@ -43,10 +43,10 @@ async def test_a_handler_that_blocks_for_seconds_does_not_stop_the_background_th
     assert [record.offset for record in records] == list(range(510))
 
 
-def test_the_blocking_consumer_reads_in_every_way(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43, 2)
-    produced = kafka43.produce(topic, 400, partitions=2)
-    with blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:
+def test_the_blocking_consumer_reads_in_every_way(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44, 2)
+    produced = kafka44.produce(topic, 400, partitions=2)
+    with blocking.KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **OPTIONS) as consumer:
         records: list[Record] = [consumer.getone() for _ in range(10)]
         for record in consumer:
             records.append(record)
@@ -74,10 +74,10 @@ def test_the_blocking_consumer_reads_in_every_way(kafka43: KafkaCluster) -> None
         consumer.getone()
 
 
-def test_the_blocking_consumer_can_be_used_and_stopped_from_other_threads(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 5)
-    consumer = blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS)
+def test_the_blocking_consumer_can_be_used_and_stopped_from_other_threads(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 5)
+    consumer = blocking.KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **OPTIONS)
     seen: list[int] = []
     fifth = threading.Event()
 
@@ -99,10 +99,10 @@ def test_the_blocking_consumer_can_be_used_and_stopped_from_other_threads(kafka4
     assert seen == [0, 1, 2, 3, 4]
 
 
-async def test_the_blocking_consumer_works_beside_a_running_event_loop(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 5)
-    with blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:
+async def test_the_blocking_consumer_works_beside_a_running_event_loop(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 5)
+    with blocking.KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **OPTIONS) as consumer:
         assert [consumer.getone().offset for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
@@ -112,14 +112,14 @@ def _read_in_child(bootstrap: str, topic: str, answer: Connection) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 and later: of forks beside threads
-def test_a_forked_process_reads_while_its_parent_does(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 20)
+def test_a_forked_process_reads_while_its_parent_does(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 20)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    with ours, theirs, blocking.KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **OPTIONS) as consumer:
+    with ours, theirs, blocking.KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **OPTIONS) as consumer:
         first = [consumer.getone().offset for _ in range(5)]
-        child = context.Process(target=_read_in_child, args=(kafka43.bootstrap_servers, topic, theirs))
+        child = context.Process(target=_read_in_child, args=(kafka44.bootstrap_servers, topic, theirs))
         child.start()
         try:
             assert ours.poll(PATIENCE), "the child did not answer"
@@ -135,22 +135,22 @@ def test_a_forked_process_reads_while_its_parent_does(kafka43: KafkaCluster) -> 
 @pytest.mark.parametrize("background", ["task", "thread"])
 @pytest.mark.parametrize("deserialize", [False, True])
 async def test_reads_cancelled_at_random_moments_lose_and_repeat_nothing(
-    kafka43: KafkaCluster, background: str, deserialize: bool
+    kafka44: KafkaCluster, background: str, deserialize: bool
 ) -> None:
     async def slow(value: bytes) -> bytes:
         if value.startswith(b"7"):
             await asyncio.sleep(0)
         return value
 
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, RANDOM_RECORDS, settings={"batch.size": 2000})
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, RANDOM_RECORDS, settings={"batch.size": 2000})
     options = {"value_deserializer": slow} if deserialize else {}
     moments = random.Random(20261120)  # noqa: S311  # a fixed seed, not a secret
     loop = asyncio.get_running_loop()
     seen: list[int] = []
     cancelled = 0
     limits = {"fetch_buffer_bytes": 8 << 10, "max_partition_fetch_bytes": 2 << 10}  # a few records per fetch: most reads wait
-    async with make(kafka43, topic, background=background, **limits, **options) as consumer:
+    async with make(kafka44, topic, background=background, **limits, **options) as consumer:
         attempts = itertools.count()
         while (attempt := next(attempts)) < 300 or (cancelled <= 20 and len(seen) < RANDOM_RECORDS - 100):
             one = attempt % 3 == 0
@@ -213,9 +213,9 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("background", ["task", "thread"])
 @pytest.mark.parametrize("program", [_CANCELLED_RUN, _INTERRUPTED_RUN], ids=["timeout", "Ctrl-C"])
-async def test_a_run_that_is_cancelled_ends_without_a_word(kafka43: KafkaCluster, program: str, background: str) -> None:
-    topic = new_topic(kafka43)
-    arguments = [kafka43.bootstrap_servers, topic, background]
+async def test_a_run_that_is_cancelled_ends_without_a_word(kafka44: KafkaCluster, program: str, background: str) -> None:
+    topic = new_topic(kafka44)
+    arguments = [kafka44.bootstrap_servers, topic, background]
     command = [sys.executable, "-W", "error", "-c", program, *arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
@@ -247,11 +247,11 @@ asyncio.run(main())
 """
 
 
-async def test_memory_is_bounded_while_a_slow_reader_falls_behind(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43, 6)
+async def test_memory_is_bounded_while_a_slow_reader_falls_behind(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44, 6)
     settings = {"batch.size": 65_536}
-    await asyncio.to_thread(kafka43.produce, topic, 64_000, 1000, partitions=6, settings=settings)
-    command = [sys.executable, "-c", _SLOW_READER, kafka43.bootstrap_servers, topic]
+    await asyncio.to_thread(kafka44.produce, topic, 64_000, 1000, partitions=6, settings=settings)
+    command = [sys.executable, "-c", _SLOW_READER, kafka44.bootstrap_servers, topic]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     held, grown_mib = map(int, done.stdout.split())
@@ -260,9 +260,9 @@ async def test_memory_is_bounded_while_a_slow_reader_falls_behind(kafka43: Kafka
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
-async def test_an_idle_consumer_wakes_for_its_long_polls_only(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43, 20)
-    async with make(kafka43, topic, background=background, fetch_max_wait_ms=500) as consumer:
+async def test_an_idle_consumer_wakes_for_its_long_polls_only(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44, 20)
+    async with make(kafka44, topic, background=background, fetch_max_wait_ms=500) as consumer:
         await nothing_more(consumer)
         before = consumer.statistics().wake_ups
         assert await consumer.getmany(timeout_ms=3000) == {}
@@ -270,12 +270,12 @@ async def test_an_idle_consumer_wakes_for_its_long_polls_only(kafka43: KafkaClus
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
-async def test_stop_is_quick_with_and_without_a_fetch_in_flight(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10)
+async def test_stop_is_quick_with_and_without_a_fetch_in_flight(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10)
     clock = asyncio.get_running_loop().time
     for topics in ([], [topic]):
-        consumer = make(kafka43, *topics, background=background, fetch_max_wait_ms=10_000)
+        consumer = make(kafka44, *topics, background=background, fetch_max_wait_ms=10_000)
         await consumer.start()
         await nothing_more(consumer) if not topics else await read(consumer, 10)
         began = clock()
@@ -284,9 +284,9 @@ async def test_stop_is_quick_with_and_without_a_fetch_in_flight(kafka43: KafkaCl
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
-async def test_stop_ends_pending_reads(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    consumer = make(kafka43, topic, background=background)
+async def test_stop_ends_pending_reads(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    consumer = make(kafka44, topic, background=background)
     await consumer.start()
     reads = [
         asyncio.create_task(_one(consumer.getone())),
@@ -301,10 +301,10 @@ async def test_stop_ends_pending_reads(kafka43: KafkaCluster, background: str) -
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
-async def test_a_stop_that_is_cancelled_or_called_twice_at_once_still_stops(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
+async def test_a_stop_that_is_cancelled_or_called_twice_at_once_still_stops(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
     for moment in (0.0, 0.001, 0.01):
-        consumer = make(kafka43, topic, background=background)
+        consumer = make(kafka44, topic, background=background)
         await consumer.start()
         stopping = [asyncio.create_task(consumer.stop()) for _ in range(2)]
         asyncio.get_running_loop().call_later(moment, stopping[0].cancel)
@@ -314,11 +314,11 @@ async def test_a_stop_that_is_cancelled_or_called_twice_at_once_still_stops(kafk
 
 
 @pytest.mark.parametrize("background", ["task", "thread"])
-async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing_behind(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 1)
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing_behind(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 1)
     for step in range(20):
-        consumer = make(kafka43, topic, background=background)
+        consumer = make(kafka44, topic, background=background)
         starting = asyncio.create_task(consumer.start())
         asyncio.get_running_loop().call_later(step * 0.002, starting.cancel)
         await asyncio.wait([starting])
@@ -339,12 +339,12 @@ async def _abandon(cluster: KafkaCluster, topic: str) -> None:
     await asyncio.gather(*loops, return_exceptions=True)
 
 
-async def test_a_consumer_that_was_not_stopped_says_so(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_a_consumer_that_was_not_stopped_says_so(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
 
     async def forgotten() -> bool:
         return gc.collect() == 0
 
     with pytest.warns(ResourceWarning, match="was not stopped"):  # noqa: PT031  # the garbage collector raises it, some time
-        await _abandon(kafka43, topic)
+        await _abandon(kafka44, topic)
         await eventually(forgotten)

@@ -102,8 +102,8 @@ async def test_start_ends_at_its_timeout_when_the_server_never_answers() -> None
     _told(caught.value, {address: FOUND[silent]})
 
 
-async def test_start_says_what_was_found_at_each_address(kafka43: KafkaCluster, closed_port: str) -> None:
-    controller = kafka43.controller(0)
+async def test_start_says_what_was_found_at_each_address(kafka44: KafkaCluster, closed_port: str) -> None:
+    controller = kafka44.controller(0)
     async with serving(http) as web, serving(silent) as nothing, asyncio.timeout(25):
         servers = [web, nothing, closed_port, controller]
         consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer("topic", request_timeout_ms=700, bootstrap_servers=servers)
@@ -136,20 +136,20 @@ async def test_a_failed_consumer_is_stopped_and_can_be_stopped_again(closed_port
 
 
 @pytest.mark.parametrize("peer", [http, silent, hasty])
-async def test_one_good_bootstrap_server_is_enough(kafka43: KafkaCluster, closed_port: str, peer: Peer) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 3)
+async def test_one_good_bootstrap_server_is_enough(kafka44: KafkaCluster, closed_port: str, peer: Peer) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 3)
     async with serving(peer) as bad, asyncio.timeout(40):
-        servers = [bad, closed_port, kafka43.bootstrap_servers]
-        async with make(kafka43, topic, bootstrap_servers=servers, request_timeout_ms=5000) as consumer:
+        servers = [bad, closed_port, kafka44.bootstrap_servers]
+        async with make(kafka44, topic, bootstrap_servers=servers, request_timeout_ms=5000) as consumer:
             assert len(await read(consumer, 3)) == 3
 
 
-async def test_tls_to_a_broker_without_it_is_an_error(kafka43: KafkaCluster) -> None:
+async def test_tls_to_a_broker_without_it_is_an_error(kafka44: KafkaCluster) -> None:
     async with asyncio.timeout(40):
         with pytest.raises((KafkaConnectionError, AuthenticationFailedError)) as caught:
-            await make(kafka43, security_protocol="SSL", request_timeout_ms=4000).start()
-    assert kafka43.bootstrap_servers in f"{caught.value} {caught.value.__cause__}"
+            await make(kafka44, security_protocol="SSL", request_timeout_ms=4000).start()
+    assert kafka44.bootstrap_servers in f"{caught.value} {caught.value.__cause__}"
 
 
 async def test_a_cancelled_start_leaves_nothing_behind() -> None:

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.apart]  # a Spark of its own, and a
 CLIENTS = ("kafka_async.read", "jvm.default", "prebuilt.read")  # one of each kind
 
 
-def test_the_benchmark_of_spark_measures_every_client_in_every_job(kafka43: KafkaCluster, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "spark", "--quick", "-b", kafka43.bootstrap_servers, "--out", str(tmp_path)]
+def test_the_benchmark_of_spark_measures_every_client_in_every_job(kafka44: KafkaCluster, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "spark", "--quick", "-b", kafka44.bootstrap_servers, "--out", str(tmp_path)]
 
     done = subprocess.run(  # noqa: S603  # ours
         [*command, "--clients", *CLIENTS], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=280, check=False

@@ -16,10 +16,10 @@ SHORT = {"request_timeout_ms": 2000, "reconnect_backoff_max_ms": 200, "retry_bac
 
 
 @pytest.fixture
-def broker(kafka43: KafkaCluster) -> Iterator[KafkaCluster]:
+def broker(kafka44: KafkaCluster) -> Iterator[KafkaCluster]:
     """The single broker, healed afterwards."""
-    yield kafka43
-    kafka43.heal()
+    yield kafka44
+    kafka44.heal()
 
 
 @pytest.mark.parametrize(("how", "background"), [("restart", "thread"), ("kill", "task"), ("pause", "task"), ("pause", "thread")])

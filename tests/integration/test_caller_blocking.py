@@ -67,13 +67,13 @@ def _arrow(consumer: Any) -> list[int]:
 
 @pytest.mark.parametrize("read", [_getmany, _getone, _arrow])
 def test_a_read_call_that_an_exception_leaves_has_handed_nothing_over(
-    kafka43: KafkaCluster, alarms: random.Random, read: Any
+    kafka44: KafkaCluster, alarms: random.Random, read: Any
 ) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 60_000)
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 60_000)
     position = interruptions = 0
     ends = time.monotonic() + 20
-    with KafkaConsumer(**_options(kafka43, None)) as consumer:
+    with KafkaConsumer(**_options(kafka44, None)) as consumer:
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
         read(consumer)  # with all that is imported when first asked for
@@ -106,14 +106,14 @@ def _went_through_the_package(error: BaseException) -> bool:
     return any(frame.f_code.co_filename.startswith(str(PACKAGE)) for frame, _ in frames)
 
 
-def test_what_was_not_returned_is_not_committed(kafka43: KafkaCluster, alarms: random.Random) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 20_000)
+def test_what_was_not_returned_is_not_committed(kafka44: KafkaCluster, alarms: random.Random) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 20_000)
     beyond = []
     for turn in range(40):
         group = f"{topic}-{turn}"
         box: list[int] = [0]
-        consumer = KafkaConsumer(topic, **_options(kafka43, group, max_poll_records=10))
+        consumer = KafkaConsumer(topic, **_options(kafka44, group, max_poll_records=10))
         signal.setitimer(signal.ITIMER_REAL, 0)
         try:
             with consumer:
@@ -125,17 +125,17 @@ def test_what_was_not_returned_is_not_committed(kafka43: KafkaCluster, alarms: r
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             consumer.stop()
-        committed = {partition: offset for (_, partition), offset in kafka43.committed(group).items()}.get(0, 0)
+        committed = {partition: offset for (_, partition), offset in kafka44.committed(group).items()}.get(0, 0)
         if committed > box[0]:
             beyond.append((committed, box[0]))
     assert not beyond
 
 
-def test_stop_from_another_thread_ends_a_for_loop(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 100)
+def test_stop_from_another_thread_ends_a_for_loop(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 100)
     for turn in range(8):
-        consumer = KafkaConsumer(topic, **_options(kafka43, f"{topic}-{turn}"))
+        consumer = KafkaConsumer(topic, **_options(kafka44, f"{topic}-{turn}"))
         consumer.start()
         timer = threading.Timer(0.05 * turn, consumer.stop)
         timer.start()
@@ -144,9 +144,9 @@ def test_stop_from_another_thread_ends_a_for_loop(kafka43: KafkaCluster) -> None
         assert seen == list(range(len(seen)))
 
 
-def test_leaving_with_in_another_thread_commits_what_was_handed_out_and_ends_the_loop(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 20_000)
+def test_leaving_with_in_another_thread_commits_what_was_handed_out_and_ends_the_loop(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 20_000)
     for turn in range(5):
         group = f"{topic}-{turn}"
         seen: list[int] = []
@@ -162,7 +162,7 @@ def test_leaving_with_in_another_thread_commits_what_was_handed_out_and_ends_the
             except BaseException as error:  # looked at below
                 errors.append(error)
 
-        with KafkaConsumer(topic, **_options(kafka43, group)) as consumer:
+        with KafkaConsumer(topic, **_options(kafka44, group)) as consumer:
             thread = threading.Thread(target=loop, args=(consumer, left, seen, after, errors))
             thread.start()
             while len(seen) < 50:
@@ -172,17 +172,17 @@ def test_leaving_with_in_another_thread_commits_what_was_handed_out_and_ends_the
         assert not thread.is_alive()
         assert not errors
         assert len(after) <= 1  # the record that was on its way
-        committed = kafka43.committed(group)[topic, 0]
+        committed = kafka44.committed(group)[topic, 0]
         assert len(seen) + len(after) - 1 <= committed <= len(seen) + len(after)
 
 
-def test_two_threads_that_loop_at_once_get_each_record_once_or_an_error(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 20_000)
+def test_two_threads_that_loop_at_once_get_each_record_once_or_an_error(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 20_000)
     seen: list[list[int]] = [[], []]
     errors: list[Exception] = []
     before = sys.getswitchinterval()
-    with KafkaConsumer(topic, **_options(kafka43, None, max_poll_records=3)) as consumer:
+    with KafkaConsumer(topic, **_options(kafka44, None, max_poll_records=3)) as consumer:
 
         def loop(seen: list[int]) -> None:
             while consumer.state is not ConsumerState.CLOSED:
@@ -211,10 +211,10 @@ def test_two_threads_that_loop_at_once_get_each_record_once_or_an_error(kafka43:
 
 
 @pytest.mark.parametrize("call", ["getone", "the loop goes on", "a new loop", "stop", "the block is left"])
-def test_a_consumer_that_was_made_before_a_fork_says_so_in_the_child(kafka43: KafkaCluster, call: str) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10)
-    with KafkaConsumer(topic, **_options(kafka43, None)) as consumer:
+def test_a_consumer_that_was_made_before_a_fork_says_so_in_the_child(kafka44: KafkaCluster, call: str) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10)
+    with KafkaConsumer(topic, **_options(kafka44, None)) as consumer:
         loop = iter(consumer)
         assert next(loop).offset == 0
         calls: dict[str, Callable[[], Any]] = {
@@ -228,10 +228,10 @@ def test_a_consumer_that_was_made_before_a_fork_says_so_in_the_child(kafka43: Ka
         assert next(iter(consumer)).offset == 1
 
 
-def test_a_consumer_that_was_made_before_a_fork_and_not_started_reads_in_the_child(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10)
-    consumer = KafkaConsumer(topic, **_options(kafka43, None))
+def test_a_consumer_that_was_made_before_a_fork_and_not_started_reads_in_the_child(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10)
+    consumer = KafkaConsumer(topic, **_options(kafka44, None))
 
     def read() -> None:
         with consumer:
@@ -241,12 +241,12 @@ def test_a_consumer_that_was_made_before_a_fork_and_not_started_reads_in_the_chi
     read()
 
 
-def test_two_protocols_of_a_group_are_left_in_order(kafka43: KafkaCluster) -> None:
+def test_two_protocols_of_a_group_are_left_in_order(kafka44: KafkaCluster) -> None:
     for protocol in ("classic", "consumer"):
-        topic = new_topic(kafka43)
-        kafka43.produce(topic, 50)
-        group = new_group(kafka43, protocol)
-        with KafkaConsumer(topic, **_options(kafka43, group.name, group_protocol=protocol)) as consumer:
+        topic = new_topic(kafka44)
+        kafka44.produce(topic, 50)
+        group = new_group(kafka44, protocol)
+        with KafkaConsumer(topic, **_options(kafka44, group.name, group_protocol=protocol)) as consumer:
             for record in consumer:
                 if record.offset == 49:
                     break

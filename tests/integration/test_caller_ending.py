@@ -25,11 +25,11 @@ class OfTheApplicationError(Exception):
 @both_backgrounds
 @pytest.mark.parametrize("how", ["error", "cancelled"])
 async def test_leaving_by_an_exception_takes_back_nothing_that_the_application_committed(
-    kafka43: KafkaCluster, protocol: str, background: str, how: str
+    kafka44: KafkaCluster, protocol: str, background: str, how: str
 ) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 100)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 100)
+    group = new_group(kafka44, protocol)
     partition = TopicPartition(topic, 0)
 
     async def work() -> None:
@@ -53,10 +53,10 @@ async def test_leaving_by_an_exception_takes_back_nothing_that_the_application_c
 
 @both
 @both_backgrounds
-async def test_a_second_stop_waits_for_the_first(kafka43: KafkaCluster, protocol: str, background: str) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 100)
-    group = new_group(kafka43, protocol)
+async def test_a_second_stop_waits_for_the_first(kafka44: KafkaCluster, protocol: str, background: str) -> None:
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 100)
+    group = new_group(kafka44, protocol)
     left: list[str] = []
 
     class Slow(Journal):
@@ -155,13 +155,13 @@ kafka_async.run(main())
     ("program", "code"), [(_TERMINATED, 0), (_EVERY_TASK, 0), (_SCRIPT, 143)], ids=["its own handler", "every task", "run"]
 )
 async def test_a_service_that_is_terminated_commits_and_leaves(
-    kafka43: KafkaCluster, protocol: str, background: str, program: str, code: int
+    kafka44: KafkaCluster, protocol: str, background: str, program: str, code: int
 ) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 100)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 100)
+    group = new_group(kafka44, protocol)
     assert group.committed() == {}  # the coordinator serves, so the program has nothing to warn of
-    arguments = [kafka43.bootstrap_servers, topic, group.name, protocol, background]
+    arguments = [kafka44.bootstrap_servers, topic, group.name, protocol, background]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", "-c", program, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -181,12 +181,12 @@ async def test_a_service_that_is_terminated_commits_and_leaves(
 @both_backgrounds
 @pytest.mark.parametrize("ends", ["cancelled", "well", "failed"])
 async def test_what_a_task_holds_that_did_not_end_well_is_not_consumed(
-    kafka43: KafkaCluster, protocol: str, background: str, ends: str
+    kafka44: KafkaCluster, protocol: str, background: str, ends: str
 ) -> None:
     """The recipe for a web service: a task reads and works, and is cancelled when the service goes down."""
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 200)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 200)
+    group = new_group(kafka44, protocol)
     billed: list[int] = []
     at_work = asyncio.Event()
 
@@ -216,10 +216,10 @@ async def test_what_a_task_holds_that_did_not_end_well_is_not_consumed(
 @both
 @both_backgrounds
 async def test_a_getmany_that_waits_returns_nothing_when_the_consumer_stops(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = new_topic(kafka43)
-    consumer = new_group(kafka43, protocol).member(topic, background=background)
+    topic = new_topic(kafka44)
+    consumer = new_group(kafka44, protocol).member(topic, background=background)
     await consumer.start()
     waiting = asyncio.create_task(_many(consumer))
     await asyncio.sleep(0.3)
@@ -245,8 +245,8 @@ asyncio.run(main())
 
 
 @both_backgrounds
-async def test_a_stop_that_was_forgotten_is_said(kafka43: KafkaCluster, background: str) -> None:
-    command = [sys.executable, "-W", "always", "-c", _FORGOTTEN, kafka43.bootstrap_servers, new_topic(kafka43), background]
+async def test_a_stop_that_was_forgotten_is_said(kafka44: KafkaCluster, background: str) -> None:
+    command = [sys.executable, "-W", "always", "-c", _FORGOTTEN, kafka44.bootstrap_servers, new_topic(kafka44), background]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "ResourceWarning" in done.stderr
     assert "was not stopped" in done.stderr

@@ -59,11 +59,11 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_process_that_was_frozen_longer_than_its_session_hands_out_nothing_that_others_own(
-    kafka43: KafkaCluster, protocol: str
+    kafka44: KafkaCluster, protocol: str
 ) -> None:
     """Each way of reading in a process of its own, half of them with the background in a thread."""
     ways = zip(("getone", "iterate", "getarrow", "getmany"), ("task", "thread") * 2, strict=True)
-    await asyncio.gather(*(_freeze(kafka43, protocol, background, way) for way, background in ways))
+    await asyncio.gather(*(_freeze(kafka44, protocol, background, way) for way, background in ways))
 
 
 async def _freeze(cluster: KafkaCluster, protocol: str, background: str, way: str) -> None:

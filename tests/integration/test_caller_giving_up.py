@@ -35,10 +35,10 @@ def _first_missing(done: Collection[tuple[int, int]]) -> dict[int, int]:
 @STRATEGIES
 @both_backgrounds
 async def test_what_was_read_ahead_of_a_partition_that_comes_back_is_processed(
-    kafka43: KafkaCluster, strategy: str, background: str
+    kafka44: KafkaCluster, strategy: str, background: str
 ) -> None:
-    topic = await _two_full_partitions(kafka43)
-    group = new_group(kafka43, "classic")
+    topic = await _two_full_partitions(kafka44)
+    group = new_group(kafka44, "classic")
     done: list[tuple[int, int]] = []
 
     async def handle(record: Record) -> None:
@@ -60,10 +60,10 @@ async def test_what_was_read_ahead_of_a_partition_that_comes_back_is_processed(
 @both
 @both_backgrounds
 async def test_a_stop_beside_processing_commits_nothing_that_is_not_done(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = await _two_full_partitions(kafka43)
-    group = new_group(kafka43, protocol)
+    topic = await _two_full_partitions(kafka44)
+    group = new_group(kafka44, protocol)
     done: set[tuple[int, int]] = set()
 
     class Slow(ConsumerRebalanceListener):
@@ -113,10 +113,10 @@ async def _work(group: Group, topic: str, done: list[tuple[int, int]], ends: Cal
 
 @STRATEGIES
 async def test_a_listener_that_commits_less_than_was_handed_out_is_handed_the_rest_again(
-    kafka43: KafkaCluster, strategy: str
+    kafka44: KafkaCluster, strategy: str
 ) -> None:
-    topic = await _two_full_partitions(kafka43)
-    group = new_group(kafka43, "classic")
+    topic = await _two_full_partitions(kafka44)
+    group = new_group(kafka44, "classic")
     done: list[tuple[int, int]] = []
     options = {"partition_assignment_strategy": (strategy,)}
     all_but_the_last = {(number, offset) for number in range(2) for offset in range(EACH - 1)}
@@ -139,10 +139,10 @@ async def test_a_listener_that_commits_less_than_was_handed_out_is_handed_the_re
 @both
 @both_backgrounds
 async def test_what_a_listener_commits_while_the_consumer_stops_is_the_last_word(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = await _two_full_partitions(kafka43)
-    group = new_group(kafka43, protocol)
+    topic = await _two_full_partitions(kafka44)
+    group = new_group(kafka44, protocol)
     consumer = group.member(background=background)
 
     class Committing(ConsumerRebalanceListener):
@@ -160,12 +160,12 @@ async def test_what_a_listener_commits_while_the_consumer_stops_is_the_last_word
 @both
 @both_backgrounds
 async def test_a_bad_record_that_ended_a_task_of_wait_for_holds_up_no_commit_if_reading_goes_on(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
     """``asyncio.wait_for`` makes a task for the read up to Python 3.11, and the error ends that task."""
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 100, values=lambda index: b"%d" % index)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 100, values=lambda index: b"%d" % index)
+    group = new_group(kafka44, protocol)
     offsets: list[int] = []
 
     def refuse(data: bytes) -> int:
@@ -188,10 +188,10 @@ async def test_a_bad_record_that_ended_a_task_of_wait_for_holds_up_no_commit_if_
 @both
 @both_backgrounds
 async def test_a_partition_that_one_task_gives_up_begins_elsewhere_with_what_another_task_was_at(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = await _two_full_partitions(kafka43)
-    group = new_group(kafka43, protocol)
+    topic = await _two_full_partitions(kafka44)
+    group = new_group(kafka44, protocol)
     holds: dict[int, int] = {}
     at_work = asyncio.Event()
 
@@ -220,12 +220,12 @@ async def test_a_partition_that_one_task_gives_up_begins_elsewhere_with_what_ano
 @both
 @pytest.mark.parametrize("way", ["iteration", "getone", "wait_for"])
 async def test_the_interval_of_a_task_that_waits_covers_no_record_that_another_task_is_at(
-    kafka43: KafkaCluster, protocol: str, way: str
+    kafka44: KafkaCluster, protocol: str, way: str
 ) -> None:
     """If the process were killed at that moment, the record would be lost."""
-    topic = new_topic(kafka43, 2)
-    await asyncio.to_thread(kafka43.produce, topic, 20, partitions=[1])
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44, 2)
+    await asyncio.to_thread(kafka44.produce, topic, 20, partitions=[1])
+    group = new_group(kafka44, protocol)
     quiet, busy = all_of(topic, 2)
 
     async def waits(consumer: Any) -> None:

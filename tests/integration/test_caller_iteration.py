@@ -63,11 +63,11 @@ def _calls(consumer: Any, partition: TopicPartition, other: TopicPartition) -> l
 @both_backgrounds
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_poison_record_is_raised_once_whatever_is_called(
-    kafka43: KafkaCluster, protocol: str, background: str, way: str
+    kafka44: KafkaCluster, protocol: str, background: str, way: str
 ) -> None:
-    topic = new_topic(kafka43, 2)
-    await asyncio.to_thread(kafka43.produce, topic, 100, partitions=1, values=lambda index: b"%d" % index)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44, 2)
+    await asyncio.to_thread(kafka44.produce, topic, 100, partitions=1, values=lambda index: b"%d" % index)
+    group = new_group(kafka44, protocol)
     partition, other = all_of(topic, 2)
     seen: list[Any] = []
     consumer: Any = group.member(topic, background=background, value_deserializer=_refuse, fetch_max_wait_ms=50)
@@ -91,10 +91,10 @@ async def test_a_poison_record_is_raised_once_whatever_is_called(
 @both
 @both_backgrounds
 async def test_a_commit_after_each_record_deserializes_each_record_once(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 300)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 300)
     counts = {"deserialized": 0, "shown": 0}
 
     def deserialize(data: bytes) -> bytes:
@@ -111,7 +111,7 @@ async def test_a_commit_after_each_record_deserializes_each_record_once(
 
     options: dict[str, Any] = {"background": background, "value_deserializer": deserialize, "interceptors": (Counting(),)}
     offsets = []
-    async with new_group(kafka43, protocol).member(topic, **options) as consumer:
+    async with new_group(kafka44, protocol).member(topic, **options) as consumer:
         async for record in consumer:
             offsets.append(record.offset)
             await consumer.commit()
@@ -124,12 +124,12 @@ async def test_a_commit_after_each_record_deserializes_each_record_once(
 @both
 @both_backgrounds_at_once
 async def test_a_handler_that_turns_slow_is_handed_nothing_that_another_member_owns(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
     """And what it has done is committed at its interval, and a rebalance does not wait for the end of its batch."""
-    topic = new_topic(kafka43, 4)
-    await asyncio.to_thread(kafka43.produce, topic, 8000, partitions=4)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44, 4)
+    await asyncio.to_thread(kafka44.produce, topic, 8000, partitions=4)
+    group = new_group(kafka44, protocol)
     taken_at: dict[int, float] = {}
     late: list[tuple[int, int]] = []
     clock = asyncio.get_running_loop().time
@@ -169,12 +169,12 @@ async def test_a_handler_that_turns_slow_is_handed_nothing_that_another_member_o
 
 
 async def test_a_member_that_was_frozen_longer_than_its_session_hands_out_nothing_before_it_has_asked(
-    kafka43: KafkaCluster,
+    kafka44: KafkaCluster,
 ) -> None:
     """With the background in a thread of its own the session is kept meanwhile."""
-    topic = new_topic(kafka43, 2)
-    await asyncio.to_thread(kafka43.produce, topic, 2000, partitions=2)
-    group = new_group(kafka43, "classic", session_ms=6000)
+    topic = new_topic(kafka44, 2)
+    await asyncio.to_thread(kafka44.produce, topic, 2000, partitions=2)
+    group = new_group(kafka44, "classic", session_ms=6000)
     told: list[str] = []
 
     class RecordingListener(ConsumerRebalanceListener):

@@ -62,11 +62,11 @@ def _elsewhere(call: Callable[[], Awaitable[Any]]) -> BaseException | None:
 
 
 @both_backgrounds
-async def test_from_another_event_loop_every_call_says_so_at_once(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 10)
+async def test_from_another_event_loop_every_call_says_so_at_once(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 10)
     options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
-    async with KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **options) as consumer:
+    async with KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **options) as consumer:
         records = aiter(consumer)
         assert (await anext(records)).offset == 0
         assert isinstance(await asyncio.to_thread(_elsewhere, lambda: anext(records)), IllegalStateError)
@@ -82,9 +82,9 @@ async def test_from_another_event_loop_every_call_says_so_at_once(kafka43: Kafka
 
 
 @both_backgrounds
-def test_after_its_event_loop_is_gone_every_call_says_so_at_once(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    options: dict[str, Any] = {"group_id": topic, "background": background, "bootstrap_servers": kafka43.bootstrap_servers}
+def test_after_its_event_loop_is_gone_every_call_says_so_at_once(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    options: dict[str, Any] = {"group_id": topic, "background": background, "bootstrap_servers": kafka44.bootstrap_servers}
     consumers: list[Any] = []
 
     async def begin() -> None:
@@ -101,14 +101,14 @@ def test_after_its_event_loop_is_gone_every_call_says_so_at_once(kafka43: KafkaC
 
 @both_backgrounds
 async def test_what_only_reads_may_be_asked_from_any_thread_whether_it_runs_an_event_loop_or_not(
-    kafka43: KafkaCluster, background: str
+    kafka44: KafkaCluster, background: str
 ) -> None:
     """Such as a web server's that exports metrics."""
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 10)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 10)
     partition = TopicPartition(topic, 0)
     options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
-    async with KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **options) as consumer:
+    async with KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **options) as consumer:
         await read(consumer, 10)
 
         def looks() -> dict[str, Any]:
@@ -133,16 +133,16 @@ async def test_what_only_reads_may_be_asked_from_any_thread_whether_it_runs_an_e
 
 @both_backgrounds
 def test_a_start_that_failed_may_be_repeated_on_another_event_loop(
-    kafka43: KafkaCluster, background: str, unused_tcp_port: int
+    kafka44: KafkaCluster, background: str, unused_tcp_port: int
 ) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10)
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10)
     options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
     consumer = KafkaConsumer(topic, bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", **options)
 
     async def later() -> int:
         proxy = Proxy("")
-        await proxy.open(unused_tcp_port, kafka43.bootstrap_servers)
+        await proxy.open(unused_tcp_port, kafka44.bootstrap_servers)
         try:
             async with consumer:
                 return len(await read(consumer, 10))
@@ -155,12 +155,12 @@ def test_a_start_that_failed_may_be_repeated_on_another_event_loop(
 
 
 @both_backgrounds
-async def test_a_consumer_that_was_made_before_a_fork_and_not_started_is_the_childs(kafka43: KafkaCluster, background: str) -> None:
+async def test_a_consumer_that_was_made_before_a_fork_and_not_started_is_the_childs(kafka44: KafkaCluster, background: str) -> None:
     """At the top of a module that a server imports before it forks its workers (``gunicorn --preload``)."""
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 10)
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 10)
     options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "background": background}
-    consumer = KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **options)
+    consumer = KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **options)
 
     async def in_the_child() -> None:
         assert consumer.assignment() == set()
@@ -175,14 +175,14 @@ async def test_a_consumer_that_was_made_before_a_fork_and_not_started_is_the_chi
 
 @both_backgrounds
 def test_so_may_that_of_a_share_consumer_and_in_a_forked_child(
-    kafka43: KafkaCluster, background: str, unused_tcp_port: int
+    kafka44: KafkaCluster, background: str, unused_tcp_port: int
 ) -> None:
     options: dict[str, Any] = {"group_id": f"g-{unused_tcp_port}", "background": background}
     consumer: ShareConsumer[Any, Any] = ShareConsumer(bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", **options)
 
     async def later() -> None:
         proxy = Proxy("")
-        await proxy.open(unused_tcp_port, kafka43.bootstrap_servers)
+        await proxy.open(unused_tcp_port, kafka44.bootstrap_servers)
         try:
             async with consumer:
                 assert not consumer.statistics().assignment  # an assignment would take as long as a heartbeat
@@ -196,11 +196,11 @@ def test_so_may_that_of_a_share_consumer_and_in_a_forked_child(
 
 
 @both_backgrounds
-async def test_an_iteration_that_goes_on_in_a_forked_child_hands_out_nothing(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 10)
+async def test_an_iteration_that_goes_on_in_a_forked_child_hands_out_nothing(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 10)
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "background": background}
-    async with KafkaConsumer(topic, bootstrap_servers=kafka43.bootstrap_servers, **options) as consumer:
+    async with KafkaConsumer(topic, bootstrap_servers=kafka44.bootstrap_servers, **options) as consumer:
         records = aiter(consumer)
         assert (await anext(records)).offset == 0
         assert in_a_child(lambda: cast(Any, anext(records)).__await__().send(None)) == IllegalStateError.__name__

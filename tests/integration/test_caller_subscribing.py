@@ -46,11 +46,11 @@ class Seeking(ConsumerRebalanceListener):
 @both
 @both_backgrounds_at_once
 async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_returned(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = new_topic(kafka43, 2)
-    await asyncio.to_thread(kafka43.produce, topic, 200, partitions=2)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44, 2)
+    await asyncio.to_thread(kafka44.produce, topic, 200, partitions=2)
+    group = new_group(kafka44, protocol)
     offsets: dict[int, list[int]] = {}
     consumer = group.member(background=background, enable_auto_commit=False)
     consumer.subscribe([topic], listener=Seeking(consumer))
@@ -73,11 +73,11 @@ async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_retu
 @both
 @both_backgrounds_at_once
 async def test_an_assignment_that_waits_has_no_effect_after_unsubscribe(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    old, new = new_topic(kafka43, 2), new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, new, 20)
-    group = new_group(kafka43, protocol)
+    old, new = new_topic(kafka44, 2), new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, new, 20)
+    group = new_group(kafka44, protocol)
     before, after = Journal(), Journal()
     consumer = group.member(background=background)
     consumer.subscribe([old], listener=before)
@@ -97,12 +97,12 @@ async def test_an_assignment_that_waits_has_no_effect_after_unsubscribe(
 @both
 @both_backgrounds
 async def test_unsubscribe_commits_and_a_second_run_over_offsets_that_were_reset_commits_too(
-    kafka43: KafkaCluster, protocol: str, background: str
+    kafka44: KafkaCluster, protocol: str, background: str
 ) -> None:
-    topic = new_topic(kafka43)
+    topic = new_topic(kafka44)
     (partition,) = all_of(topic)
-    await asyncio.to_thread(kafka43.produce, topic, 100)
-    group = new_group(kafka43, protocol)
+    await asyncio.to_thread(kafka44.produce, topic, 100)
+    group = new_group(kafka44, protocol)
     journal = Journal()
     consumer = group.member(background=background)
     consumer.subscribe([topic], listener=journal)
@@ -132,10 +132,10 @@ async def _until_committed(operator: Any, partition: TopicPartition, offset: int
 
 
 @both_backgrounds
-async def test_a_pause_survives_an_eager_rebalance_of_a_partition_that_stays(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43, 2)
-    await asyncio.to_thread(kafka43.produce, topic, 200, partitions=2)
-    group = new_group(kafka43, "classic")
+async def test_a_pause_survives_an_eager_rebalance_of_a_partition_that_stays(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44, 2)
+    await asyncio.to_thread(kafka44.produce, topic, 200, partitions=2)
+    group = new_group(kafka44, "classic")
     options: dict[str, Any] = {"partition_assignment_strategy": ("range",), "enable_auto_commit": False}
     async with group.member(topic, background=background, **options) as stays:
         await read(stays, 1)
@@ -154,10 +154,10 @@ async def test_a_pause_survives_an_eager_rebalance_of_a_partition_that_stays(kaf
             await comes.stop()
 
 
-async def test_subscribing_after_the_start_lets_the_broker_create_the_topic(kafka43: KafkaCluster) -> None:
+async def test_subscribing_after_the_start_lets_the_broker_create_the_topic(kafka44: KafkaCluster) -> None:
     allowed, denied = topic_name(), topic_name()
     options: dict[str, Any] = {"metadata_max_age_ms": 500}
-    async with make(kafka43, **options) as consumer, make(kafka43, allow_auto_create_topics=False, **options) as careful:
+    async with make(kafka44, **options) as consumer, make(kafka44, allow_auto_create_topics=False, **options) as careful:
         consumer.subscribe([allowed])
         careful.subscribe([denied])
         async with asyncio.timeout(PATIENCE):
@@ -168,10 +168,10 @@ async def test_subscribing_after_the_start_lets_the_broker_create_the_topic(kafk
 
 
 @both
-async def test_start_with_a_pattern_waits_and_subscription_names_what_it_matches(kafka43: KafkaCluster, protocol: str) -> None:
+async def test_start_with_a_pattern_waits_and_subscription_names_what_it_matches(kafka44: KafkaCluster, protocol: str) -> None:
     name = topic_name()
-    topics = [kafka43.create_topic(f"{name}-{letter}", 1) for letter in "ab"]
-    group = new_group(kafka43, protocol)
+    topics = [kafka44.create_topic(f"{name}-{letter}", 1) for letter in "ab"]
+    group = new_group(kafka44, protocol)
     options = {"partition_assignment_strategy": ("roundrobin",)} if protocol == "classic" else {}
     one, two = group.member(**options), group.member(**options)
     one.subscribe(pattern=f"{name}-.*")
@@ -187,14 +187,14 @@ async def test_start_with_a_pattern_waits_and_subscription_names_what_it_matches
 
 
 @both_backgrounds
-async def test_a_start_that_failed_can_be_tried_again(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    await asyncio.to_thread(kafka43.produce, topic, 10)
+async def test_a_start_that_failed_can_be_tried_again(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 10)
     (port,) = free_ports(1)
-    consumer = make(kafka43, topic, background=background, bootstrap_servers=f"127.0.0.1:{port}")
+    consumer = make(kafka44, topic, background=background, bootstrap_servers=f"127.0.0.1:{port}")
     with pytest.raises(KafkaConnectionError):
         await consumer.start()
-    host, real = kafka43.bootstrap_servers.split(",")[0].rsplit(":", 1)
+    host, real = kafka44.bootstrap_servers.split(",")[0].rsplit(":", 1)
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -212,9 +212,9 @@ async def test_a_start_that_failed_can_be_tried_again(kafka43: KafkaCluster, bac
 
 
 @both_backgrounds
-async def test_every_call_of_a_fenced_static_member_raises(kafka43: KafkaCluster, background: str) -> None:
-    topic = new_topic(kafka43)
-    group = new_group(kafka43, "classic")
+async def test_every_call_of_a_fenced_static_member_raises(kafka44: KafkaCluster, background: str) -> None:
+    topic = new_topic(kafka44)
+    group = new_group(kafka44, "classic")
     options: dict[str, Any] = {"group_instance_id": "one", "background": background}
     async with group.member(topic, **options) as old, group.member(topic, **options):
         with pytest.raises(FencedInstanceIdError):
@@ -234,10 +234,10 @@ async def test_every_call_of_a_fenced_static_member_raises(kafka43: KafkaCluster
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-async def test_unsubscribing_while_the_coordinator_answers_holds_up_no_rebalance(kafka43: KafkaCluster, api: str) -> None:
+async def test_unsubscribing_while_the_coordinator_answers_holds_up_no_rebalance(kafka44: KafkaCluster, api: str) -> None:
     """Neither is a member waited for that was named as it had given up, nor does anybody wait for a SyncGroup of one that left."""
-    topic = new_topic(kafka43, 2)
-    group = new_group(kafka43, "classic", session_ms=30_000)
+    topic = new_topic(kafka44, 2)
+    group = new_group(kafka44, "classic", session_ms=30_000)
     asked = asyncio.Event()
 
     def trace(event: TraceEvent) -> None:

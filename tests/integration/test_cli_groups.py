@@ -44,50 +44,50 @@ def protocol(request: pytest.FixtureRequest) -> str:
 # --- consume -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_member_writes_everything_and_commits_what_it_wrote(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43)
+def test_a_member_writes_everything_and_commits_what_it_wrote(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44)
 
-    result = consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
+    result = consume(kafka44, topic, group, "--group-protocol", protocol, "-e")
 
     assert result.exit_code == 0, result.stderr
     assert sorted(result.stdout.split()) == sorted(f"{part}/{offset}" for part in (0, 1) for offset in range(10))
     assert f"% Group {group}: assigned {topic} [0], {topic} [1]" in result.stderr
-    assert kafka43.committed(group) == {(topic, 0): 10, (topic, 1): 10}
+    assert kafka44.committed(group) == {(topic, 0): 10, (topic, 1): 10}
 
 
-def test_the_next_run_goes_on_where_the_last_one_ended(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43, partitions=1)
+def test_the_next_run_goes_on_where_the_last_one_ended(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44, partitions=1)
 
-    first = consume(kafka43, topic, group, "--group-protocol", protocol, "-c", "7", "-q")
-    assert kafka43.committed(group) == {(topic, 0): 7}
-    second = consume(kafka43, topic, group, "--group-protocol", protocol, "-e", "-q")
+    first = consume(kafka44, topic, group, "--group-protocol", protocol, "-c", "7", "-q")
+    assert kafka44.committed(group) == {(topic, 0): 7}
+    second = consume(kafka44, topic, group, "--group-protocol", protocol, "-e", "-q")
 
     assert first.stdout.split() == [f"0/{offset}" for offset in range(7)]
     assert second.stdout.split() == [f"0/{offset}" for offset in range(7, 20)]
     assert first.stderr == second.stderr == ""
 
 
-def test_a_group_without_offsets_begins_at_the_end_when_asked_to(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
+def test_a_group_without_offsets_begins_at_the_end_when_asked_to(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44)
 
-    assert consume(kafka43, topic, group, "-o", "end", "-e").stdout == ""
+    assert consume(kafka44, topic, group, "-o", "end", "-e").stdout == ""
 
 
-def test_several_topics_are_read_by_one_member(kafka43: KafkaCluster, group: str) -> None:
-    topics = [filled(kafka43, count=2), filled(kafka43, count=4)]
+def test_several_topics_are_read_by_one_member(kafka44: KafkaCluster, group: str) -> None:
+    topics = [filled(kafka44, count=2), filled(kafka44, count=4)]
 
-    result = run(kafka43, "consume", *topics, "-G", group, "-e", "-f", r"%t\n")
+    result = run(kafka44, "consume", *topics, "-G", group, "-e", "-f", r"%t\n")
 
     assert sorted(result.stdout.split()) == sorted([topics[0]] * 2 + [topics[1]] * 4)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_member_has_committed_what_it_wrote(
-    kafka43: KafkaCluster, group: str, protocol: str, number: signal.Signals, code: int
+    kafka44: KafkaCluster, group: str, protocol: str, number: signal.Signals, code: int
 ) -> None:
-    topic = filled(kafka43, partitions=1)
+    topic = filled(kafka44, partitions=1)
 
-    with member(kafka43, topic, group, "--group-protocol", protocol, "-q") as process:
+    with member(kafka44, topic, group, "--group-protocol", protocol, "-q") as process:
         assert process.stdout is not None
         for _ in range(19):
             process.stdout.readline()
@@ -96,14 +96,14 @@ def test_an_interrupted_member_has_committed_what_it_wrote(
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
-    assert kafka43.committed(group) == {(topic, 0): 20}
+    assert kafka44.committed(group) == {(topic, 0): 20}
 
 
-def test_a_second_member_waits_for_its_share_and_ends_with_it(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43)
+def test_a_second_member_waits_for_its_share_and_ends_with_it(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44)
 
-    with member(kafka43, topic, group, "--group-protocol", protocol):
-        second = consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
+    with member(kafka44, topic, group, "--group-protocol", protocol):
+        second = consume(kafka44, topic, group, "--group-protocol", protocol, "-e")
 
     assert second.exit_code == 0, second.stderr
     ends = [line for line in second.stderr.splitlines() if line.startswith("% Reached end")]
@@ -111,8 +111,8 @@ def test_a_second_member_waits_for_its_share_and_ends_with_it(kafka43: KafkaClus
     assert ends[0].endswith("at offset 10")
 
 
-def test_a_member_of_a_topic_that_does_not_exist_fails_at_once(kafka43: KafkaCluster, group: str) -> None:
-    result = consume(kafka43, topic_name(), group)
+def test_a_member_of_a_topic_that_does_not_exist_fails_at_once(kafka44: KafkaCluster, group: str) -> None:
+    result = consume(kafka44, topic_name(), group)
 
     assert result.exit_code == 1
     assert "does not exist" in result.stderr
@@ -121,19 +121,19 @@ def test_a_member_of_a_topic_that_does_not_exist_fails_at_once(kafka43: KafkaClu
 # --- groups --------------------------------------------------------------------------------------------------------------------
 
 
-def test_groups_are_listed_by_state(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43)
-    with member(kafka43, topic, group, "--group-protocol", protocol):
-        table = run(kafka43, "groups", "list", "--state", "stable").stdout
-        empty = run(kafka43, "groups", "list", "--state", "Empty", "--json")
+def test_groups_are_listed_by_state(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44)
+    with member(kafka44, topic, group, "--group-protocol", protocol):
+        table = run(kafka44, "groups", "list", "--state", "stable").stdout
+        empty = run(kafka44, "groups", "list", "--state", "Empty", "--json")
 
     assert [line.split() for line in table.splitlines() if group in line] == [[group, protocol, "consumer", "Stable"]]
     assert group not in {line["group"] for line in lines(empty)}
 
 
-def test_a_group_is_described_with_members_and_lag(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43)
-    assert run(kafka43, "offsets", "reset", group, "-t", f"{topic}:1", "--to-offset", "4", "--execute", "--create").exit_code == 0
+def test_a_group_is_described_with_members_and_lag(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44)
+    assert run(kafka44, "offsets", "reset", group, "-t", f"{topic}:1", "--to-offset", "4", "--execute", "--create").exit_code == 0
     options = (
         "--group-protocol",
         protocol,
@@ -145,9 +145,9 @@ def test_a_group_is_described_with_members_and_lag(kafka43: KafkaCluster, group:
         "group.instance.id=one",
     )
 
-    with member(kafka43, topic, group, *options):
-        (found,) = lines(run(kafka43, "groups", "describe", group, "--json"))
-        table = run(kafka43, "groups", "describe", group).stdout
+    with member(kafka44, topic, group, *options):
+        (found,) = lines(run(kafka44, "groups", "describe", group, "--json"))
+        table = run(kafka44, "groups", "describe", group).stdout
 
     (only,) = found["members"]
     assert (found["group"], found["type"], found["state"]) == (group, protocol, "Stable")
@@ -161,22 +161,22 @@ def test_a_group_is_described_with_members_and_lag(kafka43: KafkaCluster, group:
     assert [topic, "1", "4", "10", "6", only["member_id"]] in [line.split() for line in table.splitlines()]
 
 
-def test_a_group_without_members_still_shows_its_lag(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
-    consume(kafka43, topic, group, "-e")
-    kafka43.produce(topic, 6, partitions=2)
+def test_a_group_without_members_still_shows_its_lag(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44)
+    consume(kafka44, topic, group, "-e")
+    kafka44.produce(topic, 6, partitions=2)
 
-    result = run(kafka43, "groups", "describe", group)
+    result = run(kafka44, "groups", "describe", group)
 
     assert "No members." in result.stdout
     assert [topic, "0", "10", "13", "3", "-"] in [line.split() for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
-def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka43: KafkaCluster, command: tuple[str, str], group: str) -> None:
-    consume(kafka43, filled(kafka43), group, "-e")
+def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka44: KafkaCluster, command: tuple[str, str], group: str) -> None:
+    consume(kafka44, filled(kafka44), group, "-e")
 
-    result = run(kafka43, *command, f"{group}x")
+    result = run(kafka44, *command, f"{group}x")
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"group '{group}x' does not exist; did you mean '{group}'?" in result.stderr
@@ -184,9 +184,9 @@ def test_a_mistyped_group_gets_the_name_of_one_that_exists(kafka43: KafkaCluster
 
 @pytest.mark.parametrize("command", [("groups", "describe"), ("offsets", "show")])
 def test_a_group_that_does_not_exist_is_one_line_and_exit_code_1(
-    kafka43: KafkaCluster, command: tuple[str, str], group: str
+    kafka44: KafkaCluster, command: tuple[str, str], group: str
 ) -> None:
-    is_unknown(kafka43, command, group)
+    is_unknown(kafka44, command, group)
 
 
 def test_brokers_that_do_not_answer_are_one_line_and_exit_code_1(unused_tcp_port: int) -> None:
@@ -201,12 +201,12 @@ def test_brokers_that_do_not_answer_are_one_line_and_exit_code_1(unused_tcp_port
 # --- offsets -------------------------------------------------------------------------------------------------------------------
 
 
-def test_offsets_of_a_group_are_shown_with_lag(kafka43: KafkaCluster, group: str) -> None:
-    topic, other = filled(kafka43), filled(kafka43, partitions=1)
-    run(kafka43, "consume", topic, other, "-G", group, "-e")
+def test_offsets_of_a_group_are_shown_with_lag(kafka44: KafkaCluster, group: str) -> None:
+    topic, other = filled(kafka44), filled(kafka44, partitions=1)
+    run(kafka44, "consume", topic, other, "-G", group, "-e")
 
-    found = lines(run(kafka43, "offsets", "show", group, "--topic", topic, "--json"))
-    table = run(kafka43, "offsets", "show", group).stdout
+    found = lines(run(kafka44, "offsets", "show", group, "--topic", topic, "--json"))
+    table = run(kafka44, "offsets", "show", group).stdout
 
     assert [(row["topic"], row["partition"], row["committed"], row["lag"]) for row in found] == [
         (topic, 0, 10, 0),
@@ -215,12 +215,12 @@ def test_offsets_of_a_group_are_shown_with_lag(kafka43: KafkaCluster, group: str
     assert [other, "0", "20", "20", "0", "0", "-"] in [line.split() for line in table.splitlines()]
 
 
-def test_offsets_of_a_deleted_topic_do_not_stop_the_others_from_being_shown(kafka43: KafkaCluster, group: str) -> None:
-    topic, gone = filled(kafka43), filled(kafka43)
-    run(kafka43, "consume", topic, gone, "-G", group, "-e")
-    kafka43.delete_topics(gone)
+def test_offsets_of_a_deleted_topic_do_not_stop_the_others_from_being_shown(kafka44: KafkaCluster, group: str) -> None:
+    topic, gone = filled(kafka44), filled(kafka44)
+    run(kafka44, "consume", topic, gone, "-G", group, "-e")
+    kafka44.delete_topics(gone)
 
-    found = lines(run(kafka43, "offsets", "show", group, "--json"))
+    found = lines(run(kafka44, "offsets", "show", group, "--json"))
 
     assert [row["lag"] for row in found if row["topic"] == topic] == [0, 0]
     assert {row["end"] for row in found if row["topic"] == gone} <= {None}
@@ -243,16 +243,16 @@ def test_offsets_of_a_deleted_topic_do_not_stop_the_others_from_being_shown(kafk
         (("--by-duration", "P90000D"), [0, 0]),
     ],
 )
-def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, target: tuple[str, ...], expected: list[int]) -> None:
-    topic = filled(kafka43)
+def test_a_group_is_moved_after_a_dry_run(kafka44: KafkaCluster, group: str, target: tuple[str, ...], expected: list[int]) -> None:
+    topic = filled(kafka44)
     for partition, offset in ((0, 5), (1, 10)):
         place = ("-t", f"{topic}:{partition}", "--to-offset", str(offset), "--execute", "--create")
-        assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
+        assert run(kafka44, "offsets", "reset", group, *place).exit_code == 0
     command = ("offsets", "reset", group, "--topic", topic, *target, "--json")
 
-    dry = run(kafka43, *command)
-    assert kafka43.committed(group) == {(topic, 0): 5, (topic, 1): 10}
-    done = run(kafka43, *command, "--execute")
+    dry = run(kafka44, *command)
+    assert kafka44.committed(group) == {(topic, 0): 5, (topic, 1): 10}
+    done = run(kafka44, *command, "--execute")
 
     assert [(row["current"], row["new"], row["committed"]) for row in lines(dry)] == [
         (5, expected[0], False),
@@ -261,25 +261,25 @@ def test_a_group_is_moved_after_a_dry_run(kafka43: KafkaCluster, group: str, tar
     assert "Dry run: nothing was committed." in dry.stderr
     assert [row["committed"] for row in lines(done)] == [True, True]
     assert f"Committed the offsets of 2 partitions for group '{group}'" in done.stderr
-    assert kafka43.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
+    assert kafka44.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
 
 
-def test_a_moved_group_reads_on_from_there(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43, partitions=1)
-    consume(kafka43, topic, group, "--group-protocol", protocol, "-e")
-    assert run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "-2", "--execute").exit_code == 0
+def test_a_moved_group_reads_on_from_there(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44, partitions=1)
+    consume(kafka44, topic, group, "--group-protocol", protocol, "-e")
+    assert run(kafka44, "offsets", "reset", group, "-t", topic, "--shift-by", "-2", "--execute").exit_code == 0
 
-    assert consume(kafka43, topic, group, "--group-protocol", protocol, "-e").stdout.split() == ["0/18", "0/19"]
+    assert consume(kafka44, topic, group, "--group-protocol", protocol, "-e").stdout.split() == ["0/18", "0/19"]
 
 
-def test_a_group_with_members_is_left_alone(kafka43: KafkaCluster, group: str, protocol: str) -> None:
-    topic = filled(kafka43)
-    with member(kafka43, topic, group, "--group-protocol", protocol, "-X", "client.id=reader", "-X", "enable.auto.commit=false"):
-        result = run(kafka43, "offsets", "reset", group, "-t", topic, "--to-earliest", "--execute")
+def test_a_group_with_members_is_left_alone(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44)
+    with member(kafka44, topic, group, "--group-protocol", protocol, "-X", "client.id=reader", "-X", "enable.auto.commit=false"):
+        result = run(kafka44, "offsets", "reset", group, "-t", topic, "--to-earliest", "--execute")
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"group '{group}' is in use by 1 member; stop them first: reader at 127.0.0.1" in result.stderr
-    assert kafka43.committed(group) == {}
+    assert kafka44.committed(group) == {}
 
 
 async def _handle_all_but(cluster: KafkaCluster, topic: str, group: str, stuck: int) -> None:
@@ -303,16 +303,16 @@ async def _handle_all_but(cluster: KafkaCluster, topic: str, group: str, stuck: 
             await others_done.wait()
 
 
-def test_a_group_that_one_record_holds_up_is_explained_and_passes_it(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43, partitions=1)
-    anyio.run(_handle_all_but, kafka43, topic, group, 5)
+def test_a_group_that_one_record_holds_up_is_explained_and_passes_it(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44, partitions=1)
+    anyio.run(_handle_all_but, kafka44, topic, group, 5)
 
-    (described,) = lines(run(kafka43, "groups", "describe", group, "--json"))
-    table = run(kafka43, "groups", "describe", group).stdout
-    (moved,) = lines(run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "0", "--json"))
-    dry = run(kafka43, "offsets", "skip", group, f"{topic}:0:5")
-    assert kafka43.committed(group) == {(topic, 0): 5}
-    done = run(kafka43, "offsets", "skip", group, f"{topic}:0:5", "--execute")
+    (described,) = lines(run(kafka44, "groups", "describe", group, "--json"))
+    table = run(kafka44, "groups", "describe", group).stdout
+    (moved,) = lines(run(kafka44, "offsets", "reset", group, "-t", topic, "--shift-by", "0", "--json"))
+    dry = run(kafka44, "offsets", "skip", group, f"{topic}:0:5")
+    assert kafka44.committed(group) == {(topic, 0): 5}
+    done = run(kafka44, "offsets", "skip", group, f"{topic}:0:5", "--execute")
 
     assert [(row["lag"], row["done"]) for row in described["partitions"]] == [(15, 14)]
     assert "offset 5 unfinished, 14 after it done" in table
@@ -320,59 +320,59 @@ def test_a_group_that_one_record_holds_up_is_explained_and_passes_it(kafka43: Ka
     assert (dry.exit_code, done.exit_code) == (0, 0)
     assert "Dry run: nothing was committed." in dry.stderr
     assert f"Group {group!r} passes offset 5 of {topic}:0." in done.stderr
-    assert kafka43.committed(group) == {(topic, 0): 20}
+    assert kafka44.committed(group) == {(topic, 0): 20}
 
 
-def test_only_a_record_that_is_there_and_not_done_is_passed(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43, partitions=1)
+def test_only_a_record_that_is_there_and_not_done_is_passed(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44, partitions=1)
     place = ("-t", topic, "--to-offset", "7", "--execute", "--create")
-    assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
+    assert run(kafka44, "offsets", "reset", group, *place).exit_code == 0
 
-    passed = run(kafka43, "offsets", "skip", group, f"{topic}:0:6", "--execute")
-    later = run(kafka43, "offsets", "skip", group, f"{topic}:0:8", "--execute")
-    beyond = run(kafka43, "offsets", "skip", group, f"{topic}:0:20", "--execute")
-    right = run(kafka43, "offsets", "skip", group, f"{topic}:0:7", "--execute")
+    passed = run(kafka44, "offsets", "skip", group, f"{topic}:0:6", "--execute")
+    later = run(kafka44, "offsets", "skip", group, f"{topic}:0:8", "--execute")
+    beyond = run(kafka44, "offsets", "skip", group, f"{topic}:0:20", "--execute")
+    right = run(kafka44, "offsets", "skip", group, f"{topic}:0:7", "--execute")
 
     assert [result.exit_code for result in (passed, later, beyond, right)] == [1, 1, 1, 0]
     assert f"offset 6 of {topic}:0 is done already; the group is at 7" in passed.stderr
     assert f"{topic}:0 is at offset 7; a later one can be passed only where process(keep_done=True)" in later.stderr
     assert f"offset 20 is beyond the end: {topic}:0 ends at 20" in beyond.stderr
-    assert kafka43.committed(group) == {(topic, 0): 8}
+    assert kafka44.committed(group) == {(topic, 0): 8}
 
 
-def test_groups_are_listed_with_their_lag_and_the_total(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
+def test_groups_are_listed_with_their_lag_and_the_total(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44)
     place = ("-t", topic, "--to-offset", "7", "--execute", "--create")
-    assert run(kafka43, "offsets", "reset", group, *place).exit_code == 0
+    assert run(kafka44, "offsets", "reset", group, *place).exit_code == 0
 
-    listed = {row["group"]: row["lag"] for row in lines(run(kafka43, "groups", "list", "--lag", "--json"))}
-    last = run(kafka43, "groups", "list", "--lag").stdout.splitlines()[-1].split()
+    listed = {row["group"]: row["lag"] for row in lines(run(kafka44, "groups", "list", "--lag", "--json"))}
+    last = run(kafka44, "groups", "list", "--lag").stdout.splitlines()[-1].split()
 
     assert listed[group] == 6
     assert last[0] == "TOTAL"
     assert int(last[-1]) >= 6
 
 
-def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
+def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44)
 
-    result = run(kafka43, "offsets", "reset", group, "-t", topic, "--shift-by", "1", "--execute", "--create")
+    result = run(kafka44, "offsets", "reset", group, "-t", topic, "--shift-by", "1", "--execute", "--create")
 
     assert result.exit_code == 1
     assert f"--shift-by: no offset is committed for {topic}:0,1" in result.stderr
 
 
-def test_a_partition_to_reset_must_exist(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
+def test_a_partition_to_reset_must_exist(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44)
 
-    result = run(kafka43, "offsets", "reset", group, "-t", f"{topic}:0,7", "--to-latest", "--execute", "--create")
+    result = run(kafka44, "offsets", "reset", group, "-t", f"{topic}:0,7", "--to-latest", "--execute", "--create")
 
     assert result.exit_code == 1
     assert f"topic {topic!r} has no partition 7; it has 2, from 0 on" in result.stderr
 
 
-def test_a_mistyped_group_is_not_made(kafka43: KafkaCluster, group: str) -> None:
-    is_not_made_if_mistyped(kafka43, group)
+def test_a_mistyped_group_is_not_made(kafka44: KafkaCluster, group: str) -> None:
+    is_not_made_if_mistyped(kafka44, group)
 
 
 @contextmanager
@@ -387,19 +387,19 @@ def sharing(cluster: KafkaCluster, topic: str, group: str) -> Iterator[None]:
         consumer.close()
 
 
-def test_a_share_group_is_not_taken_for_one_that_does_not_exist(kafka43: KafkaCluster, group: str) -> None:
-    topic = filled(kafka43)
-    with sharing(kafka43, topic, group):
-        kinds = {line["group"]: line["type"] for line in lines(run(kafka43, "groups", "list", "--json"))}
+def test_a_share_group_is_not_taken_for_one_that_does_not_exist(kafka44: KafkaCluster, group: str) -> None:
+    topic = filled(kafka44)
+    with sharing(kafka44, topic, group):
+        kinds = {line["group"]: line["type"] for line in lines(run(kafka44, "groups", "list", "--json"))}
         assert kinds[group] == "share"
         for arguments in (("--to-earliest",), ("--to-earliest", "--execute", "--create")):
-            result = run(kafka43, "offsets", "reset", group, "-t", topic, *arguments)
+            result = run(kafka44, "offsets", "reset", group, "-t", topic, *arguments)
 
             assert (result.exit_code, result.stdout) == (1, "")
             assert f"group '{group}' is in use by 1 member" in result.stderr
-        assert "share protocol" in run(kafka43, "groups", "describe", group).stdout
+        assert "share protocol" in run(kafka44, "groups", "describe", group).stdout
         for protocol in ("auto", "classic", "consumer"):
-            result = run(kafka43, "consume", topic, "-G", group, "--group-protocol", protocol)
+            result = run(kafka44, "consume", topic, "-G", group, "--group-protocol", protocol)
 
             assert (result.exit_code, result.stdout) == (1, "")
             assert f"group '{group}' is a share group, not a group of consumers; 'kafka-async share consume' reads" in result.stderr
@@ -460,41 +460,41 @@ def streaming(cluster: KafkaCluster, topic: str, group: str) -> Iterator[None]:
     ids=" ".join,
 )
 def test_a_group_of_kafka_streams_is_listed_and_refused_by_name(
-    kafka43: KafkaCluster, group: str, arguments: tuple[str, ...]
+    kafka44: KafkaCluster, group: str, arguments: tuple[str, ...]
 ) -> None:
-    topic = filled(kafka43)
-    with streaming(kafka43, topic, group):
-        listed = [line for line in lines(run(kafka43, "groups", "list", "-J")) if line["group"] == group]
+    topic = filled(kafka44)
+    with streaming(kafka44, topic, group):
+        listed = [line for line in lines(run(kafka44, "groups", "list", "-J")) if line["group"] == group]
         topics = ("-t", topic) if arguments[-1] in ("--execute", "forget") else ()
-        result = run(kafka43, *arguments[:2], group, *arguments[2:], *topics)
+        result = run(kafka44, *arguments[:2], group, *arguments[2:], *topics)
     assert [line["type"] for line in listed] == ["streams"]
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"kafka-async: group {group!r} is a streams group, not a group of consumers\n"
 
 
-def test_reading_begins_at_a_date(kafka43: KafkaCluster) -> None:
-    topic = filled(kafka43, partitions=1)
+def test_reading_begins_at_a_date(kafka44: KafkaCluster) -> None:
+    topic = filled(kafka44, partitions=1)
 
     for moment in ("s@1970-01-01T00:16:40.017", "s@1970-01-01T01:16:40.017+01:00", "s@1000017"):
-        assert run(kafka43, "consume", topic, "-o", moment, "-e", "-q", "-f", r"%o\n").stdout.split() == ["17", "18", "19"]
+        assert run(kafka44, "consume", topic, "-o", moment, "-e", "-q", "-f", r"%o\n").stdout.split() == ["17", "18", "19"]
 
 
-def test_reading_begins_at_the_first_offset_that_is_left_and_says_so(kafka43: KafkaCluster) -> None:
-    topic = filled(kafka43, partitions=1)
-    for future in kafka43.admin.delete_records([AdminPartition(topic, 0, 15)]).values():
+def test_reading_begins_at_the_first_offset_that_is_left_and_says_so(kafka44: KafkaCluster) -> None:
+    topic = filled(kafka44, partitions=1)
+    for future in kafka44.admin.delete_records([AdminPartition(topic, 0, 15)]).values():
         future.result()
 
-    result = run(kafka43, "consume", topic, "-o", "3", "-e", "-f", r"%o\n")
+    result = run(kafka44, "consume", topic, "-o", "3", "-e", "-f", r"%o\n")
 
     assert result.stdout.split() == ["15", "16", "17", "18", "19"]
     assert f"% {topic} [0] has no offset 3 any more: reading begins at 15" in result.stderr
 
 
-def test_an_offset_beyond_the_end_is_an_error(kafka43: KafkaCluster) -> None:
-    topic = filled(kafka43)
+def test_an_offset_beyond_the_end_is_an_error(kafka44: KafkaCluster) -> None:
+    topic = filled(kafka44)
 
     for more in ([], ["-e"]):
-        result = run(kafka43, "consume", topic, "-o", "11", *more)
+        result = run(kafka44, "consume", topic, "-o", "11", *more)
 
         assert (result.exit_code, result.stdout) == (1, "")
         assert f"offset 11 is beyond the end: {topic} [0] ends at 10, {topic} [1] ends at 10" in result.stderr

@@ -18,7 +18,7 @@ SECONDS = 60.0
 LEAST = 20
 
 
-async def test_a_sample_of_the_matrix_holds_on_a_real_broker(kafka43: KafkaCluster) -> None:
-    ran, found = await failures_on(kafka43, islice(sample(0), PROGRAMS), at_once=8, seconds=SECONDS)
+async def test_a_sample_of_the_matrix_holds_on_a_real_broker(kafka44: KafkaCluster) -> None:
+    ran, found = await failures_on(kafka44, islice(sample(0), PROGRAMS), at_once=8, seconds=SECONDS)
     assert not found, "\n" + shown(found)
     assert ran >= LEAST

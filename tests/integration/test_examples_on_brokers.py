@@ -59,9 +59,9 @@ def write(cluster: KafkaCluster, topic: str, count: int, start: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def orders(kafka43: KafkaCluster) -> str:
+def orders(kafka44: KafkaCluster) -> str:
     """A topic with all orders."""
-    return write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
+    return write(kafka44, new_topic(kafka44, PARTITIONS), ORDERS)
 
 
 @contextmanager
@@ -96,8 +96,8 @@ def started(command: list[str], environment: Mapping[str, str], out: Any = None)
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out)  # noqa: S603  # our own
 
 
-async def test_consume_says_how_far_it_is(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
-    with running("consume", kafka43, orders, tmp_path) as said:
+async def test_consume_says_how_far_it_is(kafka44: KafkaCluster, orders: str, tmp_path: Path) -> None:
+    with running("consume", kafka44, orders, tmp_path) as said:
         await until(lambda: f"\n{ORDERS} records; " in said.read_text())
 
     first, last = said.read_text().splitlines()
@@ -105,20 +105,20 @@ async def test_consume_says_how_far_it_is(kafka43: KafkaCluster, orders: str, tm
     assert re.fullmatch(rf"{ORDERS} records; {orders}-[01] is at offset {ORDERS // PARTITIONS - 1}", last)
 
 
-async def test_blocking_reads_every_partition(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
+async def test_blocking_reads_every_partition(kafka44: KafkaCluster, orders: str, tmp_path: Path) -> None:
     def read() -> Counter[str]:
         found: Counter[str] = Counter()
         for count, partition in re.findall(r"^(\d+) records of (\S+)\n", said.read_text(), re.MULTILINE):
             found[partition] += int(count)
         return found
 
-    with running("blocking", kafka43, orders, tmp_path) as said:
+    with running("blocking", kafka44, orders, tmp_path) as said:
         await until(lambda: read().total() >= ORDERS)
 
     assert read() == {f"{orders}-{number}": ORDERS // PARTITIONS for number in range(PARTITIONS)}
 
 
-async def test_batches_has_each_order_and_the_offsets_in_its_database(kafka43: KafkaCluster, tmp_path: Path) -> None:
+async def test_batches_has_each_order_and_the_offsets_in_its_database(kafka44: KafkaCluster, tmp_path: Path) -> None:
     def select(query: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(tmp_path / "revenue.sqlite")) as database:
             try:
@@ -129,10 +129,10 @@ async def test_batches_has_each_order_and_the_offsets_in_its_database(kafka43: K
     def stored(count: int) -> bool:
         return sum(int(row[0]) for row in select("SELECT next FROM offsets")) >= count
 
-    topic = new_topic(kafka43, PARTITIONS)
+    topic = new_topic(kafka44, PARTITIONS)
     for start in (0, ORDERS // 2):  # the second time it goes on behind the first half
-        write(kafka43, topic, ORDERS // 2, start)
-        with running("batches", kafka43, topic, tmp_path):
+        write(kafka44, topic, ORDERS // 2, start)
+        with running("batches", kafka44, topic, tmp_path):
             await until(partial(stored, start + ORDERS // 2))
 
     revenue: Counter[str] = Counter()
@@ -143,11 +143,11 @@ async def test_batches_has_each_order_and_the_offsets_in_its_database(kafka43: K
     assert select("SELECT * FROM offsets ORDER BY partition") == offsets
 
 
-async def test_arrow_leaves_a_whole_file_behind(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
+async def test_arrow_leaves_a_whole_file_behind(kafka44: KafkaCluster, orders: str, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install '.[arrow]'")
     file = tmp_path / "orders.parquet"
 
-    with running("arrow", kafka43, orders, tmp_path):
+    with running("arrow", kafka44, orders, tmp_path):
         await until(lambda: file.exists() and all(mark.encode() in file.read_bytes() for mark in MARKS))
 
     rows = parquet.read_table(file, columns=["topic", "partition", "offset", "value"]).to_pylist()
@@ -155,12 +155,12 @@ async def test_arrow_leaves_a_whole_file_behind(kafka43: KafkaCluster, orders: s
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
 
 
-async def test_web_service_counts_the_orders(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
+async def test_web_service_counts_the_orders(kafka44: KafkaCluster, orders: str, tmp_path: Path) -> None:
     def ask(path: str) -> Any:
         with urllib.request.urlopen(said.read_text().strip() + path, timeout=PATIENCE) as answer:  # noqa: S310  # our own
             return json.load(answer)
 
-    with running("web_service", kafka43, orders, tmp_path) as said:
+    with running("web_service", kafka44, orders, tmp_path) as said:
         await until(lambda: said.read_text().endswith("/\n"))
         await until(lambda: ask("")["records"] >= ORDERS)
         counted, health = ask(""), ask("health")
@@ -173,13 +173,13 @@ async def test_web_service_counts_the_orders(kafka43: KafkaCluster, orders: str,
     assert health == {"state": "steady"}
 
 
-async def test_metrics_are_served_to_prometheus(kafka43: KafkaCluster, orders: str, tmp_path: Path) -> None:
+async def test_metrics_are_served_to_prometheus(kafka44: KafkaCluster, orders: str, tmp_path: Path) -> None:
     def ask() -> str:
         with urllib.request.urlopen(said.read_text().strip(), timeout=PATIENCE) as answer:  # noqa: S310  # our own
             return str(answer.read(), "utf-8")
 
     consumed = f'kafka_consumer_fetch_manager_records_consumed_total{{client_id="billing-1"}} {ORDERS}\n'
-    with running("metrics", kafka43, orders, tmp_path) as said:
+    with running("metrics", kafka44, orders, tmp_path) as said:
         await until(lambda: said.read_text().endswith("/metrics\n"))
         await until(lambda: consumed in ask())
         text = ask()
@@ -191,11 +191,11 @@ async def test_metrics_are_served_to_prometheus(kafka43: KafkaCluster, orders: s
     assert all(re.fullmatch(r'\w+{(?:\w+="[^"]*",?)+} \S+', row) for row in rows)
 
 
-async def test_exactly_once_counts_each_order_once_whatever_kills_it(kafka43: KafkaCluster, tmp_path: Path) -> None:
-    topic = write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
+async def test_exactly_once_counts_each_order_once_whatever_kills_it(kafka44: KafkaCluster, tmp_path: Path) -> None:
+    topic = write(kafka44, new_topic(kafka44, PARTITIONS), ORDERS)
     short = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "500"}
-    kafka43.alter_config("group", "revenue", short)  # what was killed is a member for so long
-    command = [sys.executable, "-m", "examples.exactly_once", kafka43.bootstrap_servers, topic]
+    kafka44.alter_config("group", "revenue", short)  # what was killed is a member for so long
+    command = [sys.executable, "-m", "examples.exactly_once", kafka44.bootstrap_servers, topic]
     environment = os.environ | {"DATABASE": str(tmp_path / "revenue.sqlite")}
 
     def counted() -> int:
@@ -220,13 +220,13 @@ async def test_exactly_once_counts_each_order_once_whatever_kills_it(kafka43: Ka
     assert revenue == expected
 
 
-async def test_a_service_ends_well_at_sigterm(kafka43: KafkaCluster, tmp_path: Path) -> None:
+async def test_a_service_ends_well_at_sigterm(kafka44: KafkaCluster, tmp_path: Path) -> None:
     pytest.importorskip("uvicorn", reason="pip install fastapi httpx uvicorn")
-    topic = write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
-    kafka43.produce(topic, 1, values=lambda _: None, partitions=PARTITIONS)
+    topic = write(kafka44, new_topic(kafka44, PARTITIONS), ORDERS)
+    kafka44.produce(topic, 1, values=lambda _: None, partitions=PARTITIONS)
     said = tmp_path / "said"
     with said.open("wb") as out:
-        command = [sys.executable, "-W", "error", "-m", "examples.fastapi_service", kafka43.bootstrap_servers, topic]
+        command = [sys.executable, "-W", "error", "-m", "examples.fastapi_service", kafka44.bootstrap_servers, topic]
         process = started(command, os.environ, out)
 
     def get(path: str) -> tuple[int, str]:
@@ -245,4 +245,4 @@ async def test_a_service_ends_well_at_sigterm(kafka43: KafkaCluster, tmp_path: P
         process.kill()
         process.wait()
     assert said.read_text().endswith(f"left the group: {ORDERS} billed\n")
-    assert sum(offset for (name, _), offset in kafka43.committed("billing").items() if name == topic) == ORDERS + 1
+    assert sum(offset for (name, _), offset in kafka44.committed("billing").items() if name == topic) == ORDERS + 1

@@ -47,17 +47,17 @@ async def _told(member: Reading) -> None:
 
 
 @both
-async def test_a_topic_that_may_not_be_read_for_a_while_is_read_on_without_a_gap(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka43, 2)
-    group = new_group(kafka43, protocol)
-    before = kafka43.produce(topic, 20, partitions=2).offsets
+async def test_a_topic_that_may_not_be_read_for_a_while_is_read_on_without_a_gap(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka44, 2)
+    group = new_group(kafka44, protocol)
+    before = kafka44.produce(topic, 20, partitions=2).offsets
     async with reading(group, topic, enable_auto_commit=False) as member:
         await exactly([member], before)
-        with _unreadable(kafka43, ResourceType.TOPIC, topic):
+        with _unreadable(kafka44, ResourceType.TOPIC, topic):
             await _told(member)
             with pytest.raises(TopicAuthorizationFailedError):
                 await member.consumer.commit()
-            after = kafka43.produce(topic, 20, partitions=2).offsets
+            after = kafka44.produce(topic, 20, partitions=2).offsets
         await exactly([member], {partition: before[partition] + after[partition] for partition in before})
         await member.consumer.commit()
         assert member.journal.entries == [("assigned", frozenset({0, 1}))]
@@ -66,20 +66,20 @@ async def test_a_topic_that_may_not_be_read_for_a_while_is_read_on_without_a_gap
 
 
 @both
-async def test_a_group_that_may_not_be_used_for_a_while_keeps_its_member(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka43, 2)
-    group = new_group(kafka43, protocol, session_ms=30_000)
-    before = kafka43.produce(topic, 20, partitions=2).offsets
+async def test_a_group_that_may_not_be_used_for_a_while_keeps_its_member(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka44, 2)
+    group = new_group(kafka44, protocol, session_ms=30_000)
+    before = kafka44.produce(topic, 20, partitions=2).offsets
     async with reading(group, topic, enable_auto_commit=False) as member:
         await exactly([member], before)
-        with _unreadable(kafka43, ResourceType.GROUP, group.name):
+        with _unreadable(kafka44, ResourceType.GROUP, group.name):
             await _told(member)
             with pytest.raises(GroupAuthorizationFailedError):
                 await member.consumer.commit()
             with pytest.raises(GroupAuthorizationFailedError):
                 async with group.member(topic):
                     pytest.fail("it started")
-            after = kafka43.produce(topic, 20, partitions=2).offsets
+            after = kafka44.produce(topic, 20, partitions=2).offsets
         await exactly([member], {partition: before[partition] + after[partition] for partition in before})
         await member.consumer.commit()
         assert member.journal.entries == [("assigned", frozenset({0, 1}))]
@@ -88,20 +88,20 @@ async def test_a_group_that_may_not_be_used_for_a_while_keeps_its_member(kafka43
 
 
 @both
-async def test_a_member_whose_session_ended_without_access_joins_again_when_it_has_it(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka43, 2)
-    group = new_group(kafka43, protocol, session_ms=1_500)
-    kafka43.produce(topic, 20, partitions=2)
+async def test_a_member_whose_session_ended_without_access_joins_again_when_it_has_it(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka44, 2)
+    group = new_group(kafka44, protocol, session_ms=1_500)
+    kafka44.produce(topic, 20, partitions=2)
     async with reading(group, topic) as member:
         await shared([member], 2)
-        with _unreadable(kafka43, ResourceType.GROUP, group.name):
+        with _unreadable(kafka44, ResourceType.GROUP, group.name):
             await _told(member)
-            await until(lambda: not kafka43.admin.describe_consumer_groups([group.name])[group.name].result().members)
+            await until(lambda: not kafka44.admin.describe_consumer_groups([group.name])[group.name].result().members)
         await until(lambda: bool(member.journal.all_of("lost")))
         await shared([member], 2)
-        kafka43.produce(topic, 20, partitions=2)
+        kafka44.produce(topic, 20, partitions=2)
         await until(lambda: {number for numbers in member.offsets.values() for number in numbers} == set(range(20)))
         member.raised(GroupAuthorizationFailedError)
     async with group.member(topic) as next_one:
-        kafka43.produce(topic, 2, partitions=2)
+        kafka44.produce(topic, 2, partitions=2)
         assert offsets(await read(next_one, 2)) == {0: [20], 1: [20]}

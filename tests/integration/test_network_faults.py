@@ -304,21 +304,21 @@ async def test_connections_that_carry_nothing_any_more_are_all_found_by_one_requ
 
 @pytest.mark.parametrize("astray", ["another broker", "another cluster"])
 async def test_a_connection_that_is_led_astray_is_refused_by_name_and_reads_nothing_there(
-    kafka_cluster3: KafkaCluster, kafka43: KafkaCluster, proxy: Proxy, astray: str, caplog: pytest.LogCaptureFixture
+    kafka_cluster3: KafkaCluster, kafka44: KafkaCluster, proxy: Proxy, astray: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By a proxy or a load balancer with an old map (KIP-1242)."""
     topic = new_topic(kafka_cluster3, 6)
     kafka_cluster3.produce(topic, 300, partitions=6)
     one, two, _ = kafka_cluster3.listener(PROXIED).split(",")
     if astray == "another cluster":
-        kafka43.create_topic(topic, 6)
-        kafka43.produce(topic, 60, partitions=6)  # whose records must not be taken for those of the other one
+        kafka44.create_topic(topic, 6)
+        kafka44.produce(topic, 60, partitions=6)  # whose records must not be taken for those of the other one
     options: dict[str, Any] = {"bootstrap_servers": proxy.bootstrap_servers, "reconnect_backoff_max_ms": 200}
     async with make(kafka_cluster3, topic, **options) as consumer:
         records = await read(consumer, 300)
         kafka_cluster3.produce(topic, 300, partitions=6)
         records += await read(consumer, 300)
-        proxy.detours |= {one: two, two: one} if astray == "another broker" else {one: kafka43.bootstrap_servers}
+        proxy.detours |= {one: two, two: one} if astray == "another broker" else {one: kafka44.bootstrap_servers}
         proxy.cut()
         await asyncio.to_thread(kafka_cluster3.produce, topic, 300, partitions=6)
 

@@ -1,4 +1,4 @@
-"""A broker of the 3.x line: versions are negotiated down, and nothing that the caller sees changes."""
+"""Older brokers: versions are negotiated down, and nothing that the caller sees changes."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -21,21 +21,21 @@ BEGAN_MS = 1_700_000_000_000
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_records_of_every_codec_come_once_in_order(kafka39: KafkaCluster, codec: Any) -> None:
-    topic = new_topic(kafka39, 6)
-    produced = kafka39.produce(topic, 3000, partitions=6, codec=codec, headers=[("a", b"1"), ("b", None)])
-    async with make(kafka39, topic) as consumer:
+async def test_records_of_every_codec_come_once_in_order(older: KafkaCluster, codec: Any) -> None:
+    topic = new_topic(older, 6)
+    produced = older.produce(topic, 3000, partitions=6, codec=codec, headers=[("a", b"1"), ("b", None)])
+    async with make(older, topic) as consumer:
         records = await read(consumer, 3000)
         await nothing_more(consumer)
     assert offsets(records) == produced.offsets
     assert all(list(record.headers) == [("a", b"1"), ("b", None)] for record in records)
 
 
-async def test_positions_and_look_ups_are_as_on_a_newer_broker(kafka39: KafkaCluster) -> None:
-    topic = new_topic(kafka39)
-    kafka39.produce(topic, 100, timestamps=lambda index: BEGAN_MS + index)
+async def test_positions_and_look_ups_are_as_on_a_newer_broker(older: KafkaCluster) -> None:
+    topic = new_topic(older)
+    older.produce(topic, 100, timestamps=lambda index: BEGAN_MS + index)
     partition = TopicPartition(topic, 0)
-    async with make(kafka39, topic) as consumer:
+    async with make(older, topic) as consumer:
         assert await consumer.beginning_offsets([partition]) == {partition: 0}
         assert await consumer.end_offsets([partition]) == {partition: 100}
         found = (await consumer.offsets_for_times({partition: BEGAN_MS + 30}))[partition]
@@ -50,34 +50,34 @@ async def test_positions_and_look_ups_are_as_on_a_newer_broker(kafka39: KafkaClu
         assert topic in await consumer.topics()
 
 
-async def test_read_committed_skips_what_was_aborted(kafka39: KafkaCluster) -> None:
-    topic = new_topic(kafka39)
-    kafka39.produce(topic, 10, transaction="commit")
-    kafka39.produce(topic, 10, transaction="abort")
-    kafka39.produce(topic, 10)
-    async with make(kafka39, topic, isolation_level="read_committed") as consumer:
+async def test_read_committed_skips_what_was_aborted(older: KafkaCluster) -> None:
+    topic = new_topic(older)
+    older.produce(topic, 10, transaction="commit")
+    older.produce(topic, 10, transaction="abort")
+    older.produce(topic, 10)
+    async with make(older, topic, isolation_level="read_committed") as consumer:
         assert [record.offset for record in await read(consumer, 20)] == [*range(10), *range(22, 32)]
         await nothing_more(consumer)
 
 
-async def test_one_consumer_class_reads_from_both_lines_at_once(kafka39: KafkaCluster, kafka43: KafkaCluster) -> None:
-    old, new = new_topic(kafka39), new_topic(kafka43)
+async def test_one_consumer_class_reads_from_both_lines_at_once(kafka39: KafkaCluster, kafka44: KafkaCluster) -> None:
+    old, new = new_topic(kafka39), new_topic(kafka44)
     kafka39.produce(old, 10)
-    kafka43.produce(new, 10)
-    async with make(kafka39) as one, make(kafka43) as other:
+    kafka44.produce(new, 10)
+    async with make(kafka39) as one, make(kafka44) as other:
         one.assign(all_of(old))
         other.assign(all_of(new))
         assert {record.topic for record in await read(one, 10)} == {old}
         assert {record.topic for record in await read(other, 10)} == {new}
 
 
-async def test_a_broker_that_forgets_fetch_sessions_costs_no_record(kafka39: KafkaCluster) -> None:
-    topic = new_topic(kafka39, 3)
-    produced = kafka39.produce(topic, 600, partitions=3)
+async def test_a_broker_that_forgets_fetch_sessions_costs_no_record(older: KafkaCluster) -> None:
+    topic = new_topic(older, 3)
+    produced = older.produce(topic, 600, partitions=3)
     async with AsyncExitStack() as stack:
-        consumers = [await stack.enter_async_context(make(kafka39, topic, max_poll_records=40)) for _ in range(12)]
+        consumers = [await stack.enter_async_context(make(older, topic, max_poll_records=40)) for _ in range(12)]
         seen = [await read(consumer, 600) for consumer in consumers]
-        more = await asyncio.to_thread(kafka39.produce, topic, 30, partitions=3)
+        more = await asyncio.to_thread(older.produce, topic, 30, partitions=3)
         for consumer, records in zip(consumers, seen, strict=True):
             records += await read(consumer, 30)
             assert offsets(records) == {index: produced.offsets[index] + more.offsets[index] for index in range(3)}

@@ -62,9 +62,9 @@ class Threads:
 
 
 @both
-def test_handlers_run_on_threads_and_what_they_did_is_committed(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 2_000)
-    group, handled = new_group(kafka43, protocol), Threads()
+def test_handlers_run_on_threads_and_what_they_did_is_committed(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 2_000)
+    group, handled = new_group(kafka44, protocol), Threads()
     with member(group, topic) as consumer:
         with consumer.processing(handled, concurrency=8) as run:
             until(lambda: len(handled.done) == 2_000)
@@ -78,9 +78,9 @@ def test_handlers_run_on_threads_and_what_they_did_is_committed(kafka43: KafkaCl
 
 
 @both
-def test_stop_from_another_thread_ends_process_and_commits(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 300)
-    group, handled = new_group(kafka43, protocol), Threads(0.05)
+def test_stop_from_another_thread_ends_process_and_commits(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 300)
+    group, handled = new_group(kafka44, protocol), Threads(0.05)
     consumer = member(group, topic)
     consumer.start()
     ended: list[float] = []
@@ -105,9 +105,9 @@ def test_stop_from_another_thread_ends_process_and_commits(kafka43: KafkaCluster
     assert not set(again.done) & set(handled.done), "what was done out of order is known"
 
 
-def test_the_error_of_a_record_comes_out_of_process(kafka43: KafkaCluster) -> None:
-    topic = fill(kafka43, 20, 1)
-    group = new_group(kafka43, "consumer")
+def test_the_error_of_a_record_comes_out_of_process(kafka44: KafkaCluster) -> None:
+    topic = fill(kafka44, 20, 1)
+    group = new_group(kafka44, "consumer")
 
     def refuse(record: Record) -> None:
         if record.offset == 7:
@@ -120,9 +120,9 @@ def test_the_error_of_a_record_comes_out_of_process(kafka43: KafkaCluster) -> No
     assert group.committed() == {0: 7}
 
 
-def test_system_exit_of_a_handler_ends_the_program_and_commits_what_is_done(kafka43: KafkaCluster) -> None:
-    topic = fill(kafka43, 5, 1)
-    group = new_group(kafka43, "consumer")
+def test_system_exit_of_a_handler_ends_the_program_and_commits_what_is_done(kafka44: KafkaCluster) -> None:
+    topic = fill(kafka44, 5, 1)
+    group = new_group(kafka44, "consumer")
 
     def leave(record: Record) -> None:
         if record.offset == 3:
@@ -142,10 +142,10 @@ def interrupts() -> Iterator[None]:
 
 @pytest.mark.parametrize("interrupts_the_wait", [True, False])
 @both
-def test_control_c_drains_and_commits(kafka43: KafkaCluster, interrupts: None, protocol: str, interrupts_the_wait: bool) -> None:
+def test_control_c_drains_and_commits(kafka44: KafkaCluster, interrupts: None, protocol: str, interrupts_the_wait: bool) -> None:
     """A signal that comes just before a wait does not interrupt it; nor does one that another thread takes."""
-    topic = fill(kafka43, 40, 1)
-    group, handled = new_group(kafka43, protocol), Threads(2.0)
+    topic = fill(kafka44, 40, 1)
+    group, handled = new_group(kafka44, protocol), Threads(2.0)
 
     def interrupt() -> None:
         until(lambda: handled.running)
@@ -163,9 +163,9 @@ def test_control_c_drains_and_commits(kafka43: KafkaCluster, interrupts: None, p
     assert group.committed() == {0: 4}
 
 
-def test_a_second_control_c_gives_up_what_runs(kafka43: KafkaCluster, interrupts: None) -> None:
-    topic = fill(kafka43, 5, 1)
-    group, release, begun = new_group(kafka43, "consumer"), threading.Event(), threading.Event()
+def test_a_second_control_c_gives_up_what_runs(kafka44: KafkaCluster, interrupts: None) -> None:
+    topic = fill(kafka44, 5, 1)
+    group, release, begun = new_group(kafka44, "consumer"), threading.Event(), threading.Event()
     hanging: list[threading.Thread] = []
 
     def hang(record: Record) -> None:
@@ -192,9 +192,9 @@ def test_a_second_control_c_gives_up_what_runs(kafka43: KafkaCluster, interrupts
     assert group.committed() in ({}, {0: 0})
 
 
-def test_the_consumer_is_in_use_meanwhile(kafka43: KafkaCluster) -> None:
-    topic = fill(kafka43, 5, 1)
-    group, handled = new_group(kafka43, "classic"), Threads(0)
+def test_the_consumer_is_in_use_meanwhile(kafka44: KafkaCluster) -> None:
+    topic = fill(kafka44, 5, 1)
+    group, handled = new_group(kafka44, "classic"), Threads(0)
     found: list[IllegalStateError] = []
 
     def ask(record: Record) -> None:
@@ -217,9 +217,9 @@ def test_the_consumer_is_in_use_meanwhile(kafka43: KafkaCluster) -> None:
             until(lambda: len(handled.done) == 5)
 
 
-def test_stop_inside_the_block_ends_it(kafka43: KafkaCluster) -> None:
-    topic = fill(kafka43, 50, 1)
-    group, handled = new_group(kafka43, "consumer"), Threads(0.01)
+def test_stop_inside_the_block_ends_it(kafka44: KafkaCluster) -> None:
+    topic = fill(kafka44, 50, 1)
+    group, handled = new_group(kafka44, "consumer"), Threads(0.01)
     with member(group, topic) as consumer, consumer.processing(handled, order="partition") as run:
         until(lambda: len(handled.done) >= 5)
         consumer.stop()
@@ -232,6 +232,6 @@ async def _handle(record: Record) -> None:
 
 
 @pytest.mark.parametrize("how", [{"handler": _handle}, {"handler": print, "on_failure": _handle}], ids=["handler", "on_failure"])
-def test_coroutine_functions_are_refused_before_anything_runs(kafka43: KafkaCluster, how: Any) -> None:
-    with member(new_group(kafka43, "consumer"), "orders") as consumer, pytest.raises(TypeError, match="plain function"):
+def test_coroutine_functions_are_refused_before_anything_runs(kafka44: KafkaCluster, how: Any) -> None:
+    with member(new_group(kafka44, "consumer"), "orders") as consumer, pytest.raises(TypeError, match="plain function"):
         consumer.processing(**how)

@@ -80,10 +80,10 @@ def fill(cluster: KafkaCluster, count: int, keys: int, partitions: int = PARTITI
 
 
 @both
-async def test_20_000_records_in_order_per_key_and_all_committed(kafka43: KafkaCluster, protocol: str) -> None:
+async def test_20_000_records_in_order_per_key_and_all_committed(kafka44: KafkaCluster, protocol: str) -> None:
     count = 20_000
-    topic = fill(kafka43, count, 200)
-    group, handled = new_group(kafka43, protocol), Handled(up_to(0.01))
+    topic = fill(kafka44, count, 200)
+    group, handled = new_group(kafka44, protocol), Handled(up_to(0.01))
     async with processed(group, topic, handled, concurrency=100):
         await until(lambda: len(handled.done) >= count, 100)
     assert handled.peak == 100
@@ -94,10 +94,10 @@ async def test_20_000_records_in_order_per_key_and_all_committed(kafka43: KafkaC
 
 
 @both
-async def test_of_a_handler_that_never_ends_only_its_record_comes_again(kafka43: KafkaCluster, protocol: str) -> None:
+async def test_of_a_handler_that_never_ends_only_its_record_comes_again(kafka44: KafkaCluster, protocol: str) -> None:
     count = 5_000
-    topic = fill(kafka43, count, 500, 1)
-    group, handled = new_group(kafka43, protocol), Handled(lambda record: 1_000 if record.offset == 7 else 0.0)
+    topic = fill(kafka44, count, 500, 1)
+    group, handled = new_group(kafka44, protocol), Handled(lambda record: 1_000 if record.offset == 7 else 0.0)
     async with processed(group, topic, handled, order="none", drain_timeout_ms=500):
         await until(lambda: len(handled.done) == count - 1)
     assert group.committed() == {0: 7}
@@ -111,11 +111,11 @@ async def test_of_a_handler_that_never_ends_only_its_record_comes_again(kafka43:
 
 @pytest.mark.parametrize("keep_done", [True, False])
 async def test_40_000_records_behind_one_that_is_not_done_make_intake_wait_if_a_restart_would_repeat_them(
-    kafka43: KafkaCluster, keep_done: bool
+    kafka44: KafkaCluster, keep_done: bool
 ) -> None:
     count = 40_000
-    topic = fill(kafka43, count, 1_000, 1)
-    group, first = new_group(kafka43, "consumer"), asyncio.Event()
+    topic = fill(kafka44, count, 1_000, 1)
+    group, first = new_group(kafka44, "consumer"), asyncio.Event()
     done: set[int] = set()
 
     async def handle(record: Record) -> None:
@@ -138,10 +138,10 @@ async def test_40_000_records_behind_one_that_is_not_done_make_intake_wait_if_a_
 
 
 @both
-async def test_members_come_and_go_under_load_and_no_record_is_handled_twice(kafka43: KafkaCluster, protocol: str) -> None:
+async def test_members_come_and_go_under_load_and_no_record_is_handled_twice(kafka44: KafkaCluster, protocol: str) -> None:
     count = 8_000
-    topic = fill(kafka43, count, 200)
-    group, handled = new_group(kafka43, protocol), Handled(up_to(0.03))
+    topic = fill(kafka44, count, 200)
+    group, handled = new_group(kafka44, protocol), Handled(up_to(0.03))
     options = {"partition_assignment_strategy": ("cooperative-sticky",)} if protocol == "classic" else {}
 
     async def member(seconds: float) -> None:
@@ -165,9 +165,9 @@ async def test_members_come_and_go_under_load_and_no_record_is_handled_twice(kaf
 
 
 @both
-async def test_a_session_that_is_lost_cancels_what_runs_and_commits_nothing_of_it(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 10, 10, 1)
-    group = new_group(kafka43, protocol, session_ms=6_000)
+async def test_a_session_that_is_lost_cancels_what_runs_and_commits_nothing_of_it(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 10, 10, 1)
+    group = new_group(kafka44, protocol, session_ms=6_000)
     cancelled: list[int] = []
     calls: list[int] = []
 
@@ -190,12 +190,12 @@ async def test_a_session_that_is_lost_cancels_what_runs_and_commits_nothing_of_i
 
 
 @both
-async def test_the_lag_reaches_0_on_compacted_and_transactional_topics(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka43)
+async def test_the_lag_reaches_0_on_compacted_and_transactional_topics(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka44)
     for _ in range(2):
-        kafka43.produce(topic, 50, transaction="commit")
-        kafka43.produce(topic, 50, transaction="abort")
-    group, handled = new_group(kafka43, protocol), Handled(lambda record: 0.0)
+        kafka44.produce(topic, 50, transaction="commit")
+        kafka44.produce(topic, 50, transaction="abort")
+    group, handled = new_group(kafka44, protocol), Handled(lambda record: 0.0)
     async with processed(group, topic, handled, options={"isolation_level": "read_committed"}) as (consumer, _):
         end = (await consumer.end_offsets(consumer.assignment())).popitem()[1]
         await until(lambda: len(handled.done) == 100)
@@ -204,10 +204,10 @@ async def test_the_lag_reaches_0_on_compacted_and_transactional_topics(kafka43: 
 
 
 @both
-async def test_killed_twice_in_the_middle_every_record_is_handled(kafka43: KafkaCluster, protocol: str) -> None:
+async def test_killed_twice_in_the_middle_every_record_is_handled(kafka44: KafkaCluster, protocol: str) -> None:
     count = 6_000
-    topic = fill(kafka43, count, 300)
-    group = new_group(kafka43, protocol, session_ms=6_000)
+    topic = fill(kafka44, count, 300)
+    group = new_group(kafka44, protocol, session_ms=6_000)
     done: list[tuple[int, int]] = []
     for seed in (1, 2):
         done += await _killed_after(group, topic, str(seed), 1_000)

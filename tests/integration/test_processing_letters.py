@@ -67,17 +67,17 @@ async def refuse(record: Record) -> None:
 
 @pytest.mark.parametrize("which", PRODUCERS)
 @both
-async def test_a_dead_letter_has_the_bytes_of_the_record_and_the_reasons(kafka43: KafkaCluster, protocol: str, which: str) -> None:
-    source, letters = fill(kafka43), new_topic(kafka43)
-    group = new_group(kafka43, protocol)
+async def test_a_dead_letter_has_the_bytes_of_the_record_and_the_reasons(kafka44: KafkaCluster, protocol: str, which: str) -> None:
+    source, letters = fill(kafka44), new_topic(kafka44)
+    group = new_group(kafka44, protocol)
     options = {"value_deserializer": json.loads, "key_deserializer": len}
-    async with producing(which, kafka43) as producer, group.member(source, **options) as consumer:
+    async with producing(which, kafka44) as producer, group.member(source, **options) as consumer:
         write = DeadLetters(producer, letters, group=group.name)
         async with consumer.processing(refuse, retry=Retry(attempts=3), on_failure=write) as run:
             await until(lambda: run.statistics().dead_letters == 3)
             await run.drain()
     assert group.committed() == {0: 10}
-    async with make(kafka43, source, letters) as reader:
+    async with make(kafka44, source, letters) as reader:
         records = await read(reader, 13)
     originals = {record.offset: record for record in records if record.topic == source}
     dead = {int(dict(record.headers)["dead-letter-offset"] or b""): record for record in records if record.topic == letters}
@@ -105,15 +105,15 @@ def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[An
 @pytest.mark.parametrize("refused_by", ["producer", "broker"])
 @pytest.mark.parametrize("which", PRODUCERS)
 async def test_a_letter_that_is_too_large_is_written_without_its_value(
-    kafka43: KafkaCluster, which: str, refused_by: str, caplog: pytest.LogCaptureFixture
+    kafka44: KafkaCluster, which: str, refused_by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = new_topic(kafka43)
-    letters = new_topic(kafka43, max_message_bytes="20000") if refused_by == "broker" else new_topic(kafka43)
-    producer = Producer({"bootstrap.servers": kafka43.bootstrap_servers})
+    source = new_topic(kafka44)
+    letters = new_topic(kafka44, max_message_bytes="20000") if refused_by == "broker" else new_topic(kafka44)
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers})
     for size in (10, 50_000, 10):
         producer.produce(source, b"x" * size, b"key", partition=0)
         producer.flush()
-    group = new_group(kafka43, "consumer")
+    group = new_group(kafka44, "consumer")
     most = 10_000 if refused_by == "producer" else 1_000_000
 
     async def refuse_all(record: Record) -> None:
@@ -121,14 +121,14 @@ async def test_a_letter_that_is_too_large_is_written_without_its_value(
 
     began = asyncio.get_running_loop().time()
     async with (
-        producing(which, kafka43, most) as writer,
+        producing(which, kafka44, most) as writer,
         group.member(source) as consumer,
         consumer.processing(refuse_all, on_failure=DeadLetters(writer, letters)) as run,
     ):
         await until(lambda: run.statistics().dead_letters == 3)
         await run.drain()
     assert asyncio.get_running_loop().time() - began < 60, "it is not tried for two minutes"
-    async with make(kafka43, letters) as reader:
+    async with make(kafka44, letters) as reader:
         records = {dict(record.headers)["dead-letter-offset"]: record for record in await read(reader, 3)}
     assert [len(records[b"%d" % offset].value) for offset in range(3)] == [10, 0, 10]
     assert dict(records[b"1"].headers)["dead-letter-value-left-out"] == b"50000"
@@ -149,11 +149,11 @@ def elsewhere(real_brokers: None) -> Any:
 
 @pytest.mark.parametrize("which", PRODUCERS)
 async def test_while_nothing_can_be_written_only_what_is_done_is_committed(
-    kafka43: KafkaCluster, elsewhere: KafkaCluster, which: str, caplog: pytest.LogCaptureFixture
+    kafka44: KafkaCluster, elsewhere: KafkaCluster, which: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kafka_async")
-    source, letters = fill(kafka43), new_topic(elsewhere)
-    group = new_group(kafka43, "consumer")
+    source, letters = fill(kafka44), new_topic(elsewhere)
+    group = new_group(kafka44, "consumer")
     options: dict[str, Any] = {"value_deserializer": json.loads, "auto_commit_interval_ms": 200}
     async with producing(which, elsewhere) as producer, group.member(source, **options) as consumer:
         elsewhere.pause(0)
@@ -180,10 +180,10 @@ async def test_while_nothing_can_be_written_only_what_is_done_is_committed(
 
 @pytest.mark.parametrize("which", PRODUCERS)
 async def test_a_letter_that_cannot_be_written_in_time_stops_everything_and_the_record_comes_again(
-    kafka43: KafkaCluster, elsewhere: KafkaCluster, which: str
+    kafka44: KafkaCluster, elsewhere: KafkaCluster, which: str
 ) -> None:
-    source, letters = fill(kafka43), new_topic(elsewhere)
-    group = new_group(kafka43, "consumer")
+    source, letters = fill(kafka44), new_topic(elsewhere)
+    group = new_group(kafka44, "consumer")
 
     async def process(consumer: "KafkaConsumer[Any, Any]", write: DeadLetters) -> None:
         async with consumer:

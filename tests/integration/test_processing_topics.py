@@ -21,22 +21,22 @@ pytestmark = pytest.mark.brokers
 
 
 @both
-async def test_the_lag_of_a_compacted_topic_reaches_0(kafka43: KafkaCluster, protocol: str) -> None:
+async def test_the_lag_of_a_compacted_topic_reaches_0(kafka44: KafkaCluster, protocol: str) -> None:
     topic = new_topic(
-        kafka43, cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms="1000", min_compaction_lag_ms="0"
+        kafka44, cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms="1000", min_compaction_lag_ms="0"
     )
     for start in range(0, 200, 50):
-        kafka43.produce(topic, 50, start=start, keys=lambda index: b"k%d" % (index % 10))
+        kafka44.produce(topic, 50, start=start, keys=lambda index: b"k%d" % (index % 10))
         await asyncio.sleep(1.1)
-    kafka43.produce(topic, 1, keys=lambda _: b"last")
+    kafka44.produce(topic, 1, keys=lambda _: b"last")
     deadline = time.monotonic() + PATIENCE
     while True:
-        async with make(kafka43, topic) as reader:
+        async with make(kafka44, topic) as reader:
             found = [record.offset for record in await read(reader, 1)]
         if len(found) < 150:
             break
         assert time.monotonic() < deadline, "nothing was compacted"
-    group, handled = new_group(kafka43, protocol), Handled(up_to(0.02))
+    group, handled = new_group(kafka44, protocol), Handled(up_to(0.02))
     async with processed(group, topic, handled, concurrency=7) as (consumer, _):
         end = (await consumer.end_offsets(consumer.assignment())).popitem()[1]
         await until(lambda: group.committed() == {0: end})
@@ -45,9 +45,9 @@ async def test_the_lag_of_a_compacted_topic_reaches_0(kafka43: KafkaCluster, pro
 
 
 @both
-async def test_what_was_done_of_a_topic_is_not_believed_of_the_one_that_took_its_name(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 100, 100, 1)
-    group = new_group(kafka43, protocol)
+async def test_what_was_done_of_a_topic_is_not_believed_of_the_one_that_took_its_name(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 100, 100, 1)
+    group = new_group(kafka44, protocol)
     first = Handled(lambda record: 1_000 if record.offset == 0 else 0.0)
     async with processed(group, topic, first, order="none", drain_timeout_ms=0):
         await until(lambda: len(first.done) == 99)
@@ -56,9 +56,9 @@ async def test_what_was_done_of_a_topic_is_not_believed_of_the_one_that_took_its
     assert kept is not None
     assert kept.offset == 0
     assert is_ours(kept.metadata)
-    kafka43.delete_topics(topic)
-    kafka43.create_topic(topic, 1)
-    kafka43.produce(topic, 100)
+    kafka44.delete_topics(topic)
+    kafka44.create_topic(topic, 1)
+    kafka44.produce(topic, 100)
     async with group.outsider() as outsider:
         await outsider.describe_topics(topic)
         outsider.assign([TopicPartition(topic, 0)])
@@ -70,9 +70,9 @@ async def test_what_was_done_of_a_topic_is_not_believed_of_the_one_that_took_its
 
 
 @both
-async def test_a_topic_that_is_deleted_under_its_handler_lets_the_other_one_go_on(kafka43: KafkaCluster, protocol: str) -> None:
-    topic, deleted = fill(kafka43, 10, 10, 1), fill(kafka43, 1, 1, 1)
-    group = new_group(kafka43, protocol)
+async def test_a_topic_that_is_deleted_under_its_handler_lets_the_other_one_go_on(kafka44: KafkaCluster, protocol: str) -> None:
+    topic, deleted = fill(kafka44, 10, 10, 1), fill(kafka44, 1, 1, 1)
+    group = new_group(kafka44, protocol)
     seen: list[float] = []
     go_on, began = asyncio.Event(), asyncio.Event()
 
@@ -87,19 +87,19 @@ async def test_a_topic_that_is_deleted_under_its_handler_lets_the_other_one_go_o
         consumer.processing(handle, drain_timeout_ms=600_000) as run,
     ):
         await asyncio.wait_for(began.wait(), PATIENCE)
-        kafka43.delete_topics(deleted)
+        kafka44.delete_topics(deleted)
         await until(lambda: not any(tp.topic == deleted for tp in consumer.assignment()))
         assert not go_on.is_set(), "the handler still runs"
-        kafka43.produce(topic, 10, start=10)
+        kafka44.produce(topic, 10, start=10)
         await until(lambda: len(seen) == 20)
         go_on.set()
         await until(lambda: run.statistics().late_results == 1)
 
 
 @both
-async def test_metadata_of_others_is_left_out(kafka43: KafkaCluster, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
-    topic = fill(kafka43, 30, 10, 1)
-    group, partition = new_group(kafka43, protocol), TopicPartition(topic, 0)
+async def test_metadata_of_others_is_left_out(kafka44: KafkaCluster, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+    topic = fill(kafka44, 30, 10, 1)
+    group, partition = new_group(kafka44, protocol), TopicPartition(topic, 0)
     async with group.outsider() as outsider:
         outsider.assign([partition])
         await outsider.commit({partition: OffsetAndMetadata(10, "AgAAAYAAAA==")})
@@ -112,9 +112,9 @@ async def test_metadata_of_others_is_left_out(kafka43: KafkaCluster, protocol: s
 
 
 @both
-async def test_on_a_thread_of_its_own_a_handler_that_blocks_costs_no_membership(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 40, 20, 2)
-    group = new_group(kafka43, protocol, session_ms=6_000)
+async def test_on_a_thread_of_its_own_a_handler_that_blocks_costs_no_membership(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 40, 20, 2)
+    group = new_group(kafka44, protocol, session_ms=6_000)
     done: list[int] = []
 
     async def handle(record: Record) -> None:
@@ -131,9 +131,9 @@ async def test_on_a_thread_of_its_own_a_handler_that_blocks_costs_no_membership(
 
 
 @both
-def test_on_trio_it_is_the_same(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 2_000, 100, 2)
-    group = new_group(kafka43, protocol)
+def test_on_trio_it_is_the_same(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 2_000, 100, 2)
+    group = new_group(kafka44, protocol)
     seen: dict[tuple[int, bytes], list[int]] = {}
     calls: list[int] = []
 
@@ -158,10 +158,10 @@ def test_on_trio_it_is_the_same(kafka43: KafkaCluster, protocol: str) -> None:
 
 
 @both
-async def test_several_consumers_of_one_process_share_the_work(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 4_000, 200)
-    group, handled = new_group(kafka43, protocol), Handled(up_to(0.02))
-    other, alone = new_group(kafka43, protocol), Handled(lambda record: 0.0)
+async def test_several_consumers_of_one_process_share_the_work(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 4_000, 200)
+    group, handled = new_group(kafka44, protocol), Handled(up_to(0.02))
+    other, alone = new_group(kafka44, protocol), Handled(lambda record: 0.0)
     async with (
         processed(group, topic, handled, concurrency=20) as (_, first),
         processed(group, topic, handled, concurrency=20) as (_, second),
@@ -178,9 +178,9 @@ async def test_several_consumers_of_one_process_share_the_work(kafka43: KafkaClu
 
 
 @both
-async def test_in_a_thread_that_does_not_end_a_result_after_the_session_is_late(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = fill(kafka43, 1, 1, 1)
-    group, release, calls = new_group(kafka43, protocol, session_ms=6_000), threading.Event(), list[int]()
+async def test_in_a_thread_that_does_not_end_a_result_after_the_session_is_late(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = fill(kafka44, 1, 1, 1)
+    group, release, calls = new_group(kafka44, protocol, session_ms=6_000), threading.Event(), list[int]()
 
     def handle(record: Record) -> None:
         calls.append(record.offset)
@@ -198,9 +198,9 @@ async def test_in_a_thread_that_does_not_end_a_result_after_the_session_is_late(
 
 
 @pytest.mark.parametrize("how", ["getmany", "getone", "async for", "commit"])
-async def test_two_reads_at_once_are_refused(kafka43: KafkaCluster, how: str) -> None:
-    topic = fill(kafka43, 10, 10, 1)
-    group, handled = new_group(kafka43, "consumer"), Handled(lambda record: 0.0)
+async def test_two_reads_at_once_are_refused(kafka44: KafkaCluster, how: str) -> None:
+    topic = fill(kafka44, 10, 10, 1)
+    group, handled = new_group(kafka44, "consumer"), Handled(lambda record: 0.0)
 
     async def iterate(consumer: "KafkaConsumer[Any, Any]") -> None:
         async for _ in consumer:

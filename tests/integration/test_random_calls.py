@@ -159,11 +159,11 @@ class Model:
     ("seed", "background", "buffer"), [(1, "task", 16 << 10), (2, "thread", 16 << 10), (3, "task", 1 << 20), (4, "thread", 1 << 20)]
 )
 async def test_any_sequence_of_calls_yields_each_partition_from_its_position_on(
-    kafka43: KafkaCluster, seed: int, background: str, buffer: int
+    kafka44: KafkaCluster, seed: int, background: str, buffer: int
 ) -> None:
-    topic = new_topic(kafka43, PARTITIONS)
-    kafka43.produce(topic, COUNT * PARTITIONS, partitions=PARTITIONS, settings={"batch.size": 2500}, codec="lz4")
+    topic = new_topic(kafka44, PARTITIONS)
+    kafka44.produce(topic, COUNT * PARTITIONS, partitions=PARTITIONS, settings={"batch.size": 2500}, codec="lz4")
     limits = {"fetch_buffer_bytes": buffer, "max_partition_fetch_bytes": 4 << 10, "max_poll_records": 60}
-    async with make(kafka43, background=background, **limits) as consumer:
+    async with make(kafka44, background=background, **limits) as consumer:
         consumer.assign(all_of(topic, PARTITIONS))
         await Model(consumer, topic, seed).run(300)

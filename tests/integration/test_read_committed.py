@@ -43,8 +43,8 @@ def values(records: list[Record]) -> list[str]:
     return [record.value.decode() for record in records]
 
 
-async def test_exactly_the_committed_records_come_in_order(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_exactly_the_committed_records_come_in_order(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
     expected: list[bytes] = []
     start = 0
     outcomes: list[Literal["commit", "abort"] | None] = [
@@ -60,12 +60,12 @@ async def test_exactly_the_committed_records_come_in_order(kafka43: KafkaCluster
         "abort",
     ]
     for outcome in outcomes:
-        kafka43.produce(topic, 30, transaction=outcome, start=start, values=lambda index: b"%d" % index)
+        kafka44.produce(topic, 30, transaction=outcome, start=start, values=lambda index: b"%d" % index)
         if outcome != "abort":
             expected += [b"%d" % index for index in range(start, start + 30)]
         start += 30
     partition = TopicPartition(topic, 0)
-    async with make(kafka43, topic, **COMMITTED, max_poll_records=7) as consumer:
+    async with make(kafka44, topic, **COMMITTED, max_poll_records=7) as consumer:
         assert [record.value for record in await read(consumer, len(expected))] == expected
         await nothing_more(consumer)
         end = (await consumer.end_offsets([partition]))[partition]
@@ -77,18 +77,18 @@ async def test_exactly_the_committed_records_come_in_order(kafka43: KafkaCluster
             batch = await consumer.getarrow(timeout_ms=5000)
             assert batch["value"].to_pylist() == expected[rows : rows + batch.num_rows]
             rows += batch.num_rows
-    async with make(kafka43, topic) as everything:
+    async with make(kafka44, topic) as everything:
         assert [record.value for record in await read(everything, 300)] == [b"%d" % index for index in range(300)]
         await nothing_more(everything)
 
 
-async def test_the_next_offsets_are_past_the_marker_and_can_be_committed(kafka43: KafkaCluster) -> None:
+async def test_the_next_offsets_are_past_the_marker_and_can_be_committed(kafka44: KafkaCluster) -> None:
     """KIP-1094: one more than the offset of the last record would leave a lag of one for ever."""
-    topic = new_topic(kafka43)
+    topic = new_topic(kafka44)
     partition = TopicPartition(topic, 0)
-    kafka43.produce(topic, 5, transaction="commit")
+    kafka44.produce(topic, 5, transaction="commit")
     group = {"group_id": uuid.uuid4().hex, "enable_auto_commit": False}
-    async with make(kafka43, **COMMITTED, **group) as consumer:
+    async with make(kafka44, **COMMITTED, **group) as consumer:
         consumer.assign([partition])
         records = await read(consumer, 5)
         await nothing_more(consumer)
@@ -97,38 +97,38 @@ async def test_the_next_offsets_are_past_the_marker_and_can_be_committed(kafka43
         assert await consumer.end_offsets([partition]) == {partition: 6}
         await consumer.commit(following)
         assert await consumer.committed_offsets() == following
-    async with make(kafka43, **COMMITTED, **group) as successor:
+    async with make(kafka44, **COMMITTED, **group) as successor:
         successor.assign([partition])
         assert await successor.position(partition) == 6
 
 
-async def test_overlapping_transactions_are_kept_apart(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    transactions = Transactions(kafka43, topic)
+async def test_overlapping_transactions_are_kept_apart(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    transactions = Transactions(kafka44, topic)
     keeps, drops = transactions.begin(), transactions.begin()
     transactions.write(keeps, "a1", "a2")
     transactions.write(drops, "x1")
-    kafka43.produce(topic, 1, values=lambda index: b"plain")
+    kafka44.produce(topic, 1, values=lambda index: b"plain")
     transactions.write(keeps, "a3")
     drops.abort_transaction(30)
     drops.begin_transaction()
     transactions.write(drops, "b1")
     drops.commit_transaction(30)
     keeps.commit_transaction(30)
-    async with make(kafka43, topic, **COMMITTED) as consumer:
+    async with make(kafka44, topic, **COMMITTED) as consumer:
         assert values(await read(consumer, 5)) == ["a1", "a2", "plain", "a3", "b1"]
         await nothing_more(consumer)
 
 
-async def test_nothing_beyond_an_open_transaction_comes_until_it_ends(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_nothing_beyond_an_open_transaction_comes_until_it_ends(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
     partition = TopicPartition(topic, 0)
-    transactions = Transactions(kafka43, topic)
-    kafka43.produce(topic, 3, values=lambda index: b"before")
+    transactions = Transactions(kafka44, topic)
+    kafka44.produce(topic, 3, values=lambda index: b"before")
     producer = transactions.begin()
     transactions.write(producer, "open1", "open2")
-    kafka43.produce(topic, 2, values=lambda index: b"after")
-    async with make(kafka43, topic, **COMMITTED) as consumer:
+    kafka44.produce(topic, 2, values=lambda index: b"after")
+    async with make(kafka44, topic, **COMMITTED) as consumer:
         assert values(await read(consumer, 3)) == ["before"] * 3
         await nothing_more(consumer)
         assert await consumer.end_offsets([partition]) == {partition: 3}
@@ -141,50 +141,50 @@ async def test_nothing_beyond_an_open_transaction_comes_until_it_ends(kafka43: K
         assert values(await read(consumer, 4)) == ["open1", "open2", "after", "after"]
 
 
-async def test_a_log_that_ends_with_aborted_records_only_does_not_stall(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_a_log_that_ends_with_aborted_records_only_does_not_stall(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
     partition = TopicPartition(topic, 0)
-    kafka43.produce(topic, 500, size=1000, transaction="abort")
-    kafka43.produce(topic, 500, size=1000, transaction="abort")
+    kafka44.produce(topic, 500, size=1000, transaction="abort")
+    kafka44.produce(topic, 500, size=1000, transaction="abort")
     options = {"fetch_buffer_bytes": 64 << 10, "max_partition_fetch_bytes": 16 << 10}
-    async with make(kafka43, topic, **COMMITTED, **options) as consumer:
+    async with make(kafka44, topic, **COMMITTED, **options) as consumer:
 
         async def at_the_end() -> bool:
             assert not await consumer.getmany(timeout_ms=100)
             return await consumer.position(partition) == 1002
 
         await eventually(at_the_end)
-        await asyncio.to_thread(kafka43.produce, topic, 1, transaction="commit")
+        await asyncio.to_thread(kafka44.produce, topic, 1, transaction="commit")
         assert [record.offset for record in await read(consumer, 1)] == [1002]
 
 
-async def test_a_seek_into_an_aborted_transaction_shows_nothing_of_it(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10, transaction="abort")
-    kafka43.produce(topic, 2, transaction="commit", start=100)
-    async with make(kafka43, topic, **COMMITTED) as consumer:
+async def test_a_seek_into_an_aborted_transaction_shows_nothing_of_it(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10, transaction="abort")
+    kafka44.produce(topic, 2, transaction="commit", start=100)
+    async with make(kafka44, topic, **COMMITTED) as consumer:
         consumer.seek(TopicPartition(topic, 0), 5)
         assert [record.offset for record in await read(consumer, 2)] == [11, 12]
 
 
-async def test_aborted_records_span_batches_and_fetches(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_aborted_records_span_batches_and_fetches(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
     small = {"batch.size": 4096}
-    kafka43.produce(topic, 300, size=500, transaction="abort", settings=small)
-    kafka43.produce(topic, 300, size=500, transaction="commit", settings=small, codec="zstd")
-    kafka43.produce(topic, 300, size=500, transaction="abort", settings=small)
-    kafka43.produce(topic, 300, size=500, settings=small)
-    async with make(kafka43, topic, **COMMITTED, max_partition_fetch_bytes=8192, fetch_buffer_bytes=32_768) as consumer:
+    kafka44.produce(topic, 300, size=500, transaction="abort", settings=small)
+    kafka44.produce(topic, 300, size=500, transaction="commit", settings=small, codec="zstd")
+    kafka44.produce(topic, 300, size=500, transaction="abort", settings=small)
+    kafka44.produce(topic, 300, size=500, settings=small)
+    async with make(kafka44, topic, **COMMITTED, max_partition_fetch_bytes=8192, fetch_buffer_bytes=32_768) as consumer:
         records = await read(consumer, 600)
     assert [record.offset for record in records] == [*range(301, 601), *range(903, 1203)]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_any_interleaving_of_transactions_yields_the_committed_records(kafka43: KafkaCluster, seed: int) -> None:
-    topic = new_topic(kafka43)
+async def test_any_interleaving_of_transactions_yields_the_committed_records(kafka44: KafkaCluster, seed: int) -> None:
+    topic = new_topic(kafka44)
     partition = TopicPartition(topic, 0)
     dice = random.Random(seed)  # noqa: S311  # a fixed seed, not a secret
-    transactions = Transactions(kafka43, topic)
+    transactions = Transactions(kafka44, topic)
     open_values: dict[Producer, set[str]] = {transactions.begin(): set() for _ in range(4)}
     committed: set[str] = set()
     for index in range(150):
@@ -201,7 +201,7 @@ async def test_any_interleaving_of_transactions_yields_the_committed_records(kaf
     for producer in open_values:
         await asyncio.to_thread(producer.abort_transaction, 30)
 
-    async with make(kafka43, topic) as everything, make(kafka43, topic, **COMMITTED) as decided:
+    async with make(kafka44, topic) as everything, make(kafka44, topic, **COMMITTED) as decided:
         # A transaction is over for its producer before its marker is in the log: then the last stable offset is the end.
         while (ends := await everything.end_offsets([partition])) != await decided.end_offsets([partition]):
             pass
@@ -212,7 +212,7 @@ async def test_any_interleaving_of_transactions_yields_the_committed_records(kaf
     expected = {record.offset: record.value.decode() for record in log if record.value.decode() in committed}
     assert len(expected) == len(committed)
     limits = {"max_partition_fetch_bytes": 700, "fetch_buffer_bytes": 4096, "max_poll_records": 9}
-    async with make(kafka43, topic, **COMMITTED, **limits) as consumer:
+    async with make(kafka44, topic, **COMMITTED, **limits) as consumer:
         for start in (0, *(dice.randrange(end) for _ in range(8))):
             consumer.seek(partition, start)
             rest = {offset: value for offset, value in expected.items() if offset >= start}
@@ -248,14 +248,14 @@ async def _as_columns(consumer: Any, count: int) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("background", ["task", "thread"])
 async def test_in_a_group_every_way_of_reading_skips_what_was_aborted_and_commits_past_the_last_marker(
-    kafka43: KafkaCluster, background: str
+    kafka44: KafkaCluster, background: str
 ) -> None:
-    topic = new_topic(kafka43)
+    topic = new_topic(kafka44)
     expected: list[tuple[int, bytes]] = []
     offset = 0
     for start, outcome in enumerate(("commit", "abort", "commit", "abort", "abort", "commit", "abort")):
         await asyncio.to_thread(
-            kafka43.produce,
+            kafka44.produce,
             topic,
             10,
             transaction=outcome,  # type: ignore[arg-type]  # each is one of the two
@@ -266,10 +266,10 @@ async def test_in_a_group_every_way_of_reading_skips_what_was_aborted_and_commit
         offset += 11  # and the marker
     for way in (_one_by_one, _iterated, _as_batches, _as_columns):
         group = f"g-{uuid.uuid4().hex[:12]}"
-        async with make(kafka43, topic, **COMMITTED, group_id=group, background=background, max_poll_records=7) as consumer:
+        async with make(kafka44, topic, **COMMITTED, group_id=group, background=background, max_poll_records=7) as consumer:
             assert await way(consumer, len(expected)) == expected
             await nothing_more(consumer)  # which reads past what was aborted at the end
-        assert kafka43.committed(group) == {(topic, 0): offset}, way.__name__
+        assert kafka44.committed(group) == {(topic, 0): offset}, way.__name__
 
 
 def _compacted(cluster: KafkaCluster, fill: Callable[[str], None]) -> str:
@@ -286,19 +286,19 @@ def _compacted(cluster: KafkaCluster, fill: Callable[[str], None]) -> str:
     return topic
 
 
-async def test_the_position_passes_what_compaction_removed(kafka43: KafkaCluster) -> None:
+async def test_the_position_passes_what_compaction_removed(kafka44: KafkaCluster) -> None:
     hour_ago = 1_700_000_000_000
 
     def fill(topic: str) -> None:
         for start in range(0, 400, 100):  # the same 10 keys again and again, in several batches
-            kafka43.produce(topic, 100, start=start, keys=lambda index: b"%d" % (index % 10), timestamps=lambda index: hour_ago)
-        kafka43.produce(topic, 1, start=400, keys=lambda index: b"last", timestamps=lambda index: hour_ago + 3_600_000)
+            kafka44.produce(topic, 100, start=start, keys=lambda index: b"%d" % (index % 10), timestamps=lambda index: hour_ago)
+        kafka44.produce(topic, 1, start=400, keys=lambda index: b"last", timestamps=lambda index: hour_ago + 3_600_000)
 
-    topic = await asyncio.to_thread(_compacted, kafka43, fill)
+    topic = await asyncio.to_thread(_compacted, kafka44, fill)
     partition = TopicPartition(topic, 0)
 
     async def survivors() -> list[int]:
-        async with make(kafka43, topic) as consumer:
+        async with make(kafka44, topic) as consumer:
             found: list[int] = []
             while await consumer.position(partition) < 401:
                 found += [record.offset for record in flat(await consumer.getmany(timeout_ms=1000))]
@@ -307,7 +307,7 @@ async def test_the_position_passes_what_compaction_removed(kafka43: KafkaCluster
     found = await eventually(survivors)
     assert found == [*range(390, 401)]
 
-    async with make(kafka43, topic) as consumer:
+    async with make(kafka44, topic) as consumer:
         for target in (0, 150, 389):  # offsets that are gone
             consumer.seek(partition, target)
             assert (await consumer.getone()).offset == 390

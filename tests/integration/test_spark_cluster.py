@@ -167,11 +167,11 @@ def said(log: Path, pattern: str) -> str:
 
 @pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
 def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
-    request: pytest.FixtureRequest, kafka43: KafkaCluster, archive: Path, tmp_path: Path, kind: str
+    request: pytest.FixtureRequest, kafka44: KafkaCluster, archive: Path, tmp_path: Path, kind: str
 ) -> None:
     pytest.importorskip("fastavro", reason="fastavro is not installed: pip install '.[avro]'")
-    topic = kafka43.create_topic(f"cluster-{kind}", 2)
-    kafka43.produce(topic, RECORDS, values=lambda number: b"\0\0\0\0\1" + zigzag(number), partitions=2)
+    topic = kafka44.create_topic(f"cluster-{kind}", 2)
+    kafka44.produce(topic, RECORDS, values=lambda number: b"\0\0\0\0\1" + zigzag(number), partitions=2)
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     (tmp_path / "secret").write_text(SECRET + "\n")
     folders, master = [tmp_path], "local-cluster[2,1,1024]"
@@ -185,7 +185,7 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     with registry_server() as registry:
         registry.put("/schemas/ids/1", schema)
         options = {
-            "kafka.bootstrap.servers": kafka43.bootstrap_servers,
+            "kafka.bootstrap.servers": kafka44.bootstrap_servers,
             "subscribe": topic,
             "minPartitions": "4",
             "value.format": "avro",
@@ -217,16 +217,16 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
 
 
 def test_the_source_of_an_installed_wheel_is_found_on_each_machine_without_being_registered(
-    kafka43: KafkaCluster, installed: Path, standalone: Standalone, tmp_path: Path
+    kafka44: KafkaCluster, installed: Path, standalone: Standalone, tmp_path: Path
 ) -> None:
-    topic = kafka43.create_topic("installed", 2)
-    kafka43.produce(topic, RECORDS, values=lambda number: b"%d" % number, partitions=2)
+    topic = kafka44.create_topic("installed", 2)
+    kafka44.produce(topic, RECORDS, values=lambda number: b"%d" % number, partitions=2)
     python = str(installed / "bin" / "python")
     job = tmp_path / "job.py"  # not beside the checkout's package, which would be found first
     job.write_bytes(Path(__file__).with_name("spark_installed_job.py").read_bytes())
     settings = environment(PYSPARK_DRIVER_PYTHON=python, PYSPARK_PYTHON=python)
 
-    found, _ = result([python, str(job), standalone.address, kafka43.bootstrap_servers, topic], tmp_path, settings)
+    found, _ = result([python, str(job), standalone.address, kafka44.bootstrap_servers, topic], tmp_path, settings)
 
     assert found["total"] == [RECORDS, RECORDS, sum(range(RECORDS))]
     assert len({process for process, _ in found["packages"]}) == 2

@@ -19,14 +19,14 @@ __all__ = ["orders"]  # a fixture
 
 
 def test_the_pipeline_of_spark_has_each_order_in_both_results(
-    kafka43: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka44: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without_spark("spark_pipeline")
-    topic = write(kafka43, new_topic(kafka43, PARTITIONS), ORDERS)
-    kafka43.produce(topic, 1, values=lambda _: b"not an order")
+    topic = write(kafka44, new_topic(kafka44, PARTITIONS), ORDERS)
+    kafka44.produce(topic, 1, values=lambda _: b"not an order")
     monkeypatch.setenv("PIPELINE", str(tmp_path))
 
-    done = run("spark_pipeline", kafka43.bootstrap_servers, topic, timeout=280)
+    done = run("spark_pipeline", kafka44.bootstrap_servers, topic, timeout=280)
 
     assert done.returncode == 0, done.stderr
     revenue: dict[tuple[str, str], tuple[int, int]] = {}
@@ -45,12 +45,12 @@ def test_the_pipeline_of_spark_has_each_order_in_both_results(
 
 
 def test_the_declarative_pipeline_of_spark_has_each_order_in_both_tables(
-    kafka43: KafkaCluster, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka44: KafkaCluster, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without_spark("spark_declarative")
     monkeypatch.setenv("PIPELINE", str(tmp_path))
 
-    done = run("spark_declarative", kafka43.bootstrap_servers, orders, timeout=280)
+    done = run("spark_declarative", kafka44.bootstrap_servers, orders, timeout=280)
 
     assert done.returncode == 0, done.stderr
     count, *items = done.stdout.splitlines()

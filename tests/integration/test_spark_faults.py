@@ -100,17 +100,17 @@ def committed(directory: Path) -> int:
     return sum(entry.name.isdigit() for entry in (directory / "checkpoint" / "commits").glob("*"))
 
 
-def test_every_record_is_written_once_when_an_executor_and_the_driver_are_killed(kafka43: KafkaCluster, tmp_path: Path) -> None:
-    topic = new_topic(kafka43, 2)
-    kafka43.produce(topic, RECORDS, partitions=2)
+def test_every_record_is_written_once_when_an_executor_and_the_driver_are_killed(kafka44: KafkaCluster, tmp_path: Path) -> None:
+    topic = new_topic(kafka44, 2)
+    kafka44.produce(topic, RECORDS, partitions=2)
 
-    with driver(kafka43, topic, tmp_path) as process:
+    with driver(kafka44, topic, tmp_path) as process:
         _until(lambda: committed(tmp_path) >= 1, tmp_path)
         with_pid(executors(process.pid)[0], signal.SIGKILL)
         _until(lambda: committed(tmp_path) >= 2, tmp_path)
         assert process.poll() is None, "it was through before it could be killed"
     at_the_kill = committed(tmp_path)
-    with driver(kafka43, topic, tmp_path) as process:
+    with driver(kafka44, topic, tmp_path) as process:
         _until(lambda: process.poll() is not None, tmp_path)
         assert process.returncode == 0, (tmp_path / "driver.log").read_text(errors="replace")[-4000:]
 

@@ -65,10 +65,10 @@ def _closed() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def logs(spark: Any, kafka43: KafkaCluster) -> Logs:
-    topics = _compacted(kafka43), _transactional(kafka43)
-    ends = {TopicPartition(topic, number): end for topic in topics for number, end in kafka43.end_offsets(topic).items()}
-    theirs = {level: rows(source(spark, kafka43, options(topics, level), kind=JVM).load()) for level in ISOLATIONS}
+def logs(spark: Any, kafka44: KafkaCluster) -> Logs:
+    topics = _compacted(kafka44), _transactional(kafka44)
+    ends = {TopicPartition(topic, number): end for topic in topics for number, end in kafka44.end_offsets(topic).items()}
+    theirs = {level: rows(source(spark, kafka44, options(topics, level), kind=JVM).load()) for level in ISOLATIONS}
     return Logs(topics, tuple(OffsetRange(partition, 0, end) for partition, end in ends.items()), theirs)
 
 
@@ -141,20 +141,20 @@ def read(cluster: KafkaCluster, isolation: str, pieces: Iterable[OffsetRange]) -
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_a_seam_may_be_at_any_offset(kafka43: KafkaCluster, logs: Logs, isolation: str) -> None:
+def test_a_seam_may_be_at_any_offset(kafka44: KafkaCluster, logs: Logs, isolation: str) -> None:
     for whole in logs.ranges:
         partition, end = whole.partition, whole.end
         expected = [(row[4], row[1]) for row in logs.rows[isolation] if row[2:4] == tuple(partition)]
-        assert read(kafka43, isolation, [whole]) == expected
+        assert read(kafka44, isolation, [whole]) == expected
         for size in (1, 4):
             pieces = [OffsetRange(partition, start, min(start + size, end)) for start in range(0, end, size)]
-            assert read(kafka43, isolation, pieces) == expected
+            assert read(kafka44, isolation, pieces) == expected
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_a_batch_in_pieces_has_the_rows_of_one_that_is_whole(spark: Any, kafka43: KafkaCluster, logs: Logs, isolation: str) -> None:
+def test_a_batch_in_pieces_has_the_rows_of_one_that_is_whole(spark: Any, kafka44: KafkaCluster, logs: Logs, isolation: str) -> None:
     def read_with(more: Mapping[str, str]) -> tuple[int, list[Row]]:
-        frame = source(spark, kafka43, {**options(logs.topics, isolation), **more}).load()
+        frame = source(spark, kafka44, {**options(logs.topics, isolation), **more}).load()
         return frame.rdd.getNumPartitions(), rows(frame)
 
     there = {(row[2], row[3], row[4]) for row in logs.rows[isolation]}
@@ -168,7 +168,7 @@ def test_a_batch_in_pieces_has_the_rows_of_one_that_is_whole(spark: Any, kafka43
 
 @pytest.mark.parametrize(("option", "number"), [("minPartitions", 6), ("maxRecordsPerPartition", 20)])
 def test_a_stream_in_pieces_has_the_rows_of_a_batch(
-    spark: Any, kafka43: KafkaCluster, logs: Logs, tmp_path: Path, option: str, number: int
+    spark: Any, kafka44: KafkaCluster, logs: Logs, tmp_path: Path, option: str, number: int
 ) -> None:
     found: list[Row] = []
     tasks: list[int] = []
@@ -178,7 +178,7 @@ def test_a_stream_in_pieces_has_the_rows_of_a_batch(
         found.extend(rows(frame))
 
     given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "150", option: str(number)}
-    frame = source(spark, kafka43, options(logs.topics, "read_committed") | given, stream=True).load()
+    frame = source(spark, kafka44, options(logs.topics, "read_committed") | given, stream=True).load()
     query = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     try:
         assert query.awaitTermination(60)

@@ -92,8 +92,8 @@ class Job:
 
 
 @pytest.fixture
-def job(spark: Any, kafka43: KafkaCluster, tmp_path: Path) -> Job:
-    return Job(spark, kafka43, tmp_path / "checkpoint")
+def job(spark: Any, kafka44: KafkaCluster, tmp_path: Path) -> Job:
+    return Job(spark, kafka44, tmp_path / "checkpoint")
 
 
 def places(topic: str, **ends: int) -> list[Place]:

@@ -48,33 +48,33 @@ async def assigned(consumer: Consumer, partitions: set[TopicPartition]) -> None:
     await eventually(look)
 
 
-async def test_a_pattern_follows_topics_that_are_created_later(kafka43: KafkaCluster) -> None:
+async def test_a_pattern_follows_topics_that_are_created_later(kafka44: KafkaCluster) -> None:
     prefix = topic_name()
-    first = kafka43.create_topic(f"{prefix}.one")
-    kafka43.produce(first, 2)
-    consumer = make(kafka43, **SOON)
+    first = kafka44.create_topic(f"{prefix}.one")
+    kafka44.produce(first, 2)
+    consumer = make(kafka44, **SOON)
     listener = Listener()
     consumer.subscribe(pattern=re.compile(re.escape(prefix) + r"\.\w+$"), listener=listener)
     async with consumer:
         assert {record.topic for record in await read(consumer, 2)} == {first}
-        second = await asyncio.to_thread(kafka43.create_topic, f"{prefix}.two", 2)
-        other = await asyncio.to_thread(kafka43.create_topic, f"{prefix}.no-match")
-        await asyncio.to_thread(kafka43.produce, second, 6, partitions=2)
-        await asyncio.to_thread(kafka43.produce, other, 6)
+        second = await asyncio.to_thread(kafka44.create_topic, f"{prefix}.two", 2)
+        other = await asyncio.to_thread(kafka44.create_topic, f"{prefix}.no-match")
+        await asyncio.to_thread(kafka44.produce, second, 6, partitions=2)
+        await asyncio.to_thread(kafka44.produce, other, 6)
         assert {record.topic for record in await read(consumer, 6)} == {second}
         assert consumer.subscription() == {first, second}
         assert listener.calls == [("assigned", {TopicPartition(first, 0)}), ("assigned", set(all_of(second, 2)))]
-        await asyncio.to_thread(kafka43.delete_topics, second)
+        await asyncio.to_thread(kafka44.delete_topics, second)
         await assigned(consumer, {TopicPartition(first, 0)})
         assert listener.calls[2] == ("revoked", set(all_of(second, 2)))
 
 
-async def test_a_pattern_leaves_internal_topics_out_by_default(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 1, transaction="commit")  # the broker creates __transaction_state for it
+async def test_a_pattern_leaves_internal_topics_out_by_default(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 1, transaction="commit")  # the broker creates __transaction_state for it
     internal = "__transaction_state"
     for exclude in (True, False):
-        consumer = make(kafka43, exclude_internal_topics=exclude)
+        consumer = make(kafka44, exclude_internal_topics=exclude)
         consumer.subscribe(pattern=f"(__.*|{topic})$")
         async with consumer:
             await eventually(partial(consumer.getmany, timeout_ms=200))
@@ -83,48 +83,48 @@ async def test_a_pattern_leaves_internal_topics_out_by_default(kafka43: KafkaClu
         assert (internal in found) is not exclude
 
 
-async def test_added_partitions_are_read_from_their_beginning(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 3)
-    async with make(kafka43, topic, **SOON) as consumer:
+async def test_added_partitions_are_read_from_their_beginning(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 3)
+    async with make(kafka44, topic, **SOON) as consumer:
         await read(consumer, 3)
-        await asyncio.to_thread(kafka43.add_partitions, topic, 3)
-        await asyncio.to_thread(kafka43.produce, topic, 10, partitions=[1, 2])
+        await asyncio.to_thread(kafka44.add_partitions, topic, 3)
+        await asyncio.to_thread(kafka44.produce, topic, 10, partitions=[1, 2])
         assert offsets(await read(consumer, 10)) == {1: [0, 1, 2, 3, 4], 2: [0, 1, 2, 3, 4]}
         assert consumer.partitions_for_topic(topic) == {0, 1, 2}
-        await asyncio.to_thread(kafka43.produce, topic, 1)
+        await asyncio.to_thread(kafka44.produce, topic, 1)
         assert [(record.partition, record.offset) for record in await read(consumer, 1)] == [(0, 3)]
 
 
 @pytest.mark.parametrize("follow", ["subscribe", "assign"])
-async def test_a_topic_that_was_deleted_and_created_again_is_read_from_its_beginning(kafka43: KafkaCluster, follow: str) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10, values=lambda index: b"old")
-    async with make(kafka43, allow_auto_create_topics=False, **SOON) as consumer:
+async def test_a_topic_that_was_deleted_and_created_again_is_read_from_its_beginning(kafka44: KafkaCluster, follow: str) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10, values=lambda index: b"old")
+    async with make(kafka44, allow_auto_create_topics=False, **SOON) as consumer:
         if follow == "assign":
             consumer.assign(all_of(topic))
         else:
             consumer.subscribe([topic])
         await read(consumer, 10)
-        await asyncio.to_thread(kafka43.delete_topics, topic)
+        await asyncio.to_thread(kafka44.delete_topics, topic)
         await nothing_more(consumer)
-        await asyncio.to_thread(kafka43.create_topic, topic)
-        await asyncio.to_thread(kafka43.produce, topic, 20, values=lambda index: b"new")
+        await asyncio.to_thread(kafka44.create_topic, topic)
+        await asyncio.to_thread(kafka44.produce, topic, 20, values=lambda index: b"new")
         records = await read(consumer, 20)
         assert [(record.offset, record.value) for record in records] == [(index, b"new") for index in range(20)]
 
 
-async def test_a_topic_that_was_created_again_is_an_error_without_a_reset_policy(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 10)
+async def test_a_topic_that_was_created_again_is_an_error_without_a_reset_policy(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 10)
     partition = TopicPartition(topic, 0)
-    async with make(kafka43, allow_auto_create_topics=False, auto_offset_reset="none", **SOON) as consumer:
+    async with make(kafka44, allow_auto_create_topics=False, auto_offset_reset="none", **SOON) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
         await read(consumer, 10)
-        await asyncio.to_thread(kafka43.delete_topics, topic)
-        await asyncio.to_thread(kafka43.create_topic, topic)
-        await asyncio.to_thread(kafka43.produce, topic, 20)
+        await asyncio.to_thread(kafka44.delete_topics, topic)
+        await asyncio.to_thread(kafka44.create_topic, topic)
+        await asyncio.to_thread(kafka44.produce, topic, 20)
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(OffsetOutOfRangeError, match=topic):
                 await consumer.getone()
@@ -132,11 +132,11 @@ async def test_a_topic_that_was_created_again_is_an_error_without_a_reset_policy
         assert [record.offset for record in await read(consumer, 20)] == list(range(20))
 
 
-async def test_start_waits_for_a_topic_that_appears(kafka43: KafkaCluster) -> None:
+async def test_start_waits_for_a_topic_that_appears(kafka44: KafkaCluster) -> None:
     name = topic_name()
-    consumer = make(kafka43, name, allow_auto_create_topics=False)
+    consumer = make(kafka44, name, allow_auto_create_topics=False)
     starting = asyncio.create_task(consumer.start())
-    await asyncio.to_thread(kafka43.create_topic, name, 2)
+    await asyncio.to_thread(kafka44.create_topic, name, 2)
     async with asyncio.timeout(PATIENCE):
         await starting
     try:
@@ -145,36 +145,36 @@ async def test_start_waits_for_a_topic_that_appears(kafka43: KafkaCluster) -> No
         await consumer.stop()
 
 
-async def test_start_lets_the_broker_create_the_topic(kafka43: KafkaCluster) -> None:
+async def test_start_lets_the_broker_create_the_topic(kafka44: KafkaCluster) -> None:
     name = topic_name()
-    async with make(kafka43, name) as consumer, asyncio.timeout(PATIENCE):
+    async with make(kafka44, name) as consumer, asyncio.timeout(PATIENCE):
         assert consumer.assignment() == {TopicPartition(name, 0)}
-        await asyncio.to_thread(kafka43.produce, name, 1)
+        await asyncio.to_thread(kafka44.produce, name, 1)
         assert (await consumer.getone()).topic == name
 
 
-async def test_start_fails_for_a_topic_that_does_not_exist(kafka43: KafkaCluster) -> None:
+async def test_start_fails_for_a_topic_that_does_not_exist(kafka44: KafkaCluster) -> None:
     name = topic_name()
-    consumer = make(kafka43, name, allow_auto_create_topics=False, request_timeout_ms=800)
+    consumer = make(kafka44, name, allow_auto_create_topics=False, request_timeout_ms=800)
     with pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError)) as caught:
         await consumer.start()
     assert name in str(caught.value)
 
 
-async def test_start_fails_at_once_for_a_topic_name_that_the_broker_refuses(kafka43: KafkaCluster) -> None:
+async def test_start_fails_at_once_for_a_topic_name_that_the_broker_refuses(kafka44: KafkaCluster) -> None:
     async with asyncio.timeout(20):
         with pytest.raises((InvalidTopicError, ValueError), match="no topic name"):
-            await make(kafka43, "no topic name").start()
+            await make(kafka44, "no topic name").start()
 
 
-async def test_a_subscribed_topic_that_vanishes_ends_neither_the_consumer_nor_the_other_topics(kafka43: KafkaCluster) -> None:
-    kept, dropped = new_topic(kafka43), new_topic(kafka43)
-    kafka43.produce(kept, 5)
-    kafka43.produce(dropped, 5)
-    async with make(kafka43, kept, dropped, allow_auto_create_topics=False, **SOON) as consumer:
+async def test_a_subscribed_topic_that_vanishes_ends_neither_the_consumer_nor_the_other_topics(kafka44: KafkaCluster) -> None:
+    kept, dropped = new_topic(kafka44), new_topic(kafka44)
+    kafka44.produce(kept, 5)
+    kafka44.produce(dropped, 5)
+    async with make(kafka44, kept, dropped, allow_auto_create_topics=False, **SOON) as consumer:
         await read(consumer, 10)
-        await asyncio.to_thread(kafka43.delete_topics, dropped)
-        await asyncio.to_thread(kafka43.produce, kept, 5)
+        await asyncio.to_thread(kafka44.delete_topics, dropped)
+        await asyncio.to_thread(kafka44.produce, kept, 5)
         records: list[Record] = []
 
         async def five_more() -> bool:
@@ -186,11 +186,11 @@ async def test_a_subscribed_topic_that_vanishes_ends_neither_the_consumer_nor_th
     assert [(record.topic, record.offset) for record in records] == [(kept, index) for index in range(5, 10)]
 
 
-async def test_subscriptions_can_be_replaced_and_given_up_while_running(kafka43: KafkaCluster) -> None:
-    one, two = new_topic(kafka43), new_topic(kafka43)
-    kafka43.produce(one, 3)
-    kafka43.produce(two, 3)
-    async with make(kafka43, one) as consumer:
+async def test_subscriptions_can_be_replaced_and_given_up_while_running(kafka44: KafkaCluster) -> None:
+    one, two = new_topic(kafka44), new_topic(kafka44)
+    kafka44.produce(one, 3)
+    kafka44.produce(two, 3)
+    async with make(kafka44, one) as consumer:
         assert {record.topic for record in await read(consumer, 3)} == {one}
         consumer.subscribe([two])
         assert {record.topic for record in await read(consumer, 3)} == {two}
@@ -205,11 +205,11 @@ async def test_subscriptions_can_be_replaced_and_given_up_while_running(kafka43:
             consumer.subscribe([two])
 
 
-async def test_records_of_a_topic_that_is_no_longer_subscribed_do_not_come(kafka43: KafkaCluster) -> None:
-    one, two = new_topic(kafka43), new_topic(kafka43)
-    kafka43.produce(one, 500)
-    kafka43.produce(two, 500)
-    async with make(kafka43, one, max_poll_records=10) as consumer:
+async def test_records_of_a_topic_that_is_no_longer_subscribed_do_not_come(kafka44: KafkaCluster) -> None:
+    one, two = new_topic(kafka44), new_topic(kafka44)
+    kafka44.produce(one, 500)
+    kafka44.produce(two, 500)
+    async with make(kafka44, one, max_poll_records=10) as consumer:
         await read(consumer, 10)
         consumer.subscribe([one, two])
         records = await read(consumer, 990)
@@ -219,21 +219,21 @@ async def test_records_of_a_topic_that_is_no_longer_subscribed_do_not_come(kafka
         assert {record.topic for record in await read(consumer, 500)} == {two}
 
 
-async def test_fast_unsubscribe_before_the_first_assignment(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    async with make(kafka43) as consumer:
+async def test_fast_unsubscribe_before_the_first_assignment(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    async with make(kafka44) as consumer:
         consumer.subscribe([topic])
         consumer.unsubscribe()
         await nothing_more(consumer)
         assert consumer.assignment() == set()
 
 
-async def test_a_partition_that_does_not_exist_costs_neither_the_others_nor_the_loop_anything(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
-    kafka43.produce(topic, 5)
+async def test_a_partition_that_does_not_exist_costs_neither_the_others_nor_the_loop_anything(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
+    kafka44.produce(topic, 5)
     real, absent, nowhere = TopicPartition(topic, 0), TopicPartition(topic, 9), TopicPartition(topic_name(), 0)
     options = {"allow_auto_create_topics": False, "default_api_timeout_ms": 800}
-    async with make(kafka43, **options, **SOON) as consumer:
+    async with make(kafka44, **options, **SOON) as consumer:
         consumer.assign([real, absent, nowhere])
         assert [record.topic for record in await read(consumer, 5)] == [topic] * 5
         before = consumer.statistics().wake_ups
@@ -242,22 +242,22 @@ async def test_a_partition_that_does_not_exist_costs_neither_the_others_nor_the_
         for partition in (absent, nowhere):
             with pytest.raises((KafkaTimeoutError, UnknownTopicOrPartitionError)):
                 await consumer.position(partition)
-        await asyncio.to_thread(kafka43.add_partitions, topic, 10)
-        await asyncio.to_thread(kafka43.produce, topic, 3, partitions=[9])
+        await asyncio.to_thread(kafka44.add_partitions, topic, 10)
+        await asyncio.to_thread(kafka44.produce, topic, 3, partitions=[9])
         assert offsets(await read(consumer, 3)) == {9: [0, 1, 2]}
 
 
-async def test_start_waits_in_vain_for_an_assigned_topic_that_does_not_exist(kafka43: KafkaCluster) -> None:
+async def test_start_waits_in_vain_for_an_assigned_topic_that_does_not_exist(kafka44: KafkaCluster) -> None:
     partition = TopicPartition(topic_name(), 0)
-    consumer = make(kafka43, allow_auto_create_topics=False, request_timeout_ms=800)
+    consumer = make(kafka44, allow_auto_create_topics=False, request_timeout_ms=800)
     consumer.assign([partition])
     with pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError), match=partition.topic):
         await consumer.start()
 
 
-async def test_the_cluster_can_be_asked_about_topics(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43, 3)
-    async with make(kafka43) as consumer:
+async def test_the_cluster_can_be_asked_about_topics(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44, 3)
+    async with make(kafka44) as consumer:
         assert topic in await consumer.topics()
         described = (await consumer.describe_topics(topic)).topics[topic]
         assert [part.partition for part in described.partitions] == [0, 1, 2]

@@ -206,7 +206,7 @@ async def test_java_reads_every_compression(plugin: Plugin, codec: int) -> None:
     assert plugin.pushes("raw")[-1].data == text
 
 
-async def test_a_broker_without_a_plugin_is_not_asked(kafka43: KafkaCluster) -> None:
-    async with make(kafka43, new_topic(kafka43)) as consumer:
+async def test_a_broker_without_a_plugin_is_not_asked(kafka44: KafkaCluster) -> None:
+    async with make(kafka44, new_topic(kafka44)) as consumer:
         with pytest.raises(UnsupportedVersionError, match="KIP-714"):
             await consumer.client_instance_id()

@@ -56,10 +56,10 @@ LEAVING = [
 
 @at_once("leaving", LEAVING)
 async def test_what_was_read_of_a_deleted_topic_is_not_committed_for_its_successor(
-    kafka43: KafkaCluster, leaving: tuple[str, float, str]
+    kafka44: KafkaCluster, leaving: tuple[str, float, str]
 ) -> None:
     way, seconds, protocol = leaving
-    await _left_with(kafka43, way, seconds, group_protocol=protocol)
+    await _left_with(kafka44, way, seconds, group_protocol=protocol)
 
 
 @at_once("leaving", [leaving for leaving in LEAVING if leaving[2] == "classic"])
@@ -70,14 +70,14 @@ async def test_what_was_read_of_a_deleted_topic_is_not_committed_by_name_either(
     await _left_with(kafka39, way, seconds)
 
 
-async def test_an_offset_of_a_deleted_topic_that_was_kept_elsewhere_begins_its_successor(kafka43: KafkaCluster) -> None:
-    topic = new_topic(kafka43)
+async def test_an_offset_of_a_deleted_topic_that_was_kept_elsewhere_begins_its_successor(kafka44: KafkaCluster) -> None:
+    topic = new_topic(kafka44)
     partition = TopicPartition(topic, 0)
-    kafka43.produce(topic, OLD)
-    async with make(kafka43, topic) as consumer:
+    kafka44.produce(topic, OLD)
+    async with make(kafka44, topic) as consumer:
         await read(consumer, OLD)
         kept = consumer.next_offsets()[partition]
-        await asyncio.to_thread(made_anew, kafka43, topic)
+        await asyncio.to_thread(made_anew, kafka44, topic)
         await read(consumer, NEW)
         assert kept.topic_id is not None
         assert kept.topic_id != consumer.next_offsets()[partition].topic_id
@@ -86,16 +86,16 @@ async def test_an_offset_of_a_deleted_topic_that_was_kept_elsewhere_begins_its_s
 
 
 @at_once("policy", ["earliest", "latest", "none"])
-async def test_an_offset_with_an_epoch_of_another_cluster_is_where_reading_goes_on(kafka43: KafkaCluster, policy: str) -> None:
-    topic = await asyncio.to_thread(new_topic, kafka43)
+async def test_an_offset_with_an_epoch_of_another_cluster_is_where_reading_goes_on(kafka44: KafkaCluster, policy: str) -> None:
+    topic = await asyncio.to_thread(new_topic, kafka44)
     partition = TopicPartition(topic, 0)
-    await asyncio.to_thread(kafka43.produce, topic, 50)
-    async with make(kafka43, topic, group_id=topic) as consumer:
+    await asyncio.to_thread(kafka44.produce, topic, 50)
+    async with make(kafka44, topic, group_id=topic) as consumer:
         await read(consumer, 50)
         await consumer.commit({partition: OffsetAndMetadata(30, "", 700)})
         consumer.seek(partition, 30)
     began = time.monotonic()
-    async with make(kafka43, topic, group_id=topic, auto_offset_reset=policy, enable_auto_commit=False) as consumer:
+    async with make(kafka44, topic, group_id=topic, auto_offset_reset=policy, enable_auto_commit=False) as consumer:
         assert [record.offset for record in await read(consumer, 20)] == list(range(30, 50))
     assert time.monotonic() - began < 20, "no wait for a request timeout"
 
@@ -107,13 +107,13 @@ async def _columns(consumer: Consumer) -> int:
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-async def test_a_range_that_ends_beyond_the_log_is_an_error_within_seconds(kafka43: KafkaCluster, isolation: str) -> None:
-    topic = new_topic(kafka43, 2)
+async def test_a_range_that_ends_beyond_the_log_is_an_error_within_seconds(kafka44: KafkaCluster, isolation: str) -> None:
+    topic = new_topic(kafka44, 2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    kafka43.produce(topic, 200, partitions=2)
-    end = kafka43.end_offsets(topic)[0]
-    async with make(kafka43, isolation_level=isolation) as consumer:
-        consumer.assign_ranges({first: (0, end + 10), second: (0, kafka43.end_offsets(topic)[1])})
+    kafka44.produce(topic, 200, partitions=2)
+    end = kafka44.end_offsets(topic)[0]
+    async with make(kafka44, isolation_level=isolation) as consumer:
+        consumer.assign_ranges({first: (0, end + 10), second: (0, kafka44.end_offsets(topic)[1])})
         rows = 0
         while rows < 200:
             rows += await _columns(consumer)

@@ -35,29 +35,29 @@ async def _seen(consumer: "KafkaConsumer[bytes, bytes]", wanted: set[tuple[int, 
 
 
 @both
-async def test_a_partition_that_a_member_finds_later_is_read_from_its_beginning(kafka43: KafkaCluster, protocol: str) -> None:
-    topic = new_topic(kafka43, 2)
-    kafka43.produce(topic, 20, partitions=2)
-    group = new_group(kafka43, protocol)
+async def test_a_partition_that_a_member_finds_later_is_read_from_its_beginning(kafka44: KafkaCluster, protocol: str) -> None:
+    topic = new_topic(kafka44, 2)
+    kafka44.produce(topic, 20, partitions=2)
+    group = new_group(kafka44, protocol)
     async with group.member(topic, **LATEST) as consumer:
-        old = await asyncio.to_thread(_written, kafka43, topic, range(2))
+        old = await asyncio.to_thread(_written, kafka44, topic, range(2))
         assert await _seen(consumer, old) == old, "what was there before is not read"
-        await asyncio.to_thread(kafka43.add_partitions, topic, GROWN)
-        new = await asyncio.to_thread(_written, kafka43, topic, range(2, GROWN))
+        await asyncio.to_thread(kafka44.add_partitions, topic, GROWN)
+        new = await asyncio.to_thread(_written, kafka44, topic, range(2, GROWN))
         assert await _seen(consumer, new) == new
 
 
 @both
 async def test_a_member_that_comes_after_the_topic_grew_learns_it_from_what_the_group_has_committed(
-    kafka43: KafkaCluster, protocol: str
+    kafka44: KafkaCluster, protocol: str
 ) -> None:
-    topic = new_topic(kafka43, 2)
-    kafka43.produce(topic, 20, partitions=2)
-    group = new_group(kafka43, protocol)
+    topic = new_topic(kafka44, 2)
+    kafka44.produce(topic, 20, partitions=2)
+    group = new_group(kafka44, protocol)
     async with group.member(topic, **LATEST) as consumer:
-        old = await asyncio.to_thread(_written, kafka43, topic, range(1))
+        old = await asyncio.to_thread(_written, kafka44, topic, range(1))
         await _seen(consumer, old)  # nothing of partition 1, whose position is committed as well
-    await asyncio.to_thread(kafka43.add_partitions, topic, GROWN)
-    new = await asyncio.to_thread(_written, kafka43, topic, range(2, GROWN))
+    await asyncio.to_thread(kafka44.add_partitions, topic, GROWN)
+    new = await asyncio.to_thread(_written, kafka44, topic, range(2, GROWN))
     async with group.member(topic, **LATEST) as consumer:
         assert await _seen(consumer, new) == new
