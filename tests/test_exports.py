@@ -114,6 +114,15 @@ def test_every_file_that_a_document_names_exists(document: Path) -> None:
     assert [path for path in sorted(named) if not any((place / path).exists() for place in places)] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_files_that_a_document_names_are_links_and_links_lead_somewhere(document: Path) -> None:
+    prose = "".join(re.split(r"```.*?```", document.read_text(), flags=re.DOTALL))
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", prose)
+    assert [link for link in links if not (document.parent / link).exists()] == []
+    bare = re.findall(r"(?<!\[)`([\w./]+\.(?:py|pyx|md))`(?!\])", prose)
+    assert [name for name in bare if (document.parent / name).exists() or (ROOT / name).exists()] == []
+
+
 def test_the_documents_that_are_checked_are_those_that_there_are() -> None:
     names = {_name(path) for path in DOCUMENTS}
     assert {"README.md", "kafka_async/README.md", "tests/README.md", "benchmarks/README.md", ".github/SECURITY.md"} <= names

@@ -37,7 +37,7 @@ _TITLE: Final = """\
 Every option of `KafkaConsumer(...)`, `ConsumerConfig.of(...)`, `ConsumerConfig.from_env()` and `ConsumerConfig.from_properties()`.
 Names are Kafka's configuration keys with `_` for `.`; times are in milliseconds, sizes in bytes. `kafka-async options NAME` prints
 one of them. A share consumer takes most of them and three of its own; `kafka_async.ShareOptions` lists them.
-This page is printed from the docstrings in `options.py` by `python -m kafka_async.config.reference`.
+This page is printed from the docstrings in [`options.py`](options.py) by `python -m kafka_async.config.reference`.
 """
 
 
