@@ -128,7 +128,7 @@ class Observer:
             consumed={partition: cursor.consumed_records for partition, cursor in cursors.items()},
             records_consumed=unread.consumed_records,
             bytes_consumed=unread.buffer.total.released,
-            polled_at=self.lifecycle.boundary.polled_at or None,
+            polled_at=self.lifecycle.boundary.last_poll(now),
         )
 
     def telemetry(self) -> OtlpSource | None:

@@ -61,6 +61,10 @@ class EventHandler:
     application_events: deque[ApplicationEvent] = field(factory=deque, init=False, metadata=_BOTH_ENDS)
     background_events: deque[BackgroundEvent] = field(factory=deque, init=False, metadata=_BOTH_ENDS)
 
+    def last_poll(self, now: float) -> float | None:
+        """Return when the application last read: ``now`` while a read waits, ``None`` before the first. From any thread."""
+        return now if self.reading > 0 else self.polled_at or None
+
     def add(self, event: ApplicationEvent) -> None:
         """Queue an event for the background. Called by the application."""
         self.application_events.append(event)

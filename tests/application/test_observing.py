@@ -2,6 +2,7 @@
 
 import logging
 
+import anyio
 import pytest
 
 from kafka_async import ConsumerState
@@ -33,6 +34,24 @@ async def test_metrics_have_kafkas_names() -> None:
         metrics = consumer.metrics()["consumer-fetch-manager-metrics"]
         assert metrics["records-consumed-total"] == 10
         assert metrics["fetch-total"] >= 1
+
+
+@virtual
+async def test_a_read_that_waits_counts_as_polling_and_an_application_that_does_not_read_as_hanging() -> None:
+    cluster, _ = filled(0)
+    async with consumer_on(cluster, "t", group_id="g") as consumer, anyio.create_task_group() as tasks:
+
+        def poll() -> float:
+            return consumer.metrics()["consumer-metrics"]["last-poll-seconds-ago"]
+
+        tasks.start_soon(consumer.getone)
+        await anyio.sleep(100)
+        assert poll() == 0
+        tasks.cancel_scope.cancel()
+    async with consumer_on(cluster, "t", group_id="g") as consumer:
+        await consumer.getmany()
+        await anyio.sleep(50)
+        assert consumer.metrics()["consumer-metrics"]["last-poll-seconds-ago"] == pytest.approx(50)
 
 
 @virtual

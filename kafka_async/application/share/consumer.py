@@ -487,7 +487,7 @@ class ShareConsumer(Generic[K, V]):
 
     def _measure(self, now: float) -> dict[str, dict[str, float]]:
         """Return the metrics as of ``now``. From any thread."""
-        return self._metrics.snapshot(now, self._custody.counts, self._lifecycle.boundary.polled_at or None)
+        return self._metrics.snapshot(now, self._custody.counts, self._lifecycle.boundary.last_poll(now))
 
 
 class _Iteration(AsyncIterator[ShareRecord[K, V]]):
