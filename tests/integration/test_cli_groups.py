@@ -353,6 +353,38 @@ def test_groups_are_listed_with_their_lag_and_the_total(kafka44: KafkaCluster, g
     assert int(last[-1]) >= 6
 
 
+def test_single_offsets_and_a_whole_group_are_deleted_after_a_dry_run(kafka44: KafkaCluster, group: str) -> None:
+    topic, other = filled(kafka44), filled(kafka44)
+    place = ("--to-offset", "3", "--execute", "--create")
+    assert run(kafka44, "offsets", "reset", group, "-t", topic, "-t", other, *place).exit_code == 0
+
+    dry = run(kafka44, "offsets", "delete", group, "-t", f"{topic}:1")
+    assert len(kafka44.committed(group)) == 4
+    one = run(kafka44, "offsets", "delete", group, "-t", f"{topic}:1", "--execute")
+    again = run(kafka44, "offsets", "delete", group, "-t", f"{topic}:1", "--execute")
+    assert kafka44.committed(group) == {(topic, 0): 3, (other, 0): 3, (other, 1): 3}
+    whole = run(kafka44, "groups", "delete", group)
+    done = run(kafka44, "groups", "delete", group, "--execute")
+    gone = run(kafka44, "groups", "delete", group, "--execute")
+
+    assert dry.stdout == f"Dry run: nothing was deleted. --execute deletes the offsets of {topic}:1 for group {group!r}.\n"
+    assert one.stdout == f"Deleted the offsets of {topic}:1 for group {group!r}.\n"
+    assert (again.exit_code, f"has committed nothing of {topic}:1" in again.stderr) == (1, True)
+    assert "Dry run: nothing was deleted." in whole.stdout
+    assert done.stdout.startswith(f"Deleted group {group!r} (")
+    assert (gone.exit_code, "does not exist" in gone.stderr) == (1, True)
+
+
+def test_a_group_with_members_is_not_deleted(kafka44: KafkaCluster, group: str, protocol: str) -> None:
+    topic = filled(kafka44)
+    with member(kafka44, topic, group, "--group-protocol", protocol):
+        whole = run(kafka44, "groups", "delete", group, "--execute")
+        offsets = run(kafka44, "offsets", "delete", group, "-t", topic, "--execute")
+
+    assert (whole.exit_code, "is in use by 1 member" in whole.stderr) == (1, True)
+    assert offsets.exit_code == 1
+
+
 def test_a_shift_of_what_is_not_committed_names_the_partitions(kafka44: KafkaCluster, group: str) -> None:
     topic = filled(kafka44)
 

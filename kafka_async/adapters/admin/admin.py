@@ -1,7 +1,7 @@
 """Groups: which there are, their members, their committed offsets.
 
-Decides: which broker is asked, and what its response means. Owns nothing. Must never change anything on the cluster except share
-groups and the settings of groups, which no consumer can: offsets of other groups are committed by a consumer.
+Decides: which broker is asked, and what its response means. Owns nothing. What it changes
+on the cluster is what no consumer can: share groups, the settings of groups, and what is deleted.
 
 Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the consumer protocol first, then the classic one),
 ``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.
@@ -13,6 +13,7 @@ from typing import Final
 
 from attrs import frozen
 
+from ...background.grouping import by_topic
 from ...errors import GroupIdNotFound, IllegalStateError, MalformedResponseError, UnsupportedVersionError, for_code
 from ...model import Node, OffsetAndMetadata, TopicPartition
 from ...wire import FindCoordinatorRequest, OffsetFetchRequest, decode_assignment
@@ -23,12 +24,16 @@ from ...wire.messages.admin import (
     ConfiguredResource,
     ConsumerGroupDescribeRequest,
     ConsumerGroupMember,
+    DeleteGroupsRequest,
     DeleteShareGroupOffsetsRequest,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeShareGroupOffsetsRequest,
     IncrementalAlterConfigsRequest,
     ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     PartitionToAlter,
     ShareGroupChoice,
     ShareGroupDescribeRequest,
@@ -136,6 +141,40 @@ class Admin:
     async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Ask the coordinator for all offsets that a group has committed; none for a group that does not exist."""
         return await self.client.persist(lambda: self._committed(group_id))
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, with all that it has committed.
+
+        Raises ``NonEmptyGroup`` if it has members, ``GroupIdNotFound`` if it does not exist.
+        """
+        message = DeleteGroupsRequest(groups_names=(group_id,))
+
+        async def attempt() -> None:
+            answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
+            for result in answer.results:
+                _check(result.error_code)
+
+        await self.client.persist(attempt)
+
+    async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
+        """Delete committed offsets. Raises ``GroupSubscribedToTopicError`` if a member reads one of the topics."""
+        topics = tuple(
+            OffsetDeleteRequestTopic(
+                name=name, partitions=tuple(OffsetDeleteRequestPartition(partition_index=each) for each in numbers)
+            )
+            for name, numbers in by_topic(sorted(partitions)).items()
+        )
+
+        async def attempt() -> None:
+            answer = await self.client.ask(
+                OffsetDeleteRequest(group_id=group_id, topics=topics), (await self._coordinator(group_id)).id
+            )
+            _check(answer.error_code)
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    _check(part.error_code, f"{topic.name}-{part.partition_index}")
+
+        await self.client.persist(attempt)
 
     # --- share groups ----------------------------------------------------------------------------------------------------------
 

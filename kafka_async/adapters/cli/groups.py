@@ -321,6 +321,48 @@ def names_of(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
 
 
+# --- delete ---------------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def delete(
+    name: Annotated[str, typer.Argument(metavar="GROUP", help="Group to delete.")],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Delete it. Without it, only show what would be deleted.")] = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Delete a group without members, with all that it has committed.
+
+    It shows what would be done, and does it with --execute.
+    """
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
+            admin = Admin(client)
+            group = await existing(admin, name)
+            share = group.kind == "share"
+            offsets = len(await (admin.share_offsets(name) if share else admin.committed(name)))
+            if group.members:
+                raise IllegalStateError(refusal(group))
+            if execute:
+                await admin.delete_group(name)
+        what = f"group {name!r} ({group.kind}, {offsets} committed offsets)"
+        return f"Deleted {what}.\n" if execute else f"Dry run: nothing was deleted. --execute deletes {what}.\n"
+
+    start(work, debug)
+
+
+def refusal(group: Group) -> str:
+    """Return why a group with members is left alone: they would go on from where they are and overwrite what we commit."""
+    names = [f"{each.client_id or each.member_id} at {each.host.lstrip('/')} ({each.member_id})" for each in group.members]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    members = "member" if len(names) == 1 else "members"
+    return f"group {group.group_id!r} is in use by {len(names)} {members}; stop them first: {shown}"
+
+
 # --- configure -----------------------------------------------------------------------------------------------------------------
 
 

@@ -18,11 +18,11 @@ from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig, parse_duration
 from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from ...model import OffsetAndMetadata, TopicPartition
-from ..admin import Admin, Client, Group
+from ..admin import Admin, Client
 from .copying import find_partitions, moment
 from .done_maps import Committed, read_maps
 from .formats import json_row
-from .groups import GroupProgress, ends_of, existing, names_of, progress, share_progress
+from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress
 from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, Output, natural, new_app, run, show_log, start
 from .tables import table
@@ -271,14 +271,6 @@ async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
     return group.kind
 
 
-def refusal(group: Group) -> str:
-    """Return why a group with members is left alone: they would go on from where they are and overwrite what we commit."""
-    names = [f"{each.client_id or each.member_id} at {each.host.lstrip('/')} ({each.member_id})" for each in group.members]
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    members = "member" if len(names) == 1 else "members"
-    return f"group {group.group_id!r} is in use by {len(names)} {members}; stop them first: {shown}"
-
-
 async def _commit(consumer: KafkaConsumer[Any, Any], moves: Iterable[Move]) -> None:
     """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile."""
     targets = {move.partition: OffsetAndMetadata(move.new, move.metadata) for move in moves}
@@ -404,6 +396,46 @@ async def _skip(group: str, partition: TopicPartition, offset: int, options: dic
         if execute:
             await _commit(consumer, [move])
     return move
+
+
+@app.command()
+def delete(
+    group: GroupName,
+    topics: Annotated[
+        list[str], typer.Option("-t", "--topic", metavar="TOPIC[:P,...]", help="Topic, or some of its partitions; can be repeated.")
+    ],
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Delete. Without it, only show what would be deleted.")] = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Delete committed offsets of topics that the group does not read any more.
+
+    It shows what would be done, and does it with --execute. 'forget' does it for share groups.
+    """
+    choices = tuple(topic_choice(text) for text in topics)
+    options = admin_options(brokers, config, settings)
+
+    async def work() -> str:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
+            admin = Admin(client)
+            if (await existing(admin, group)).kind == "share":
+                raise IllegalStateError(f"group {group!r} is a share group; 'offsets forget' makes it forget topics")
+            committed = await admin.committed(group)
+            chosen = [each for each in committed if _is_chosen(each, choices)]
+            if not chosen:
+                raise NoOffsetForPartitionError(f"group {group!r} has committed nothing of {', '.join(topics)}", ())
+            if execute:
+                await admin.delete_offsets(group, chosen)
+        what = f"the offsets of {names_of(chosen)} for group {group!r}"
+        return f"Deleted {what}.\n" if execute else f"Dry run: nothing was deleted. --execute deletes {what}.\n"
+
+    start(work, debug)
+
+
+def _is_chosen(partition: TopicPartition, choices: Iterable[tuple[str, tuple[int, ...]]]) -> bool:
+    return any(partition.topic == topic and (not numbers or partition.partition in numbers) for topic, numbers in choices)
 
 
 @app.command()

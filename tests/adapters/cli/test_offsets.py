@@ -9,7 +9,8 @@ import typer
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import DescribedMember, Group
 from kafka_async.adapters.cli.done_maps import Committed
-from kafka_async.adapters.cli.offsets import Move, Target, before, milliseconds, record_place, refusal, topic_choice
+from kafka_async.adapters.cli.groups import refusal
+from kafka_async.adapters.cli.offsets import Move, Target, before, milliseconds, record_place, topic_choice
 from kafka_async.application.processing.encoding import encode
 from kafka_async.errors import NoOffsetForPartitionError
 from kafka_async.model import Node
