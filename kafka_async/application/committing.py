@@ -21,7 +21,7 @@ from ..trace import Fault, Listener, Recovered
 from ..values import define, field, frozen
 from .arguments import one_partition
 from .callbacks import settled
-from .cursor import Cursor, PartitionCustody
+from .cursor import Beginning, Cursor, PartitionCustody
 from .iteration import HAND, Hand, HandOut
 from .outbox import Outbox
 from .unread import Unread
@@ -145,6 +145,8 @@ class HeldRange(NamedTuple):
 
     first: int
     past: int
+    beginning: Beginning | None = None
+    """What had been begun when they were handed out. What is begun later hands them out again, or passes them on purpose."""
 
 
 @define(eq=False)
@@ -152,7 +154,8 @@ class Holdings:
     """The records that each task was handed and is not done with yet, in whatever way it got them.
 
     A task is done with what it had when it asks for more, or has ended well. Records of a task that still runs, was cancelled or
-    failed are not consumed (promises 1 and 19), until the application commits them. The task that counts is the one that calls;
+    failed are not consumed (promises 1 and 19), until the application commits them. They do not count any more once reading begins
+    anew, by a seek or an assignment: what is not passed on purpose is handed out again. The task that counts is the one that calls;
     what it calls may run in another one, which ``asyncio.wait_for`` makes up to Python 3.11.
 
     If the event loop cannot tell how a task ended, that holds up no interval, since it would for ever; but nothing that it held is
@@ -163,6 +166,8 @@ class Holdings:
     unread: Unread
     handout: "HandOut[ConsumerRecord[Any, Any]]" = field(repr=False)
     _hands: dict[Any, "Hand[ConsumerRecord[Any, Any]]"] = field(factory=dict, init=False)
+    _last_of: dict[Any, Beginning | None] = field(factory=dict, init=False)
+    """Of which beginning the last record is that each hand got one by one."""
     _abandoned: dict[tuple[TopicPartition, bool], HeldRange] = field(factory=dict, init=False)
     """Records of tasks that ended, and did not end well (``True``) or may not have. The tasks themselves are not kept."""
 
@@ -197,9 +202,22 @@ class Holdings:
         hand = self.hand(holder)
         if self.handout.hand is hand:
             self.handout.hand = HAND(None)  # a step at once would not look at ranges
-        for partition, part in records.items():
+        for partition, (first, past, _) in records.items():
+            beginning = self._beginning(partition)
             known = hand.ranges.get(partition)
-            hand.ranges[partition] = part if known is None else HeldRange(min(known[0], part.first), max(known[1], part.past))
+            if known is not None and known[2] is beginning:
+                first, past = min(known[0], first), max(known[1], past)
+            hand.ranges[partition] = HeldRange(first, past, beginning)
+
+    def hand_for(self, holder: Any, record: ConsumerRecord[Any, Any]) -> "Hand[ConsumerRecord[Any, Any]]":
+        """Return the hand into which a task or thread takes ``record``, and those after it that it takes without another look."""
+        cursor = self.unread.partitions.get(TopicPartition(record.topic, record.partition))
+        self._last_of[holder] = None if cursor is None else cursor.beginning
+        return self._hands.get(holder) or self.hand(holder)
+
+    def _beginning(self, partition: TopicPartition) -> Beginning | None:
+        cursor = self.unread.partitions.get(partition)
+        return None if cursor is None else cursor.beginning
 
     def handed_one(self, holder: Any, record: ConsumerRecord[Any, Any]) -> None:
         """A task or thread was handed one record, or the error of one."""
@@ -210,11 +228,12 @@ class Holdings:
         callers = self.runtime.callers
         for holder, hand in tuple(self._hands.items()):
             if callers is not None and callers.has_ended(holder):
-                del self._hands[holder]
-                for partition, part in _held(hand) if not callers.has_ended_well(holder) else ():
+                for partition, part in self._held(holder, hand) if not callers.has_ended_well(holder) else ():
                     self._abandon((partition, callers.failure(holder) is not None), part)
-            elif hand is not self.handout.hand and hand.last is None and not hand.ranges:
-                del self._hands[holder]
+            elif hand is self.handout.hand or hand.last is not None or hand.ranges:
+                continue
+            del self._hands[holder]
+            self._last_of.pop(holder, None)
 
     def _abandon(self, where: tuple[TopicPartition, bool], part: HeldRange) -> None:
         known = self._abandoned.get(where)
@@ -227,9 +246,8 @@ class Holdings:
         cursor = self.unread.partitions.get(partition)
         if cursor is None:  # given up; it may come back as it was
             return True
-        begun_at = cursor.begun_at
         committed = cursor.stored.committed
-        return (begun_at is None or part.first >= begun_at) and (committed is None or committed < part.past)
+        return part.beginning is cursor.beginning and (committed is None or committed < part.past)
 
     def consumed(self, which: Callable[[Cursor], bool] = lambda _: True, *, clean: bool = True) -> Offsets:
         """Return the positions, but not past records that a task holds and is not done with, for partitions that leave.
@@ -254,14 +272,21 @@ class Holdings:
         held = self._held_unless(is_done, unknown=True)
         for holder, hand in self._hands.items():
             if callers is not None and callers.failure(holder) is not None:
-                failed += _held(hand)
+                failed += self._held(holder, hand)
         return self._before(held, which), {tp: part for tp, part in failed if self._counts(tp, part)}
 
     def _held_unless(self, is_done: Callable[[Any], bool], *, unknown: bool) -> list[tuple[TopicPartition, HeldRange]]:
         found = [(partition, part) for (partition, known), part in self._abandoned.items() if known or not unknown]
         for holder, hand in self._hands.items():
             if (hand.last is not None or hand.ranges) and not is_done(holder):
-                found += _held(hand)
+                found += self._held(holder, hand)
+        return found
+
+    def _held(self, holder: Any, hand: "Hand[ConsumerRecord[Any, Any]]") -> list[tuple[TopicPartition, HeldRange]]:
+        found = [(partition, HeldRange(*part)) for partition, part in hand.ranges.items()]
+        if (last := hand.last) is not None:
+            part = HeldRange(last.offset, last.offset + 1, self._last_of.get(holder))
+            found.append((TopicPartition(last.topic, last.partition), part))
         return found
 
     def _before(self, held: Iterable[tuple[TopicPartition, HeldRange]], which: Callable[[Cursor], bool]) -> Offsets:
@@ -271,14 +296,6 @@ class Holdings:
             if position is not None and part.first < position.offset and self._counts(partition, part):
                 consumed[partition] = position._replace(offset=part.first)
         return consumed
-
-
-def _held(hand: "Hand[ConsumerRecord[Any, Any]]") -> list[tuple[TopicPartition, HeldRange]]:
-    """Return all that a hand holds."""
-    found = [(partition, HeldRange(*part)) for partition, part in hand.ranges.items()]
-    if (last := hand.last) is not None:
-        found.append((TopicPartition(last.topic, last.partition), HeldRange(last.offset, last.offset + 1)))
-    return found
 
 
 @define(eq=False)
@@ -359,7 +376,7 @@ class AutoCommit:
         for partition, part in failed.items():
             if self._held_up.get(partition) != part.first:
                 text = f"{one_partition(partition)}: nothing past offset {part.first} is auto-committed, since the task that was "
-                text += "handed it failed or was cancelled; commit() yourself to go on past it"
+                text += "handed it failed or was cancelled; seek back to read it again, or commit() yourself to go on past it"
                 self.ledger.trace(Fault(now=now, text=text, subject="commit", partitions=frozenset([partition])))
         self._held_up = {partition: part.first for partition, part in failed.items()}
 

@@ -108,6 +108,13 @@ class Stored:
         self.committed = self.attempted = None
 
 
+@frozen(eq=False)
+class Beginning:
+    """Where reading of a partition began, after the assignment, a seek or a reset. Each is another one, also at the same offset."""
+
+    offset: int
+
+
 @define(eq=False)
 class Cursor:
     """One assigned partition."""
@@ -117,7 +124,7 @@ class Cursor:
     """Number of the position that the application gave the partition last: grows with each assignment and seek."""
     custody: PartitionCustody = PartitionCustody.OURS
     paused: bool = False
-    begun_at: int | None = None
+    beginning: Beginning | None = None
     """Where reading began after the assignment or the last seek; records handed out before that do not count for this cursor."""
     taken_to: Standing | None = None
     """The position past everything that was taken from the data; ``None`` until the background found one."""
@@ -137,7 +144,7 @@ class Cursor:
     def place(self, standing: Standing | None) -> None:
         """Begin to read at another position, or at the first one that was found."""
         self.taken_to = standing
-        self.begun_at = None if standing is None else standing[0]
+        self.beginning = None if standing is None else Beginning(standing[0])
 
     def belong(self, topic_id: UUID | None) -> None:
         """What comes next belongs to this topic."""
@@ -198,6 +205,11 @@ class Cursor:
                 break
             return standing_in(piece)
         return self.taken_to
+
+    @property
+    def begun_at(self) -> int | None:
+        """The offset at which reading began."""
+        return None if self.beginning is None else self.beginning.offset
 
     @property
     def position(self) -> int | None:

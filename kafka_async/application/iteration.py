@@ -51,7 +51,7 @@ class Portion(Generic[T]):
 
 class Hand(Generic[T]):
     """What one task or thread (``holder``) was handed and is not done with: the last of the records that it gets one by one, and
-    ranges of records (``first``, ``past``) by partition.
+    ranges of records (``first``, ``past``, and the beginning that they belong to) by partition.
     """
 
     __slots__ = ("__weakref__", "holder", "last", "ranges")
@@ -59,7 +59,7 @@ class Hand(Generic[T]):
     def __init__(self, holder: Any) -> None:
         self.holder = holder
         self.last: T | None = None
-        self.ranges: dict[Any, tuple[int, int]] = {}
+        self.ranges: dict[Any, tuple[int, int, Any]] = {}
 
 
 class HandOut(Generic[T]):

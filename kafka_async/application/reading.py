@@ -223,15 +223,15 @@ class Reader:
             if portion is not handout.portion:
                 self._keep_pace()
             look_at = min(self.gate.handler.session_deadline, self.auto_commit.look_at)
-            handout.load(portion, holdings.hand(holder), looked, look_at)
+            handout.load(portion, holdings.hand_for(holder, portion.records[portion.place]), looked, look_at)
         handout.hand.last = handout.portion.records[handout.portion.place]
         return handout.portion
 
     def turn_to(self, holder: Any) -> None:
         """Hand what the following steps take at once to ``holder``, which is done with what it had."""
-        holdings = self.auto_commit.holdings
+        holdings, portion = self.auto_commit.holdings, self.handout.portion
         holdings.asked(holder)
-        self.handout.hand = holdings.hand(holder)
+        self.handout.hand = holdings.hand_for(holder, portion.records[portion.place])
 
     def _keep_pace(self) -> None:
         """Let call-backs see about as many records at once as the application consumed in the last ``PACE`` seconds."""

@@ -270,9 +270,9 @@ class Unread:
             return
         for cursor, (standing, consumed) in tuple(taken.items()):
             if self.partitions.get(cursor.partition) is cursor:
-                before = (cursor.stored.committed, cursor.stored.attempted, cursor.begun_at)
+                before = (cursor.stored.committed, cursor.stored.attempted, cursor.beginning)
                 self.move(cursor, standing)
-                cursor.stored.committed, cursor.stored.attempted, cursor.begun_at = before
+                cursor.stored.committed, cursor.stored.attempted, cursor.beginning = before
                 cursor.passed_records = consumed
                 self.refetch(cursor)
         self.taken = None

@@ -1,10 +1,13 @@
 """Which offsets are committed and when, as a cluster in memory sees it; who is told."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 import anyio
 import anyio.lowlevel
+import pytest
 from attrs import Factory, define
 
 from kafka_async import OffsetAndMetadata, TopicPartition
@@ -12,8 +15,9 @@ from kafka_async.errors import TopicAuthorizationFailedError
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.trace import Fault, Recovered, TraceEvent, Unassigned
 from kafka_async.wire import Api
+from tests.virtual import run_virtual_asyncio
 
-from .support import Records, consumer_on, read_values, virtual
+from .support import Consumer, Records, consumer_on, read_values, virtual
 
 GROUP: Final = {"group_id": "g"}
 
@@ -134,3 +138,90 @@ async def test_interceptors_are_called_at_the_end_of_a_commit_whose_answer_nobod
         await anyio.sleep(1)
     assert cluster.committed == {("g", one): 10}
     assert told.offsets == [{one: 6}, {one: 10}]
+
+
+async def _is_at_its_tenth(consumer: Consumer, way: str) -> None:
+    """Read in a task of its own, which fails with the second ten records, or with the first of them."""
+
+    async def fail() -> None:
+        if way == "iteration":
+            async for record in consumer:
+                if record.offset == 10:
+                    raise ValueError("a bad record")
+        await read_values(consumer, 10)
+        await consumer.getmany(timeout_ms=1_000, max_records=10)
+        raise ValueError("a bad record")
+
+    with pytest.raises(ValueError, match="a bad record"):
+        await asyncio.ensure_future(fail())
+
+
+async def _seek(consumer: Consumer, tp: TopicPartition) -> None:
+    consumer.seek(tp, 10)
+
+
+async def _seek_before_it(consumer: Consumer, tp: TopicPartition) -> None:
+    consumer.seek(tp, 5)
+
+
+async def _seek_to_committed(consumer: Consumer, tp: TopicPartition) -> None:
+    await consumer.commit({tp: 10})
+    await consumer.seek_to_committed()
+
+
+async def _subscribe_anew(consumer: Consumer, tp: TopicPartition) -> None:
+    consumer.unsubscribe()
+    consumer.subscribe([tp.topic])
+
+
+WAYS_BACK: Final = (_seek, _seek_before_it, _seek_to_committed, _subscribe_anew)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("way", ["batches", "iteration"])
+@pytest.mark.parametrize(
+    "back", [_seek, _seek_before_it, _seek_to_committed, _subscribe_anew], ids=lambda fn: fn.__name__.strip("_")
+)
+def test_what_a_failed_task_held_holds_up_no_commit_once_it_is_read_again(
+    protocol: str, way: str, back: Callable[[Consumer, TopicPartition], Awaitable[None]]
+) -> None:
+    run_virtual_asyncio(partial(_reading_again, protocol, way, back))
+
+
+async def _reading_again(protocol: str, way: str, back: Callable[[Consumer, TopicPartition], Awaitable[None]]) -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 40)
+    async with consumer_on(cluster, "t", **GROUP, group_protocol=protocol, auto_commit_interval_ms=1_000) as consumer:
+        await _is_at_its_tenth(consumer, way)
+        await anyio.sleep(2)
+        await consumer.getmany(max_records=1)
+        await anyio.sleep(1)
+        assert cluster.committed.get(("g", tp), 10) == 10
+        await back(consumer, tp)
+        assert (await consumer.getone()).offset in (5, 10)
+        while (await consumer.getone()).offset < 39:
+            pass
+        await anyio.sleep(2)
+        for _ in range(5):
+            await consumer.getmany(timeout_ms=500)
+        assert cluster.committed == {("g", tp): 40}
+
+
+def test_what_a_failed_task_held_of_a_former_topic_holds_up_no_commit_of_the_new_one() -> None:
+    run_virtual_asyncio(_reading_the_new_topic)
+
+
+async def _reading_the_new_topic() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 40)
+    async with consumer_on(cluster, "t", **GROUP, auto_commit_interval_ms=1_000) as consumer:
+        await _is_at_its_tenth(consumer, "batches")
+        assert len(await read_values(consumer, 20)) == 20
+        cluster.recreate("t")
+        cluster.fill(tp, 60)
+        assert len(await read_values(consumer, 60)) == 60
+        for _ in range(5):
+            await consumer.getmany(timeout_ms=500)
+        assert cluster.committed == {("g", tp): 60}
