@@ -397,13 +397,17 @@ class ShareFetchManager:
         if drop:
             self._broker(held.node_id).acknowledgements.drop(partition, error, now)
 
+    def _kept_until(self) -> float:
+        """Return until when unread records are kept if no read call comes."""
+        demand = self.exchange.demand
+        return NEVER if demand.wanted > 0 else demand.read_at + min(self.locks.duration, self.config.max_poll_interval_ms / 1000)
+
     def _give_back(self, now: float) -> float:
         """Release what is unread if no read call comes for it: others may have it. Return when to look again."""
-        exchange, demand, ahead = self.exchange, self.exchange.demand, self._ahead
-        seen = (demand.read_at, exchange.delivered)
-        if exchange.unread <= 0 or demand.wanted > 0 or seen == ahead.given_back:
+        exchange, ahead, until = self.exchange, self._ahead, self._kept_until()
+        seen = (exchange.demand.read_at, exchange.delivered)
+        if exchange.unread <= 0 or seen == ahead.given_back:
             return NEVER
-        until = demand.read_at + min(self.locks.duration, self.config.max_poll_interval_ms / 1000)
         if until > now:
             return until
         ahead.given_back = seen
@@ -503,6 +507,9 @@ class ShareFetchManager:
     def _wants_more(self, now: float) -> bool:
         """Whether the application is going to read what is fetched now while its locks are young."""
         if self.closing is not ClosingState.OPEN or self.exchange.handler.ended is not None or self.exchange.demand.held_back:
+            return False
+        # What would be given back at once would be fetched again at once, and each time cost the records one of their deliveries.
+        if self._kept_until() <= now:
             return False
         handler = self.exchange.handler
         reads = handler.reading > 0 or now - handler.polled_at < self.locks.duration * _AHEAD

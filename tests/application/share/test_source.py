@@ -94,3 +94,28 @@ def test_nothing_is_locked_while_processing_rests_and_all_is_handled_afterwards(
             await until(20)
 
     run(main)
+
+
+@on_both
+def test_jobs_behind_one_that_takes_longer_than_a_lock_are_all_done(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled(40)
+        deliveries: dict[int, int] = {}
+        done: set[int] = set()
+        all_done = anyio.Event()
+
+        async def handle(record: Any) -> None:
+            deliveries[record.offset] = record.delivery_count
+            await anyio.sleep(100 if record.offset == 0 else 0.01)  # a lock lasts 30 s
+            done.add(record.offset)
+            if len(done) == 40:
+                all_done.set()
+
+        async with _member(cluster) as consumer, consumer.processing(handle, concurrency=1):
+            with anyio.move_on_after(300):
+                await all_done.wait()
+        assert done == set(range(40))
+        # Given back once, since it waited too long: taken back at once and given back again, a record soon has no delivery left.
+        assert max(deliveries.values()) == 2
+
+    run(main)
