@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ...background.share.exchange import Flush
+from ...background.share.exchange import AHEAD, Flush
 from ...errors import DeserializationError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, RecordFailed
@@ -31,7 +31,8 @@ Record = ShareRecord[Any, Any]
 
 _SETTLING = 5.0
 """How many seconds processing waits for answers to acknowledgements at the end."""
-
+_FASTEST: Final = 1e-9
+"""Seconds for a record: 0 would say that the pace is not known."""
 
 _doubled: Final = exponential(1, 60)
 
@@ -238,9 +239,12 @@ class ShareSource:
         seconds = owner.seconds_in_handlers
         records, spent = work.settled - self._paced[0], seconds - self._paced[1]
         if records > 0:
-            pace = spent / records / owner.settings.concurrency
+            pace = max(spent / records / owner.settings.concurrency, _FASTEST)
             demand.pace = (demand.pace + pace) / 2 if demand.pace else pace
             self._paced = work.settled, seconds
+        # Until the pace is known, nothing waits for a handler: all of it would have to be given back if the first ones are slow.
+        ahead = int(self.consumer._exchange.lock_seconds * AHEAD / demand.pace) if demand.pace > 0 else 0
+        work.in_time = owner.settings.concurrency * (owner.settings.batch or 1) + ahead
 
     def _release_waiting(self) -> None:
         """Release the records that wait for a handler if none has begun or ended for the time of a lock: others may have them.

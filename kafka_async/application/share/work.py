@@ -5,6 +5,7 @@ one queue, the oldest lock first.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from ...model import OffsetAndMetadata, TopicPartition
@@ -42,6 +43,8 @@ class ShareWork:
     lanes: Lanes
     give_back: Callable[[Record], None] = field(default=lambda record: record.release(), repr=False)
     """Releases a record whose handler failed for good, at once or later."""
+    in_time: float = field(default=inf, init=False)
+    """Records that handlers get to while the locks are young, those that are handled included; infinity: not known yet."""
     keep_done: bool = field(default=False, init=False)
     """Nothing is committed."""
     parts: dict[TopicPartition, Part] = field(factory=dict, init=False)
@@ -88,10 +91,15 @@ class ShareWork:
         self.lanes.add(item)
 
     def intake(self) -> Intake:
-        """Return how many more records may be read."""
-        load = self.load
-        free = self.room.limit(max(0, self.most - load), load, self._load_bytes)
-        return Intake(0 if self.full else free, (), step_of(load + free), load + free)
+        """Return how many more records may be read.
+
+        Where handlers are slow, that is as many as they get to in time: what waits for longer than its lock lasts is given back, and
+        a record on which that happens again and again has no delivery left. Then a read for each record that is done is no effort.
+        """
+        load, slow = self.load, self.in_time < self.most
+        wanted = int(min(self.most, self.in_time)) - load
+        free = self.room.limit(wanted, load, self._load_bytes) if wanted > 0 else 0
+        return Intake(0 if self.full else free, (), 1 if slow else step_of(load + free), load + free)
 
     @property
     def most(self) -> int:

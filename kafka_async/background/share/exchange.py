@@ -17,6 +17,8 @@ from ...model import ConsumerRecord, TopicPartition
 from ...values import define, field, frozen
 from ..boundary import EventHandler
 
+AHEAD: Final = 1 / 3
+"""Records are read ahead only if the application gets to them within this share of the locks' duration."""
 OVERHEAD: Final = 100
 """Bytes that a record takes in addition to its key and its value."""
 

@@ -55,6 +55,7 @@ from ..metadata import MetadataManager
 from ..request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements, Entry
 from .exchange import (
+    AHEAD,
     Acknowledge,
     AcknowledgeType,
     Close,
@@ -80,8 +81,6 @@ from .unpacking import Unpacked, unpack
 
 SHORT_POLL: Final = 0.1
 """Seconds that a broker may hold a fetch back while records are locked, since their acknowledgements would have to wait for it."""
-_AHEAD: Final = 1 / 3
-"""Records are read ahead only if the application gets to them within this share of the locks' duration."""
 _FIRST: Final = 10
 """Records that are read ahead until it is known how long the application takes for one."""
 _WHOLE_BATCHES: Final = 1 / 30
@@ -512,7 +511,7 @@ class ShareFetchManager:
         if self._kept_until() <= now:
             return False
         handler = self.exchange.handler
-        reads = handler.reading > 0 or now - handler.polled_at < self.locks.duration * _AHEAD
+        reads = handler.reading > 0 or now - handler.polled_at < self.locks.duration * AHEAD
         return reads and self._room_for_records() > 0 and self._room_for_bytes() > 0
 
     def _room_for_records(self) -> int:
@@ -523,8 +522,8 @@ class ShareFetchManager:
             under_way = any(broker.in_flight is not None and broker.in_flight.most_bytes for broker in self._brokers.values())
             return 0 if under_way else max(demand.wanted, demand.missed) - unread
         # Records that the application would not get to in time are left to others.
-        in_time = (demand.handlers or _FIRST) if demand.pace <= 0 else int(self.locks.duration * _AHEAD / demand.pace)
-        ahead = max(1, min(most, in_time))
+        in_time = (0 if demand.handlers else _FIRST) if demand.pace <= 0 else int(self.locks.duration * AHEAD / demand.pace)
+        ahead = max(0 if demand.handlers else 1, min(most, in_time))
         wanted, asked = min(most, max(demand.wanted, demand.missed) - unread), min(most, demand.asked)
         if not demand.handlers and ahead < asked:
             # A read call ends with what it finds, and may take as long for few records as for many: it finds as many as it asks
@@ -532,7 +531,8 @@ class ShareFetchManager:
             return max(wanted, asked - unread if unread > 0 else 0)
         if unread >= max(1, ahead // 2):
             return 0
-        return ahead if demand.handlers else max(ahead, wanted)
+        # Slow handlers have nothing ahead of them: it would wait for longer than its lock lasts.
+        return ahead if demand.handlers and ahead else max(ahead, wanted)
 
     @property
     def _is_limited(self) -> bool:
