@@ -93,8 +93,8 @@ class ShareWork:
     def intake(self) -> Intake:
         """Return how many more records may be read.
 
-        Where handlers are slow, that is as many as they get to in time: what waits for longer than its lock lasts is given back, and
-        a record on which that happens again and again has no delivery left. Then a read for each record that is done is no effort.
+        Where handlers are slow, that is as many as they get to in time. What waits for longer than its lock lasts is given back,
+        and a record on which that happens often has no delivery left. A read for each record that is done is no effort then.
         """
         load, slow = self.load, self.in_time < self.most
         wanted = int(min(self.most, self.in_time)) - load
