@@ -255,10 +255,10 @@ class Handling:
             self.rouse()
 
     def cancel(self, concerns: Callable[[Item], bool] = lambda item: True) -> None:
-        """Cancel the handlers of the records that this concerns."""
+        """Cancel the handlers of the records that this concerns, but for one that waits for its own ``stop``."""
         for slot in self._slots:
             unit = slot.under_way
-            if unit is not None and any(map(concerns, unit.items)):
+            if unit is not None and not slot.stops and any(map(concerns, unit.items)):
                 slot.cancel(unit)
 
     def under_way(self) -> set[Any]:

@@ -318,9 +318,23 @@ class Processing:
         self._handling.stops()
         if self._reading.finishing:
             self._change()
-            with move_on_after(seconds):
-                await self._until(lambda: self._reading.ended)
-            return
+        elif self._tasks is None:  # nothing has begun yet
+            await self._finish(seconds)
+        else:
+            self._reading.finishing = self._holding = True
+            # In a task of its own: whoever calls may be cancelled, and everybody else would wait for it in vain.
+            self._tasks.start(partial(self._finish, seconds))
+        with move_on_after(seconds):
+            await self._until(lambda: self._reading.ended)
+
+    async def _finish(self, seconds: float) -> None:
+        try:
+            await self._drain_and_commit(seconds)
+        finally:
+            self._reading.ended = True
+            self._change()
+
+    async def _drain_and_commit(self, seconds: float) -> None:
         clock = self.source.clock
         until = clock() + seconds
         self._reading.finishing = self._holding = True
@@ -334,8 +348,6 @@ class Processing:
         self.source.put_back()
         with move_on_after(min(max(0.0, until - clock()), self.source.last_commit)):
             await self._commit_at_the_end()
-        self._reading.ended = True
-        self._change()
 
     async def _commit_at_the_end(self) -> None:
         """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async import Retry
+from kafka_async import ConsumerState, Retry
 from kafka_async.application.processing.processing import Processing
 from kafka_async.errors import ProcessingError
 from tests.virtual import run_virtual_asyncio
@@ -420,3 +420,41 @@ async def test_all_workers_work_although_one_begins_each_turn() -> None:
     async with some.consumer() as consumer, consumer.processing(handle, concurrency=20):
         await until(lambda: done == 400)
     assert peak == 20
+
+
+# --- stops -----------------------------------------------------------------------------------------------------------------------
+
+
+@on_asyncio
+async def test_a_handler_may_stop_the_consumer() -> None:
+    some = world()
+    some.produce(20, keys=20)
+
+    async def handle(record: Record) -> None:
+        if record.offset == 10:
+            await consumer.stop()
+
+    async with some.consumer() as consumer:
+        await consumer.process(handle, concurrency=4)
+        await until(lambda: consumer.state is ConsumerState.CLOSED)
+
+
+@on_asyncio
+async def test_processing_ends_although_the_stop_is_given_up() -> None:
+    some = world()
+    some.produce(20, keys=20)
+    done: list[int] = []
+
+    async def handle(record: Record) -> None:
+        await asyncio.sleep(5 if record.offset == 10 else 0)
+        done.append(record.offset)
+
+    async with some.consumer() as consumer:
+        processing = asyncio.create_task(consumer.process(handle, concurrency=4))
+        await until(lambda: len(done) == 19)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await consumer.stop()
+        await processing
+        assert sorted(done) == list(range(20)), "running handlers are drained"
+        assert some.committed() == 20
