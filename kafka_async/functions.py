@@ -6,11 +6,14 @@ functions are refused before anything runs if that can be seen, and else when th
 """
 
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType, NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _nothing() -> Iterator[None]:
@@ -116,3 +119,30 @@ def _unfinished(result: Any) -> str | None:
     if isinstance(result, (FunctionType, MethodType, partial)):
         return f"the function {name} without calling it"
     return None
+
+
+_unmarked: Final[list[Callable[..., Any]]] = []
+
+
+def runs_elsewhere(method: F) -> F:
+    """Mark a method that returns a coroutine as what it is to everybody: a coroutine function.
+
+    It is none to the interpreter, since its first step belongs to the caller: the coroutine may run in another task, which
+    ``asyncio.create_task`` makes, and ``asyncio.wait_for`` up to Python 3.11.
+    """
+    if hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
+        marked: F = inspect.markcoroutinefunction(method)
+        return marked
+    _unmarked.append(method)
+    if "asyncio" in sys.modules:
+        mark_as_coroutine_functions()
+    return method
+
+
+def mark_as_coroutine_functions() -> None:
+    """Do so with what was defined before asyncio was imported, which a program that only names a class need not pay for."""
+    if _unmarked:
+        from asyncio import coroutines
+
+        while _unmarked:  # what asyncio and mocks look at before Python 3.12
+            _unmarked.pop()._is_coroutine = coroutines._is_coroutine  # type: ignore[attr-defined]

@@ -5,11 +5,10 @@ loop on which the consumer was started. Must never keep a task from ending, or b
 """
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import anyio
 from anyio.lowlevel import current_token
@@ -17,8 +16,6 @@ from anyio.lowlevel import current_token
 from ..errors import IllegalStateError
 from ..network.waiting import running_loop
 from ..values import define, field
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
@@ -327,19 +324,6 @@ class ThreadCallers:
         return _OwnedCall(
             IllegalStateError("an 'async def' call-back needs an event loop; give the blocking consumer plain functions")
         )
-
-
-def runs_elsewhere(method: F) -> F:
-    """Mark a method that returns a coroutine as what it is to everybody: a coroutine function.
-
-    It is none to the interpreter, since its first step belongs to the caller: the coroutine may run in another task, which
-    ``asyncio.create_task`` makes, and ``asyncio.wait_for`` up to Python 3.11.
-    """
-    if hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
-        marked: F = inspect.markcoroutinefunction(method)
-        return marked
-    method._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # what asyncio and mocks look at before
-    return method
 
 
 def callers_here() -> Callers:

@@ -44,6 +44,7 @@ from ..events import (
     SubscribeTopics,
     TopicMetadata,
 )
+from ..functions import mark_as_coroutine_functions, runs_elsewhere
 from ..model import (
     ConsumerRecord,
     ConsumerState,
@@ -67,7 +68,6 @@ from .arguments import (
     subscribed_topics,
 )
 from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
-from .callers import runs_elsewhere
 from .calls import Calls
 from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal, told
 from .cursor import Cursor, PartitionCustody
@@ -170,6 +170,7 @@ class KafkaConsumer(Generic[K, V]):
         from .starting import Starting
 
         warn_if_slow()
+        mark_as_coroutine_functions()
         self._config = config
         self._processing: Processing | None = None
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}

@@ -229,7 +229,7 @@ class TaskRuntime:
 
     def reset(self) -> None:
         if self._gone.is_set() or (self._task is not None and self._task.done()):
-            self.callers = self._loop = self._task = self._scope = None
+            self.callers = self._task = self._scope = None  # what the loop knew at its end can still be looked at
             self._wake_from_afar = self._wake_application_from_afar = None
 
     def abort(self) -> None:
@@ -368,7 +368,7 @@ class ThreadRuntime:
 
     def reset(self) -> None:
         if self._ended.is_set():
-            self.callers = self._loop = self._thread = None
+            self.callers = self._thread = None
             self._wake_background = self._wake_application = self._abort = None
 
     def abort(self) -> None:

@@ -81,6 +81,7 @@ class Output:
     quiet: bool = False
     writing: bool = field(default=False, init=False)
     """A write has begun and is not over."""
+    _outages: "OutageLines | None" = field(default=None, init=False)
     _thread: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "kafka_async output"), init=False)
 
     def show_outages(self) -> None:
@@ -88,7 +89,8 @@ class Output:
         if not self.debug and not self.quiet:
             logger = logging.getLogger("kafka_async")
             logger.setLevel(logging.INFO)
-            logger.addHandler(OutageLines(self.notify))
+            self._outages = OutageLines(self.notify)
+            logger.addHandler(self._outages)
 
     async def write(self, data: bytes) -> None:
         """Write ``data`` and flush it. Raises what writing raises.
@@ -134,6 +136,8 @@ class Output:
 
     def end(self, code: int) -> "typer.Exit":
         """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""
+        if self._outages is not None:
+            logging.getLogger("kafka_async").removeHandler(self._outages)
         if self.writing:
             os._exit(code)
         self._thread.shutdown()
