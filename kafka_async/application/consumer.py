@@ -791,7 +791,7 @@ class KafkaConsumer(Generic[K, V]):
         target = seek_target(offset)
         cursor = self._cursor(partition)
         self._unread.settle()
-        cursor.belong(target.topic_id)
+        cursor.belong(target.topic_id or cursor.meant())
         self._unread.move(cursor, (target.offset, target.leader_epoch))
         self._unread.refetch(cursor, check=target.leader_epoch is not None)
         self._sought[cursor.partition] = target

@@ -67,6 +67,8 @@ class Failure:
 
     error: KafkaError
     halts: bool
+    topic_id: UUID | None = None
+    """The topic that it is about."""
 
 
 @frozen(eq=False)
@@ -75,6 +77,7 @@ class Halted:
 
     error: KafkaError
     raised_at: float
+    topic_id: UUID | None = None
 
 
 Piece: TypeAlias = Portion[Record] | Raw | Refusal | Failure | Halted
@@ -155,6 +158,11 @@ class Cursor:
             self.stored.topic_id = topic_id
         else:
             self.stored, self.corrupt_at = Stored(topic_id), None
+
+    def meant(self) -> UUID | None:
+        """Return the topic that the application means once an error was raised that another one has the name now."""
+        piece = self.ahead[0] if self.ahead else None
+        return piece.topic_id if isinstance(piece, Halted) else None
 
     def is_of(self, topic_id: UUID | None) -> bool:
         """Whether this may be the topic that was read last; if not, one of them was deleted."""

@@ -437,7 +437,7 @@ class Unread:
                     cursor.stored.forget()
                 cursor.follow(parcel)
             case PartitionFailed():
-                self._fail(cursor, Failure(parcel.error, parcel.halted))
+                self._fail(cursor, Failure(parcel.error, parcel.halted, parcel.topic_id))
 
     def _fail(self, cursor: Cursor, piece: Failure | Refusal) -> None:
         cursor.ahead.append(piece)
@@ -765,13 +765,13 @@ class Unread:
         if isinstance(piece, Halted):
             if now - piece.raised_at < self.config.request_timeout_ms / 1000:
                 return None
-            cursor.ahead[0] = Halted(piece.error, now)
+            cursor.ahead[0] = Halted(piece.error, now, piece.topic_id)
             return piece.error
         if not isinstance(piece, (Refusal, Failure)) or (isinstance(piece, Refusal) and not records):
             return None
         cursor.ahead.popleft()
         if isinstance(piece, Failure) and piece.halts:
-            cursor.ahead.appendleft(Halted(piece.error, now))
+            cursor.ahead.appendleft(Halted(piece.error, now, piece.topic_id))
         elif not any(isinstance(other, (Refusal, Failure)) for other in cursor.ahead):
             self.failing.discard(cursor.partition)
         if cursor.has_more:

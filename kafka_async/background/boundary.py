@@ -12,7 +12,7 @@ partition also travels among them, after the data that came before it.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ..errors import KafkaError
@@ -143,6 +143,8 @@ class PartitionFailed:
     stamp: int
     error: KafkaError
     halted: bool = True
+    topic_id: Any = None
+    """The topic that has the name now (a ``UUID``): what the application does about the error is meant for it."""
 
 
 class Watermarks(NamedTuple):

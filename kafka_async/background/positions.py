@@ -265,7 +265,8 @@ class PositionsManager:
     def _halt(self, entry: PartitionState, error: KafkaError) -> None:
         if entry.state is not FetchState.HALTED:
             self.subscription.halt(entry)
-        self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error))
+        topic_id = self.metadata.cluster.incarnations.last(entry.partition.topic)
+        self.buffer.put(PartitionFailed(partition=entry.partition, stamp=entry.stamp, error=error, topic_id=topic_id))
 
     # --- resets ----------------------------------------------------------------------------------------------------------------
 
