@@ -159,7 +159,9 @@ class Groups:
         """Have a member join whose part a test plays: in the group's protocol, or that of the release if it is new."""
         fellow = Fellow(self._new_id(), frozenset(topics), None if wanted is None else frozenset(wanted))
         classic = self.classic.get(group_id)
-        modern = Api.CONSUMER_GROUP_HEARTBEAT in self.cluster.max_versions and (classic is None or not classic.members)
+        # A classic group that had members stays one: the consumer that is away for a moment speaks that protocol.
+        taken = classic is not None and bool(classic.members or classic.generation)
+        modern = Api.CONSUMER_GROUP_HEARTBEAT in self.cluster.max_versions and not taken
         (self._consumer if modern else self._classic)(group_id).seat(fellow)
         self.rejoin(group_id)
         return fellow
