@@ -238,7 +238,10 @@ class Holdings:
     def _abandon(self, where: tuple[TopicPartition, bool], part: HeldRange) -> None:
         known = self._abandoned.get(where)
         if known is not None and self._counts(where[0], known):
-            part = HeldRange(min(known.first, part.first), max(known.past, part.past))
+            if known.beginning is part.beginning:
+                part = HeldRange(min(known.first, part.first), max(known.past, part.past), part.beginning)
+            elif not self._counts(where[0], part):
+                return
         self._abandoned[where] = part
 
     def _counts(self, partition: TopicPartition, part: HeldRange) -> bool:
