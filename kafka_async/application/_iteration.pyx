@@ -76,12 +76,14 @@ cdef class Hand:
 
     cdef public object holder
     cdef public object last
+    cdef public object beginning
     cdef public dict ranges
     cdef object __weakref__
 
     def __init__(self, holder):
         self.holder = holder
         self.last = None
+        self.beginning = None
         self.ranges = {}
 
 

@@ -166,8 +166,6 @@ class Holdings:
     unread: Unread
     handout: "HandOut[ConsumerRecord[Any, Any]]" = field(repr=False)
     _hands: dict[Any, "Hand[ConsumerRecord[Any, Any]]"] = field(factory=dict, init=False)
-    _last_of: dict[Any, Beginning | None] = field(factory=dict, init=False)
-    """Of which beginning the last record is that each hand got one by one."""
     _abandoned: dict[tuple[TopicPartition, bool], HeldRange] = field(factory=dict, init=False)
     """Records of tasks that ended, and did not end well (``True``) or may not have. The tasks themselves are not kept."""
 
@@ -188,6 +186,7 @@ class Holdings:
     def asks(self) -> Any:
         """Return the task or thread that calls. It asks for more, so it is done with the records it had."""
         holder = self.handout.caller()
+        # As in asked(), written out: each step that takes the slow path pays for a call.
         if (hand := self._hands.get(holder)) is not None:
             hand.last, hand.ranges = None, {}
         return holder
@@ -211,9 +210,10 @@ class Holdings:
 
     def hand_for(self, holder: Any, record: ConsumerRecord[Any, Any]) -> "Hand[ConsumerRecord[Any, Any]]":
         """Return the hand into which a task or thread takes ``record``, and those after it that it takes without another look."""
+        hand = self._hands.get(holder) or self.hand(holder)
         cursor = self.unread.partitions.get(TopicPartition(record.topic, record.partition))
-        self._last_of[holder] = None if cursor is None else cursor.beginning
-        return self._hands.get(holder) or self.hand(holder)
+        hand.beginning = None if cursor is None else cursor.beginning
+        return hand
 
     def _beginning(self, partition: TopicPartition) -> Beginning | None:
         cursor = self.unread.partitions.get(partition)
@@ -228,12 +228,11 @@ class Holdings:
         callers = self.runtime.callers
         for holder, hand in tuple(self._hands.items()):
             if callers is not None and callers.has_ended(holder):
-                for partition, part in self._held(holder, hand) if not callers.has_ended_well(holder) else ():
+                for partition, part in _held(hand) if not callers.has_ended_well(holder) else ():
                     self._abandon((partition, callers.failure(holder) is not None), part)
             elif hand is self.handout.hand or hand.last is not None or hand.ranges:
                 continue
             del self._hands[holder]
-            self._last_of.pop(holder, None)
 
     def _abandon(self, where: tuple[TopicPartition, bool], part: HeldRange) -> None:
         known = self._abandoned.get(where)
@@ -275,21 +274,14 @@ class Holdings:
         held = self._held_unless(is_done, unknown=True)
         for holder, hand in self._hands.items():
             if callers is not None and callers.failure(holder) is not None:
-                failed += self._held(holder, hand)
+                failed += _held(hand)
         return self._before(held, which), {tp: part for tp, part in failed if self._counts(tp, part)}
 
     def _held_unless(self, is_done: Callable[[Any], bool], *, unknown: bool) -> list[tuple[TopicPartition, HeldRange]]:
         found = [(partition, part) for (partition, known), part in self._abandoned.items() if known or not unknown]
         for holder, hand in self._hands.items():
             if (hand.last is not None or hand.ranges) and not is_done(holder):
-                found += self._held(holder, hand)
-        return found
-
-    def _held(self, holder: Any, hand: "Hand[ConsumerRecord[Any, Any]]") -> list[tuple[TopicPartition, HeldRange]]:
-        found = [(partition, HeldRange(*part)) for partition, part in hand.ranges.items()]
-        if (last := hand.last) is not None:
-            part = HeldRange(last.offset, last.offset + 1, self._last_of.get(holder))
-            found.append((TopicPartition(last.topic, last.partition), part))
+                found += _held(hand)
         return found
 
     def _before(self, held: Iterable[tuple[TopicPartition, HeldRange]], which: Callable[[Cursor], bool]) -> Offsets:
@@ -299,6 +291,15 @@ class Holdings:
             if position is not None and part.first < position.offset and self._counts(partition, part):
                 consumed[partition] = position._replace(offset=part.first)
         return consumed
+
+
+def _held(hand: "Hand[ConsumerRecord[Any, Any]]") -> list[tuple[TopicPartition, HeldRange]]:
+    """Return all that a hand holds."""
+    found = [(partition, HeldRange(*part)) for partition, part in hand.ranges.items()]
+    if (last := hand.last) is not None:
+        part = HeldRange(last.offset, last.offset + 1, hand.beginning)
+        found.append((TopicPartition(last.topic, last.partition), part))
+    return found
 
 
 @define(eq=False)

@@ -50,15 +50,16 @@ class Portion(Generic[T]):
 
 
 class Hand(Generic[T]):
-    """What one task or thread (``holder``) was handed and is not done with: the last of the records that it gets one by one, and
-    ranges of records (``first``, ``past``, and the beginning that they belong to) by partition.
+    """What one task or thread (``holder``) was handed and is not done with: the last of the records that it gets one by one, with
+    the beginning that it belongs to, and ranges of records (``first``, ``past``, and their beginning) by partition.
     """
 
-    __slots__ = ("__weakref__", "holder", "last", "ranges")
+    __slots__ = ("__weakref__", "beginning", "holder", "last", "ranges")
 
     def __init__(self, holder: Any) -> None:
         self.holder = holder
         self.last: T | None = None
+        self.beginning: Any = None
         self.ranges: dict[Any, tuple[int, int, Any]] = {}
 
 

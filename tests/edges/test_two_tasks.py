@@ -123,3 +123,23 @@ async def test_tasks_that_read_once_are_not_kept() -> None:
         gc.collect()
         assert sum(task() is not None for task in known) < 100
     assert place.committed(partition) == (0 if _on_trio() else 200)
+
+
+@pytest.mark.parametrize("is_sought", [False, True])
+@virtual
+async def test_more_failed_tasks_than_are_kept_hold_what_they_had_until_it_is_read_again(is_sought: bool) -> None:
+    place = Place()
+    (partition,) = place.topic("t", records=300)
+
+    async def read_one(consumer: Any) -> None:
+        await consumer.getone()
+        raise ValueError
+
+    async with place.consumer("t", auto_commit_interval_ms=NEVER) as consumer:
+        for number in range(200):
+            if is_sought and number == 100:
+                consumer.seek(partition, 50)
+            with pytest.raises(ExceptionGroup):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(read_one, consumer)
+    assert (place.committed(partition) or 0) == (50 if is_sought else 0)
