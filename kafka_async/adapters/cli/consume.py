@@ -8,7 +8,7 @@ from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
 from .copying import Copy, MemberSource, Partitions, RecordSource, Start, begin_and_end
 from .formats import CODES
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Debug, Output, layout, new_app, run, show_log
+from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run, show_log
 
 app = new_app()
 
@@ -41,21 +41,15 @@ def consume(
             "With --group: stored (default), and beginning (default) or end if the group has stored nothing.",
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
+    count: Count = None,
     exit_at_end: Annotated[
         bool, typer.Option("-e", "--exit-eof", help="Exit when everything that was there at the start has been read.")
     ] = False,
-    text: Annotated[
-        str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")] = False,
-    key_delimiter: Annotated[
-        str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="Write keys too, followed by this.")
-    ] = None,
-    delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
-    ] = r"\n",
-    null: Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")] = False,
+    text: Layout = "",
+    as_json: JsonRecords = False,
+    key_delimiter: KeyDelimiter = None,
+    delimiter: Delimiter = r"\n",
+    null: NullAsText = False,
     isolation: Annotated[
         str | None, typer.Option("--isolation-level", metavar="LEVEL", help="read_uncommitted (default) or read_committed.")
     ] = None,

@@ -15,7 +15,7 @@ from ...application.share.record import ShareRecord
 from ...model import ConsumerRecord
 from .formats import CODES, Writer
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Debug, Output, layout, new_app, run, show_log
+from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run, show_log
 
 app = new_app("Read as a member of a share group (Kafka 4.2 and later).")
 
@@ -37,22 +37,16 @@ def consume(
     accept: Annotated[bool, typer.Option("--accept", help="Accept each record once it is written (the default).")] = False,
     release: Annotated[bool, typer.Option("--release", help="Release each record: it is delivered again.")] = False,
     reject: Annotated[bool, typer.Option("--reject", help="Reject each record: it is not delivered again.")] = False,
-    count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")] = None,
+    count: Count = None,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", metavar="SECONDS", min=0, help="Exit when no record has come for this many seconds."),
     ] = None,
-    text: Annotated[
-        str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")] = False,
-    key_delimiter: Annotated[
-        str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="Write keys too, followed by this.")
-    ] = None,
-    delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
-    ] = r"\n",
-    null: Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")] = False,
+    text: Layout = "",
+    as_json: JsonRecords = False,
+    key_delimiter: KeyDelimiter = None,
+    delimiter: Delimiter = r"\n",
+    null: NullAsText = False,
     settings: Settings = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write nothing but records and errors.")] = False,
     debug: Debug = False,

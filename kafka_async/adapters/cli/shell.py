@@ -35,6 +35,18 @@ ENDED: Final = "recovered: "
 
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the log, and tracebacks.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
+Count: TypeAlias = Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")]
+Layout: TypeAlias = Annotated[
+    str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
+]
+JsonRecords: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")]
+KeyDelimiter: TypeAlias = Annotated[
+    str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="Write keys too, followed by this.")
+]
+Delimiter: TypeAlias = Annotated[
+    str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
+]
+NullAsText: TypeAlias = Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")]
 
 
 class Command(TyperCommand):
