@@ -410,7 +410,7 @@ def delete(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Delete committed offsets of topics that the group does not read any more.
+    """Delete committed offsets of topics that the group no longer reads.
 
     It shows what would be done, and does it with --execute. 'forget' does it for share groups.
     """
