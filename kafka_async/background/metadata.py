@@ -131,7 +131,8 @@ class MetadataManager:
     @property
     def expected_cluster(self) -> str | None:
         """The id of the cluster that brokers must be of; ``None`` if they need not: then a cluster made anew is taken as it is."""
-        return self.cluster.cluster_id if self._rebootstraps else None
+        checked = self._rebootstraps and self.config.metadata_cluster_check_enable
+        return self.cluster.cluster_id if checked else None
 
     @property
     def _rebootstraps(self) -> bool:

@@ -141,6 +141,7 @@ class ConsumerConfig:
     receive_buffer_bytes: int = field(default=-1, validator=number(-1))
     send_buffer_bytes: int = field(default=-1, validator=number(-1))
     metadata_max_age_ms: int = field(default=300_000, validator=number(0))
+    metadata_cluster_check_enable: bool = field(default=True, validator=FLAG)
     metadata_recovery_strategy: RecoveryStrategy = field(default="rebootstrap", validator=one_of(RecoveryStrategy))
     metadata_recovery_rebootstrap_trigger_ms: int = field(default=300_000, validator=number(0))
 
@@ -247,7 +248,8 @@ class ConsumerConfig:
 
         Keys and values are Java's: ``group.id``, ``sasl.jaas.config``, ``ssl.truststore.location`` with
         ``ssl.truststore.type=PEM``, names of Java's assignors and of its deserializers of bytes and strings. ``options`` are added
-        and override the file. Keys that mean something to Java only are ignored.
+        and override the file. Keys that mean something to Java only are ignored. The file may be shared with a producer: one INFO
+        line of the logger ``kafka_async`` names the keys that only producers have.
 
         Raises ``OSError`` if the file cannot be read, ``TypeError`` for an unknown key, naming the nearest known one,
         ``KafkaConfigurationError`` for a key without a counterpart here, with what to use instead, and ``ValueError`` for a bad
@@ -298,8 +300,11 @@ _LIBRDKAFKAS: Final = {"sasl_username": "sasl_plain_username", "sasl_password": 
 def nearest_option(name: str) -> str:
     """Return ``"; did you mean ...?"`` for a name that is nearly an option's, where Java's own are known, or nothing."""
     from .java import NAMES as JAVA_NAMES  # needed only for an unknown name
+    from .java import PRODUCERS
 
     name = name.replace(".", "_")
+    if name in PRODUCERS:
+        return "; it is an option of producers"
     if name in JAVA_NAMES:
         return "; it is an option of Java's client, which properties files may have (-F, ConsumerConfig.from_properties)"
     return did_you_mean(_LIBRDKAFKAS.get(name, name), NAMES)

@@ -69,9 +69,23 @@ MEANINGLESS: Final = frozenset(
         "ssl_secure_random_implementation",
         *(f"metrics_{what}" for what in ("num_samples", "recording_level", "sample_window_ms")),
         *("metric_reporters", "auto_include_jmx_reporter", "share_acknowledgement_mode", "share_acquire_mode"),
+        *(f"sasl_oauthbearer_allow_unverified_{what}" for what in ("audience", "issuer")),  # brokers verify tokens
     )
 )
 """Options that this client does not need: it renews sessions, tokens and tickets in time by itself."""
+
+PRODUCERS: Final = frozenset(
+    (
+        *("acks", "batch_size", "buffer_memory", "buffer_memory_allocation_strategy", "delivery_timeout_ms", "enable_idempotence"),
+        *(f"compression_{what}" for what in ("type", "gzip_level", "lz4_level", "zstd_level")),
+        *("key_serializer", "value_serializer", "linger_ms", "max_block_ms", "max_in_flight_requests_per_connection"),
+        *("max_request_size", "metadata_max_idle_ms", "retries"),
+        *(f"partitioner_{what}" for what in ("adaptive_partitioning_enable", "availability_timeout_ms", "class", "ignore_keys")),
+        "partitioner_rack_aware",
+        *("transactional_id", "transaction_timeout_ms", "transaction_two_phase_commit_enable"),
+    )
+)
+"""Options that Java's producer has and its consumer has not (``ProducerConfig`` of 4.4)."""
 
 _NO_CLASS: Final = "Java classes are not loaded; for tokens of your own use {tokens}"
 _OPENSSL: Final = "Java security providers are not loaded; Python uses OpenSSL"

@@ -525,6 +525,17 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Kafka: ``metadata.max.age.ms``.
     """
 
+    metadata_cluster_check_enable: bool
+    """Whether a broker is told which broker of which cluster is meant, so that it can refuse a connection that was misrouted.
+
+    Turn it off for a proxy that answers in place of several brokers. It has no effect with ``metadata_recovery_strategy="none"``,
+    or with brokers before 4.4.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``metadata.cluster.check.enable`` (KIP-1242).
+    """
+
     metadata_recovery_strategy: RecoveryStrategy
     """What to do if none of the known brokers can be reached.
 

@@ -4,6 +4,7 @@ Decides: which variables are options, and what becomes of the keys that only Jav
 may be a secret, read a file or a variable that the caller did not ask for, or load what a text names.
 """
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -13,11 +14,13 @@ from typing import Any, Final
 
 from ..errors import KafkaConfigurationError
 from .consumer_config import NAMES, nearest_option
-from .java import MEANINGLESS, Dialect
+from .java import MEANINGLESS, PRODUCERS, Dialect
 from .java import NAMES as JAVA_NAMES
 from .properties import parse_properties
 from .spelling import nearest
 from .texts import option_name, option_value
+
+_logger = logging.getLogger("kafka_async")
 
 _FILE: Final = Dialect()
 _REFUSED: Final = _FILE.refused
@@ -26,8 +29,6 @@ _NEAR: Final = 0.8
 _CASES: Final = {"security_protocol": str.upper, "group_protocol": str.lower}
 """Options whose words Java takes in any case."""
 _CLASSES: Final = ("key_deserializer", "value_deserializer")
-_LEFT_OUT: Final = MEANINGLESS | {"key_serializer", "value_serializer"}
-"""Keys that mean something to Java only."""
 _KEY: Final = re.compile(r"[A-Za-z]+([._-][A-Za-z]+)*")
 
 
@@ -58,7 +59,7 @@ def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     try:
-        return options_of_properties(parse_properties(text))
+        return options_of_properties(parse_properties(text), f"{os.fspath(path)}: ")
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
     except TypeError as error:
@@ -67,8 +68,14 @@ def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
         raise KafkaConfigurationError(f"{os.fspath(path)}: {error}") from None
 
 
-def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options for keys and values as Java has them. Raises as ``ConsumerConfig.from_properties`` does."""
+def options_of_properties(properties: Mapping[str, str], origin: str = "") -> dict[str, Any]:
+    """Return the options for keys and values as Java has them. Raises as ``ConsumerConfig.from_properties`` does.
+
+    One INFO line, which begins with ``origin``, names the keys that only producers have.
+    """
+    for_producers = sorted(key for key in properties if option_name(key) in PRODUCERS)
+    if for_producers:
+        _logger.info("%signored, because only producers have them: %s", origin, ", ".join(for_producers))
     known: dict[str, str] = {}
     options: dict[str, Any] = {}
     for key, value in properties.items():
@@ -82,7 +89,7 @@ def options_of_properties(properties: Mapping[str, str]) -> dict[str, Any]:
                 raise KafkaConfigurationError(f"{key}: Java classes are not loaded; give interceptors in the program")
         elif name in NAMES or name in JAVA_NAMES:
             known[name] = _CASES.get(name, str)(text)
-        elif name not in _LEFT_OUT:
+        elif name not in MEANINGLESS and name not in PRODUCERS:
             raise TypeError(_unknown(key, text))
     texts = _FILE.with_stores(_FILE.in_our_words(known))
     return options | {name: option_value(name, text, _FILE.dotted(name)) for name, text in texts.items()}

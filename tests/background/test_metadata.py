@@ -4,6 +4,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from kafka_async import Node, TopicPartition
 from kafka_async.background.cluster import Leader
@@ -416,6 +417,18 @@ def test_it_bootstraps_again_when_an_address_leads_to_another_broker_but_not_for
     world.network.misrouted = error
     world.poll(40.0)
     assert world.background.nodes == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, "abc"), ({"metadata_cluster_check_enable": False}, None), ({"metadata_recovery_strategy": "none"}, None)],
+)
+def test_brokers_are_told_which_cluster_is_meant_unless_configured_otherwise(options: dict[str, Any], expected: str | None) -> None:
+    world = known(**options)
+    world.background.metadata.request_update(5.0)
+    world.poll(5.0)
+    world.answer(MetadataRequest, evolve(cluster(), cluster_id="abc"), 5.1)
+    assert world.background.metadata.expected_cluster == expected
 
 
 @pytest.mark.parametrize("how", ["usable", "trigger", "asked"])

@@ -58,13 +58,14 @@ JAVAS = {
     "socket_connection_setup_timeout_max_ms": 30_000,
     "connections_max_idle_ms": 540_000,
     "metadata_max_age_ms": 300_000,
+    "metadata_cluster_check_enable": True,
     "metadata_recovery_strategy": "rebootstrap",
     "metadata_recovery_rebootstrap_trigger_ms": 300_000,
     "client_dns_lookup": "use_all_dns_ips",
     "bootstrap_resolve_timeout_ms": 0,
     "enable_metrics_push": True,
 }
-"""Those of Kafka 4.3, but for ``group_protocol``, which is ``auto`` here, and the socket buffers, which the system tunes."""
+"""Those of Kafka 4.4, but for ``group_protocol``, which is ``auto`` here, and the socket buffers, which the system tunes."""
 
 
 @pytest.mark.parametrize("option", JAVAS)

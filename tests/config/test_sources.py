@@ -1,5 +1,6 @@
 """Options from environment variables and properties files: the same checks, clear errors, and no secret in any of them."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,27 @@ def test_a_file_of_javas_is_read_with_its_words(written: Any) -> None:
     assert SECRET not in repr(made)
 
 
+def test_a_file_may_be_shared_with_a_producer(written: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka_async")
+    path = written("group.id=a\nacks=all\nlinger.ms=5\ncompression.type=zstd\ntransactional.id=t\nvalue.serializer=com.example.S")
+    assert ConsumerConfig.from_properties(path).group_id == "a"
+    (record,) = caplog.records
+    keys = "acks, compression.type, linger.ms, transactional.id, value.serializer"
+    assert (record.levelname, record.getMessage()) == ("INFO", f"{path}: ignored, because only producers have them: {keys}")
+
+
+def test_a_file_of_a_consumer_alone_logs_nothing(written: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    ConsumerConfig.from_properties(written(JAVAS))
+    assert caplog.records == []
+
+
+def test_an_option_of_producers_that_a_program_gives_is_refused_as_one() -> None:
+    options: dict[str, Any] = {"linger_ms": 5}
+    with pytest.raises(TypeError, match="unknown option 'linger_ms'; it is an option of producers$"):
+        ConsumerConfig.from_options(options)
+
+
 def test_what_the_program_gives_wins_over_a_file(written: Any) -> None:
     made = ConsumerConfig.from_properties(written("group.id=a\nclient.id=c"), group_id="b", value_deserializer=bytes.decode)
     assert (made.group_id, made.client_id, made.value_deserializer) == ("b", "c", bytes.decode)
@@ -199,6 +221,7 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
         (f"sasl.oauthbearer.extensions={SECRET}", ValueError, r"sasl\.oauthbearer\.extensions: expected JSON"),
         (SECRET, TypeError, r"unknown option \(not shown, because it may be a secret\); expected option=value on each line"),
         (f"2{SECRET} horse", TypeError, r"unknown option \(not shown, because it may be a secret\)"),
+        ("acks=all\nlinger.mss=5", TypeError, "unknown option 'linger.mss'"),
         ("spring.kafka.client-id=a", TypeError, "unknown option 'spring.kafka.client-id'"),
     ],
 )

@@ -8,7 +8,7 @@ from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
 from .copying import Copy, MemberSource, Partitions, RecordSource, Start, begin_and_end
 from .formats import CODES
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run, show_log
+from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run
 
 app = new_app()
 
@@ -85,7 +85,6 @@ def consume(
         )
     exit_at_end = exit_at_end or until is not None
     copy = Copy(reading=reading, count=count, exit_at_end=exit_at_end, write=write, delimiter=end)
-    show_log(debug)
     output = Output(debug=debug, quiet=quiet)
 
     async def work() -> int:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from .demo import DemoPlan, MockCluster, demonstrate, most_backlog
 from .launch import FAILED
-from .shell import Debug, Output, new_app, run, show_log
+from .shell import Debug, Output, new_app, run
 
 app = new_app()
 
@@ -83,7 +83,6 @@ def demo(
     if seconds is None and records is None:
         seconds = 3.0
     plan = DemoPlan(backlog=backlog, records=records, seconds=seconds, rate=_rate(rate), partitions=partitions, size=size)
-    show_log(debug)
     output = Output(debug=debug)
     console = Console(highlight=False, soft_wrap=True)
 

@@ -24,7 +24,7 @@ from .done_maps import Committed, read_maps
 from .formats import json_row
 from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress
 from .settings import Brokers, CommandConfig, Settings, admin_options
-from .shell import AsJson, Debug, Output, natural, new_app, run, show_log, start
+from .shell import AsJson, Debug, Output, natural, new_app, run, start
 from .tables import table
 
 app = new_app("Show and move the committed offsets of a group.")
@@ -325,7 +325,6 @@ def reset(
         output.notify(summary(wanted, moves))
         return _moves_json(wanted.group, moves, wanted.execute) if as_json else _moves_table(moves)
 
-    show_log(debug)
     run(work(), output)
 
 
@@ -358,7 +357,6 @@ def skip(
         )
         return _moves_json(group, [move], execute) if as_json else _moves_table([move])
 
-    show_log(debug)
     run(work(), output)
 
 

@@ -15,7 +15,7 @@ from ...application.share.record import ShareRecord
 from ...model import ConsumerRecord
 from .formats import CODES, Writer
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run, show_log
+from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run
 
 app = new_app("Read as a member of a share group (Kafka 4.2 and later).")
 
@@ -71,7 +71,6 @@ def consume(
         consumer: ShareConsumer[Any, Any] = ShareConsumer(*dict.fromkeys(names), **options)
     except (ValueError, TypeError) as error:
         raise typer.BadParameter(str(error)) from None
-    show_log(debug)
     output = Output(debug=debug, quiet=quiet)
     run(_copy(consumer, say, write, end, count, timeout, output), output)
 

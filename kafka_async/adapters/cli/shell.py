@@ -33,7 +33,20 @@ PATIENCE: Final = 0.5
 ENDED: Final = "recovered: "
 """How the line of the log about the end of an outage begins, after the client's name."""
 
-Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the log, and tracebacks.")]
+
+def show_log(debug: bool) -> bool:
+    """Show the package's log only with ``--debug``; by default the last error is enough. Returns ``debug``."""
+    logger = logging.getLogger("kafka_async")
+    logger.propagate = False
+    handler = logging.StreamHandler() if debug else logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    return debug
+
+
+# Eager: what reading the other options logs is shown too.
+Debug: TypeAlias = Annotated[bool, typer.Option("--debug", callback=show_log, is_eager=True, help="Show the log, and tracebacks.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
 Count: TypeAlias = Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")]
 Layout: TypeAlias = Annotated[
@@ -156,16 +169,6 @@ class Output:
         return typer.Exit(code)
 
 
-def show_log(debug: bool) -> None:
-    """Show the package's log only with ``--debug``; by default the last error is enough."""
-    logger = logging.getLogger("kafka_async")
-    logger.propagate = False
-    handler = logging.StreamHandler() if debug else logging.NullHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
-
-
 def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoReturn:
     """Run ``work`` and end the program.
 
@@ -199,7 +202,6 @@ def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoRetur
 
 def start(work: Callable[[], Coroutine[Any, Any, str | bytes]], debug: bool) -> None:
     """Run the work of a command that shows something, and write what it returns."""
-    show_log(debug)
     run(work(), Output(debug=debug))
 
 

@@ -114,6 +114,7 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     receive_buffer_bytes: int
     send_buffer_bytes: int
     metadata_max_age_ms: int
+    metadata_cluster_check_enable: bool
     metadata_recovery_strategy: RecoveryStrategy
     metadata_recovery_rebootstrap_trigger_ms: int
     security_protocol: SecurityProtocol

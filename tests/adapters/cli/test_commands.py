@@ -169,6 +169,16 @@ def test_brokers_that_do_not_answer_are_one_line_and_exit_code_1(unused_tcp_port
     assert result.stderr.count("\n") == 1
 
 
+def test_a_file_shared_with_a_producer_is_read_and_the_log_names_what_was_ignored(unused_tcp_port: int, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers=127.0.0.1:{unused_tcp_port}\nrequest.timeout.ms=500\nacks=all\nlinger.ms=5\n")
+    result = run("consume", TOPIC, "-F", str(file), "--debug")
+
+    assert result.exit_code == 1
+    assert "INFO" in result.stderr
+    assert f"{file}: ignored, because only producers have them: acks, linger.ms" in result.stderr
+
+
 def test_debug_shows_the_traceback(unused_tcp_port: int) -> None:
     result = run("consume", TOPIC, "-b", f"127.0.0.1:{unused_tcp_port}", "-X", "request.timeout.ms=500", "--debug")
 
