@@ -175,7 +175,7 @@ def test_a_file_of_a_consumer_alone_logs_nothing(written: Any, caplog: pytest.Lo
 
 def test_an_option_of_producers_that_a_program_gives_is_refused_as_one() -> None:
     options: dict[str, Any] = {"linger_ms": 5}
-    with pytest.raises(TypeError, match="unknown option 'linger_ms'; it is an option of producers$"):
+    with pytest.raises(TypeError, match=r"unknown option 'linger_ms'; it is an option of producers$"):
         ConsumerConfig.from_options(options)
 
 

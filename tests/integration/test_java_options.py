@@ -1,4 +1,4 @@
-"""The options that Java's clients have, compared with what is known of them here: the lists are Kafka's own, printed by its classes."""
+"""The options that Java's clients have, compared with what is known of them here: Kafka's own classes print the lists."""
 
 import re
 import shutil
