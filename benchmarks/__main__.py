@@ -11,6 +11,8 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,16 +22,20 @@ from typing import Any, Final, get_args
 
 from attrs import evolve
 
-from benchmarks import fault_members, imports, share
+from benchmarks import fault_members, java_perf
 from benchmarks.data import CHUNK, Topics
+from benchmarks.imports import imports
 from benchmarks.jobs import LARGE_BATCH, Codec, Job, Protocol, Shape
 from benchmarks.members import HEARTBEAT_MS, MEMBERS
 from benchmarks.plan import Plan, rotate, traffic
+from benchmarks.processing import processing
 from benchmarks.rebalance import settle
 from benchmarks.report import Group, judge, save, table
+from benchmarks.share import share
 from benchmarks.spark import SHAPES as SPARK_SHAPES
 from benchmarks.spark import VARIANTS, spark
 from benchmarks.workers import CLIENTS
+from tests.brokers import CURRENT
 
 ITERATING: Final = ("kafka_async.iterate", "aiokafka.iterate")
 """Clients whose read returns only with a record: they cannot end a run without traffic."""
@@ -231,8 +237,17 @@ COMMANDS: Final = {
     "rebalance": rebalance,
     "faults": faults,
     "distance": distance,
+    "processing": processing,
+    "share": share,
+    "imports": imports,
     "spark": spark,
 }
+
+OF_THEIR_OWN: Final = ("faults", "distance", "share", "imports")
+"""Commands that start what they need: brokers behind proxies, with settings of their own, or none."""
+
+ROUNDS: Final = {"faults": 1, "share": 3, "processing": 3, "imports": 15}
+"""Where it is not 5."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -240,10 +255,10 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-b", "--bootstrap", metavar="HOST:PORT", help="broker to use; without it a Kafka of its own is started")
     common.add_argument("--clients", nargs="+", default=["*"], metavar="NAME", help="clients to run; wildcards: 'aiokafka.*'")
-    common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5; of faults 1)")
+    common.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 5; of some commands others)")
     common.add_argument("--seconds", type=_positive, metavar="N", help="length of a timed run (default 10)")
     common.add_argument("--max-records", type=_positive, metavar="N", help="records per read call, if a client takes a limit")
-    common.add_argument("--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="for JSON and SVG (%(default)s)")
+    common.add_argument("--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="for the JSON (%(default)s)")
     common.add_argument(
         "--check", action="store_true", help="exit with status 1 if a target is missed or unmeasured, or a client fails"
     )
@@ -262,19 +277,12 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"Clients: {', '.join(CLIENTS)}; with spark: {', '.join(VARIANTS)}.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    queues = commands.add_parser("share", help=share.main.__doc__, description=share.__doc__)
-    queues.add_argument("--rounds", type=_positive, metavar="N", help="rounds of all clients (default 3)")
-    queues.add_argument(
-        "--cases", nargs="+", default=[], choices=[*share.CASES, share.LATENCY], help="some of the cases (default all)"
-    )
-    first = commands.add_parser("imports", help=imports.main.__doc__, description=imports.__doc__)
-    first.add_argument("--rounds", type=_positive, metavar="N", help=f"rounds of all clients (default {imports.ROUNDS})")
     for name, run in COMMANDS.items():
         parents = [common, shapes] if name in ("throughput", "memory", "idle", "spark") else [common]
         sub = commands.add_parser(name, parents=parents, help=run.__doc__, description=run.__doc__)
         if name in SUITES:
             sub.add_argument("--suite", action="store_true", help="run every shape that has a target")
-        if name == "faults":
+        if name in ("faults", "share"):
             sub.add_argument("--scenarios", nargs="+", default=[], metavar="NAME", help="some of the scenarios (default all)")
     return top
 
@@ -288,7 +296,7 @@ def _positive(text: str) -> int:
 
 def shapes_of(options: argparse.Namespace) -> list[Shape]:
     """Return the shapes that the options name, every combination of them."""
-    if options.command in ("latency", "partitions", "rebalance", "faults", "distance"):
+    if not hasattr(options, "size"):
         return []
     if getattr(options, "suite", False):
         shapes = list(SUITES[options.command])
@@ -315,6 +323,13 @@ def chosen(patterns: Sequence[str], clients: Iterable[str]) -> tuple[str, ...]:
     return tuple(client for client in names if any(fnmatch.fnmatch(client, pattern) for pattern in patterns))
 
 
+def known(command: str) -> list[str]:
+    """Return the clients that a command may be told to leave out."""
+    if command == "spark":
+        return list(VARIANTS)
+    return [*CLIENTS, java_perf.NAME] if command == "throughput" else list(CLIENTS)
+
+
 @contextlib.contextmanager
 def broker(bootstrap: str | None) -> Iterator[str]:
     """Give the broker that was named, or one of our own for the length of the block."""
@@ -330,34 +345,39 @@ def broker(bootstrap: str | None) -> Iterator[str]:
 def about() -> dict[str, Any]:
     """Return the date, the machine and the versions that the numbers belong to."""
     versions = {}
-    for name in ("kafka-async-consumer", "aiokafka", "confluent-kafka", "kafka-python", "pyarrow", "pyspark"):
+    for name in ("kafka-async-consumer", "aiokafka", "confluent-kafka", "kafka-python", "faststream", "pyarrow", "pyspark"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
+    versions["kafka"] = CURRENT
+    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
         "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs ({model[1] if model else 'unknown'})",
         "versions": versions,
     }
+
+
+def commit() -> str:
+    """Return the commit of this clone; with ``-dirty`` if files differ from it, ``unknown`` if it is not a clone."""
+    git = shutil.which("git")
+    command = [git or "git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = git and subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words
+    return done.stdout.strip() or "unknown" if done else "unknown"
 
 
 def main() -> int:
     """Run the command; return the exit status."""
     options = parser().parse_args()
-    if options.command == "share":  # the rest is about clients that read topics
-        share.main(say, options.rounds or share.ROUNDS, options.cases)
-        return 0
-    if options.command == "imports":  # it needs no broker
-        imports.main(say, options.rounds or imports.ROUNDS)
-        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind as for Ctrl-C, so that no worker or broker stays behind
-    clients = chosen(options.clients, VARIANTS if options.command == "spark" else CLIENTS)
+    clients = chosen(options.clients, known(options.command))
     shapes = shapes_of(options)
     groups: list[Group] = []
-    written: list[Path] = []
+    written = options.out
     for note in FAULT_NOTES if options.command == "faults" else NOTES:
         say(note)
-    own = options.command in ("faults", "distance")  # which start brokers behind proxies
+    own = options.command in OF_THEIR_OWN
     with (
         contextlib.nullcontext("") if own else broker(options.bootstrap) as bootstrap,
         contextlib.closing(Topics(bootstrap)) as topics,
@@ -366,18 +386,18 @@ def main() -> int:
             bootstrap=bootstrap,
             topics=topics,
             clients=clients,
-            rounds=options.rounds or (1 if options.quick or options.command == "faults" else 5),
+            rounds=options.rounds or (1 if options.quick else ROUNDS.get(options.command, 5)),
             seconds=options.seconds or (2 if options.quick else 10),
             max_records=options.max_records,
             records=20_000 if options.quick else 300_000,
             scenarios=tuple(getattr(options, "scenarios", ())),
+            quick=options.quick,
         )
         for group in COMMANDS[options.command](plan, shapes):
             say("\n" + table(group))
             groups.append(group)
             written = save(groups, about(), options.out, options.command)  # at each step: a run may be long, and may be ended
-    for path in written:
-        say(f"wrote {path}")
+    say(f"wrote {written}")
     missed = any(not verdict.met for group in groups for verdict in judge(group))
     failed = any(run.error for group in groups for run in group.runs)
     return int(options.check and (missed or failed))

@@ -7,26 +7,29 @@ CPU seconds are those that the operating system counts for a whole process, its 
 makes the bytecode.
 """
 
-import asyncio
+import contextlib
 import os
-import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import anyio.from_thread
+
+from benchmarks.jobs import Shape
+from benchmarks.plan import Plan, rotate
+from benchmarks.report import Group
 from kafka_async.testing import Cluster
 
-ROUNDS: Final = 15
-PEER: Final = "aiokafka"
-"""The client that ratios are about."""
+SHAPE: Final = Shape(records=1)
 
 IMPORTS: Final[Mapping[str, str]] = {
     "python": "pass",
-    "aiokafka": "from aiokafka import AIOKafkaConsumer",
-    "kafka_async": "from kafka_async import KafkaConsumer",
+    "kafka_async.import": "from kafka_async import KafkaConsumer",
     "kafka_async.made": "from kafka_async import KafkaConsumer; KafkaConsumer('t')",  # which imports the rest
+    "aiokafka": "from aiokafka import AIOKafkaConsumer",
     "confluent": "from confluent_kafka import Consumer",
+    "kafka_python": "from kafka import KafkaConsumer",
 }
 _ASYNCIO: Final = """
 import asyncio, os, sys
@@ -41,8 +44,8 @@ async def main():
 asyncio.run(main())
 """
 RECORDS: Final[Mapping[str, str]] = {
+    "kafka_async.getone": _ASYNCIO.format(module="kafka_async", name="KafkaConsumer"),
     "aiokafka": _ASYNCIO.format(module="aiokafka", name="AIOKafkaConsumer"),
-    "kafka_async": _ASYNCIO.format(module="kafka_async", name="KafkaConsumer"),
     "confluent": """
 import os, sys
 from confluent_kafka import Consumer
@@ -53,7 +56,16 @@ while consumer.poll(0.1) is None:
     pass
 consumer.close()
 """,
+    "kafka_python": """
+import os, sys
+from kafka import KafkaConsumer
+
+consumer = KafkaConsumer("t", bootstrap_servers=sys.argv[1], group_id=f"{os.getpid()}", auto_offset_reset="earliest")
+next(consumer)
+consumer.close()
+""",
 }
+PROGRAMS: Final = {"import": IMPORTS, "one record, in a group": RECORDS}
 
 
 def cpu_of(program: str, bootstrap: str) -> float:
@@ -63,41 +75,30 @@ def cpu_of(program: str, bootstrap: str) -> float:
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"a program ended with {process.returncode}:\n{program}")
+        raise RuntimeError(f"a program ended with {process.returncode}: {program.strip().splitlines()[0]} ...")
     return used.ru_utime + used.ru_stime
 
 
-def compared(programs: Mapping[str, str], bootstrap: str, rounds: int) -> dict[str, list[float]]:
-    """Run the programs in rotation and return the CPU seconds of each round of each."""
-    for program in programs.values():
-        cpu_of(program, bootstrap)
-    found: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(rounds):
-        for name, program in programs.items():
-            found[name].append(cpu_of(program, bootstrap))
-    return found
-
-
-def lines(title: str, found: Mapping[str, list[float]]) -> list[str]:
-    """Return the table: medians, spreads, and the median of the ratios of each round."""
-    rows = [f"{title}: CPU seconds of the process (from-to), times {PEER}'s"]
-    for name, seconds in found.items():
-        ratio = statistics.median(own / other for own, other in zip(seconds, found[PEER], strict=True))
-        rows.append(f"  {name:17} {statistics.median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})  {ratio:.2f}")
-    return rows
-
-
-def main(say: Callable[[str], None], rounds: int) -> None:
+def imports(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
     """What clients cost before they have read anything: their import, and a process that reads one record."""
-    asyncio.run(_measure(say, rounds))
+    for name, programs in PROGRAMS.items():
+        with _served() as bootstrap:
+            for program in programs.values():
+                cpu_of(program, bootstrap)
+
+            def measure(client: str, programs: Mapping[str, str] = programs, bootstrap: str = bootstrap) -> dict[str, float]:
+                return {"cpu_s": cpu_of(programs[client], bootstrap)}
+
+            yield Group(
+                command="imports", title=f"imports: {name}", shape=SHAPE, runs=rotate(plan, list(programs), measure), scenario=name
+            )
 
 
-async def _measure(say: Callable[[str], None], rounds: int) -> None:
+@contextlib.contextmanager
+def _served() -> Iterator[str]:
+    """Serve a topic with one record on the loopback, on a thread, for the length of the block."""
     cluster = Cluster()
     cluster.topic("t", partitions=1)
     cluster.produce("t", value=b"1")
-    async with cluster:
-        bootstrap = await cluster.serve()
-        for title, programs in (("import", IMPORTS), ("one record, in a group", RECORDS)):
-            found = await asyncio.to_thread(compared, programs, bootstrap, rounds)
-            say("\n".join(lines(title, found)))
+    with anyio.from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(cluster):
+        yield portal.call(cluster.serve)

@@ -28,6 +28,9 @@ class Plan:
     records: int = 300_000
     """Of ``distance``."""
     scenarios: tuple[str, ...] = ()
+    """Of ``faults`` and ``share``; empty for all."""
+    quick: bool = False
+    """Whether a tenth of the work will do, since nobody reads the numbers."""
 
 
 @contextlib.contextmanager

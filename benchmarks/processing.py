@@ -1,42 +1,37 @@
 """How many handlers a second: ``process`` compared with what people write or install for the same purpose.
 
-    python -m benchmarks.processing [-b HOST:PORT] [--rounds 3] [--quick]
-
 Handlers of 0, 1 and 10 ms, 100 at once, of records with 1,000 keys over 6 partitions. Each client runs in a process of its own, in
-rotation; timing runs from the first handler to the last. Each row notes whether order is kept and only what is done is committed.
-If FastStream is not installed (extra ``bench``), its rows are left out, with the reason.
+rotation; timing runs from the first handler to the last. The clients do not promise the same: ``DOES`` says what each keeps.
 """
 
-import argparse
 import asyncio
-import importlib.util
 import json
-import statistics
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, Final
 
+from benchmarks.jobs import Shape
+from benchmarks.plan import Plan, rotate
+from benchmarks.report import Group
 from kafka_async import KafkaConsumer
-from tests.brokers import KafkaCluster
 
 AT_ONCE: Final = 100
 PARTITIONS: Final = 6
 KEYS: Final = 1_000
 RECORDS: Final = {0: 200_000, 1: 40_000, 10: 10_000}
 """How many records for handlers of so many milliseconds."""
-SLOW: Final = "FastStream, max_workers=100"
+SLOW: Final = "faststream"
 """Gets a tenth of the records, or it would take as long as all others together."""
 DOES: Final = {
-    "process, order by key": "order per key; commits what is done",
-    "process, no order": "commits what is done",
-    "aiokafka, gather of 100": "order lost within each 100, which wait for their slowest",
-    "FastStream, max_workers=100": "no order; commits what was handed out (ack first)",
-    "confluent-kafka, 100 threads": "order lost within each 1,000, which wait for their slowest",
+    "kafka_async.key": "`process`, order by key: order per key; commits what is done",
+    "kafka_async.none": "`process`, no order: commits what is done",
+    "aiokafka.gather": "`asyncio.gather` of 100: order lost within each 100, which wait for the slowest of them",
+    "faststream": "`max_workers=100`: no order; commits what was handed out",
+    "confluent.threads": "100 threads: order lost within each 1,000, which wait for the slowest of them",
 }
 
 
@@ -139,88 +134,54 @@ def measure(client: str, bootstrap: str, topic: str, ms: int, count: int) -> dic
     """Run one client in this process."""
     watch = Stopwatch(count)
     runs: dict[str, Callable[[], Any]] = {
-        "process, order by key": lambda: ours(bootstrap, topic, watch, ms, "key"),
-        "process, no order": lambda: ours(bootstrap, topic, watch, ms, "none"),
-        "aiokafka, gather of 100": lambda: gathered(bootstrap, topic, watch, ms),
-        "FastStream, max_workers=100": lambda: faststream(bootstrap, topic, watch, ms),
-        "confluent-kafka, 100 threads": lambda: threads(bootstrap, topic, watch, ms),
+        "kafka_async.key": lambda: ours(bootstrap, topic, watch, ms, "key"),
+        "kafka_async.none": lambda: ours(bootstrap, topic, watch, ms, "none"),
+        "aiokafka.gather": lambda: gathered(bootstrap, topic, watch, ms),
+        "faststream": lambda: faststream(bootstrap, topic, watch, ms),
+        "confluent.threads": lambda: threads(bootstrap, topic, watch, ms),
     }
     running = runs[client]()
     if running is not None:
         asyncio.run(running)
-    return {"per_second": count / watch.began, "cpu_us": watch.cpu / count * 1e6}
+    return {"handlers_per_s": count / watch.began, "cpu_us": watch.cpu / count * 1e6}
 
 
-@contextmanager
-def brokers(given: str | None) -> Iterator[tuple[str, dict[int, str]]]:
-    """Give bootstrap servers and a topic for each time that handlers take."""
+def processing(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """Handlers a second of ``process``, and of what people write or install for the same purpose."""
+    for ms, records in RECORDS.items():
+        records = records // 10 if plan.quick else records
+        topic = plan.topics.empty(f"processing-{ms}", PARTITIONS)
+        _fill(plan.bootstrap, topic, records)
+
+        def run(client: str, ms: int = ms, records: int = records, topic: str = topic) -> dict[str, float]:
+            return _in_a_process(client, plan.bootstrap, topic, ms, records // 10 if client == SLOW else records)
+
+        title = f"processing: handlers of {ms} ms, {AT_ONCE} at once, {KEYS:,} keys over {PARTITIONS} partitions"
+        shape = Shape(partitions=PARTITIONS, records=records)
+        yield Group(command="processing", title=title, shape=shape, runs=rotate(plan, list(DOES), run), scenario=f"{ms} ms")
+
+
+def _fill(bootstrap: str, topic: str, count: int) -> None:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # the package does not mark it
 
-    with KafkaCluster() if given is None else _nothing() as cluster:
-        bootstrap = given if cluster is None else cluster.bootstrap_servers
-        assert bootstrap is not None  # noqa: S101 - one of them is there
-        admin, producer = (
-            AdminClient({"bootstrap.servers": bootstrap}),
-            Producer({"bootstrap.servers": bootstrap, "linger.ms": 100}),
-        )
-        topics = {ms: f"processing-{ms}-{uuid.uuid4().hex[:8]}" for ms in RECORDS}
-        for created in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in topics.values()]).values():
-            created.result(60)
-        for ms, topic in topics.items():
-            for index in range(RECORDS[ms]):
-                key = index * 7919 % KEYS
-                producer.produce(topic, b"x" * 100, b"k%d" % key, partition=key % PARTITIONS)
-                if index % 50_000 == 0:
-                    producer.flush()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 100})
+    for index in range(count):
+        key = index * 7919 % KEYS
+        producer.produce(topic, b"x" * 100, b"k%d" % key, partition=key % PARTITIONS)
+        if index % 50_000 == 0:
             producer.flush()
-        yield bootstrap, topics
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None
-
-
-def main() -> None:
-    """Measure each client for each time in rotation and print medians."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.processing", description=__doc__)
-    parser.add_argument("-b", "--bootstrap", help="brokers to use instead of one of its own")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--worker", nargs=5, metavar=("CLIENT", "BOOTSTRAP", "TOPIC", "MS", "COUNT"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        client, bootstrap, topic, ms, count = options.worker
-        sys.stdout.write(json.dumps(measure(client, bootstrap, topic, int(ms), int(count))) + "\n")
-        return
-    clients = list(DOES)
-    if importlib.util.find_spec("faststream") is None:
-        clients.remove(SLOW)
-        sys.stdout.write("FastStream is not installed (pip install 'faststream[kafka]'): left out\n")
-    found: dict[tuple[str, int], list[dict[str, float]]] = {}
-    with brokers(options.bootstrap) as (bootstrap, topics):
-        for number in range(options.rounds):
-            for ms, topic in topics.items():
-                count = RECORDS[ms] // (10 if options.quick else 1)
-                for client in clients[number % len(clients) :] + clients[: number % len(clients)]:
-                    few = count // 10 if client == SLOW else count
-                    found.setdefault((client, ms), []).append(_in_a_process(client, bootstrap, topic, ms, few))
-    for client in clients:
-        cells = []
-        for ms in RECORDS:
-            runs = found[client, ms]
-            per_second, cpu = (statistics.median(run[name] for run in runs) for name in ("per_second", "cpu_us"))
-            cells.append(f"{per_second:>9,.0f} ({cpu:.1f})")
-        sys.stdout.write("  ".join([f"{client:<30}", *cells, DOES[client]]) + "\n")
+    producer.flush()
 
 
 def _in_a_process(client: str, bootstrap: str, topic: str, ms: int, count: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.processing", "--worker", client, bootstrap, topic, str(ms), str(count)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)  # noqa: S603  # ours
+    command = [sys.executable, "-m", "benchmarks.processing", client, bootstrap, topic, str(ms), str(count)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603  # ours
+    if ended.returncode:
+        raise RuntimeError((ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"])[-1])
     values: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return values
 
 
 if __name__ == "__main__":
-    main()
+    client, bootstrap, topic, ms, count = sys.argv[1:]
+    sys.stdout.write(json.dumps(measure(client, bootstrap, topic, int(ms), int(count))) + "\n")

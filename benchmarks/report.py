@@ -1,4 +1,4 @@
-"""Turns runs into what a person or a program reads: tables with medians, spreads and ratios, verdicts, JSON and a plot.
+"""Turns runs into what a person or a program reads: tables with medians, spreads and ratios, verdicts, JSON.
 
 A ratio of two clients is taken within each round and then the median over the rounds, so that a slow moment of the machine, which
 hits a whole round, does not count for or against one of them.
@@ -6,7 +6,7 @@ hits a whole round, does not count for or against one of them.
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,6 +108,10 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
         Metric("cpu_us_per_record", "CPU us/record", ".3f"),
         Metric("peak_rss_mib", "peak RSS MiB", ".0f"),
     ),
+    "processing": (Metric("handlers_per_s", "handlers/s", ",.0f", True), Metric("cpu_us", "CPU us each", ".1f")),
+    "share": (Metric("jobs_per_s", "jobs/s", ",.0f", True),),
+    "share latency": (Metric("p50_ms", "p50 ms", ".2f"), Metric("p99_ms", "p99 ms", ".2f")),
+    "imports": (Metric("cpu_s", "CPU s", ".3f"),),
     "spark batch": _SPARK,
     "spark json": _SPARK,
     "spark json, 1 % bad": _SPARK,
@@ -216,37 +220,10 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
-def save(groups: Sequence[Group], about: dict[str, Any], directory: Path, command: str) -> list[Path]:
-    """Write ``COMMAND.json`` and, if matplotlib is installed, ``COMMAND.svg`` to ``directory``; return what was written."""
+def save(groups: Sequence[Group], about: dict[str, Any], directory: Path, command: str) -> Path:
+    """Write ``COMMAND.json`` to ``directory``; return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{command}.json"
     content = [asdict(group) | {"verdicts": [asdict(verdict) for verdict in judge(group)]} for group in groups]
     path.write_text(json.dumps({"about": about, "groups": content}, indent=1) + "\n")
-    return [path, *_plot(groups, directory / f"{command}.svg")]
-
-
-def _plot(groups: Sequence[Group], path: Path) -> Iterable[Path]:
-    """Draw the first metric of each group as bars, with whiskers from the smallest to the largest round."""
-    drawn = [group for group in groups if group.clients()]
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        return []
-    if not drawn:
-        return []
-    mpl.rcParams["svg.hashsalt"] = "benchmarks"  # the same numbers give the same file
-    figure = Figure(figsize=(9, 0.6 + 2.4 * len(drawn)), layout="constrained")
-    for axes, group in zip(figure.subplots(len(drawn), squeeze=False)[:, 0], drawn, strict=True):
-        metric = METRICS[group.command][0]
-        for place, client in enumerate(reversed(group.clients())):
-            values = list(group.series(client, metric.key).values())
-            middle = statistics.median(values)
-            whiskers = [[middle - min(values)], [max(values) - middle]]
-            color = "tab:blue" if client.startswith("kafka_async.") else "tab:gray"
-            axes.barh(place, middle, xerr=whiskers, color=color, capsize=3)
-        axes.set_yticks(range(len(group.clients())), list(reversed(group.clients())))
-        axes.set_xlabel(metric.heading)
-        axes.set_title(group.title, fontsize="medium")
-    figure.savefig(path, metadata={"Date": None})
-    return [path]
+    return path

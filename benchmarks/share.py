@@ -25,17 +25,19 @@ Latencies leave out the first records, which meet a cold broker and client, or a
 import asyncio
 import itertools
 import json
-import statistics
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks.jobs import Shape
+from benchmarks.plan import Plan, rotate
+from benchmarks.report import Group
 from tests.brokers import CURRENT, KafkaCluster, jars
 
 JAVA: Final = Path(__file__).with_name("ShareWorker.java")
@@ -71,7 +73,6 @@ CASES: Final = {
 RATE, SECONDS, WARM_UP = 200, 15, 5
 """Of the latencies: jobs a second, for how long, and how many of these seconds do not count."""
 LATENCY: Final = f"latency at {RATE} jobs/s"
-ROUNDS: Final = 3
 
 
 class _Watch:
@@ -173,7 +174,7 @@ def _ours_blocking(bootstrap: str, topic: str, case: Case) -> dict[str, float]:
         return watch.summary(consumer.statistics().refused)
 
 
-SLEEPS: Final = ("asyncio.sleep alone", "time.sleep alone")
+SLEEPS: Final = ("asyncio.sleep", "time.sleep")
 """What the handlers do, without a client."""
 
 
@@ -207,7 +208,7 @@ def _sleep(kind: str, case: Case) -> dict[str, float]:
         asyncio.run(_sleep_in_tasks(case))
     else:
         _sleep_on_threads(case)
-    return {"seconds": time.perf_counter() - began, "done": case.records}
+    return {"jobs_per_s": case.records / (time.perf_counter() - began)}
 
 
 def _confluent(bootstrap: str, topic: str, case: Case) -> dict[str, float]:
@@ -245,11 +246,11 @@ def _summary(seconds: float, waits: list[float]) -> dict[str, float]:
     }
 
 
-OURS: Final = {"async handler": _ours, "plain handler": _ours_plain, "blocking": _ours_blocking}
-OTHERS: Final = ("confluent-kafka", "Java")
-LARGER: Final = f", {BATCH:,} at once"
+OURS: Final = {"kafka_async.async": _ours, "kafka_async.plain": _ours_plain, "kafka_async.sync": _ours_blocking}
+OTHERS: Final = ("confluent", "java")
+LARGER: Final = f".{BATCH}"
 """Ending of the names of those that take larger batches."""
-WITHOUT_WORK: Final = ("async handler", *OTHERS)
+WITHOUT_WORK: Final = ("kafka_async.async", *OTHERS)
 """The case without handlers."""
 
 
@@ -262,7 +263,7 @@ def _compared(case: Case) -> list[str]:
 
 def _command(client: str, bootstrap: str, topic: str, case: Case) -> list[str]:
     arguments = [bootstrap, topic, *map(str, case)]
-    if client == "Java":
+    if client == "java":
         return ["java", "-Xmx512m", "-cp", f"{jars(CURRENT)}/*", str(JAVA), *arguments, str(EVERY), str(RATE * WARM_UP)]
     return [sys.executable, "-m", "benchmarks.share", client, *arguments]
 
@@ -284,7 +285,9 @@ def _run(client: str, cluster: KafkaCluster, case: Case, *, paced: bool = False)
             out, _ = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()  # else the end of the block would wait for it
-            raise
+            raise RuntimeError(f"{client} took longer than 120 s") from None
+    if process.returncode or not out:
+        raise RuntimeError(f"{client} ended with {process.returncode}")
     found: dict[str, float] = json.loads(out.splitlines()[-1])
     return found
 
@@ -301,52 +304,39 @@ def _write(cluster: KafkaCluster, topic: str, count: int) -> None:
     producer.flush()
 
 
-def _ratios(found: Mapping[str, Sequence[float]], of: str, beside: str) -> str:
-    """Return the median of one client's figures through those of another, each pair being of one round."""
-    return f"{statistics.median(a / b for a, b in zip(found[of], found[beside], strict=True)):.2f} of {beside}"
-
-
-def _measure(cluster: KafkaCluster, name: str, say: Callable[[str], None], rounds: int) -> None:
-    case = CASES[name]
-    rates: dict[str, list[float]] = {client: [] for client in _compared(case)}
-    for _ in range(rounds):
-        for client, seen in rates.items():
-            found = _sleep(client, case) if client in SLEEPS else _run(client, cluster, case)
-            seen.append(found["done"] / found["seconds"])
-    for client, seen in rates.items():
-        line = f"{name:24} {client:32} {statistics.median(seen):10,.0f} jobs/s ({min(seen):,.0f}-{max(seen):,.0f})"
-        beside = [other for other in rates if client in OURS and other not in OURS]
-        say("; ".join((line, *(_ratios(rates, client, other) for other in beside))))
-
-
-def _measure_latency(cluster: KafkaCluster, say: Callable[[str], None], rounds: int) -> None:
-    middle: dict[str, list[float]] = {client: [] for client in WITHOUT_WORK}
-    late: dict[str, list[float]] = {client: [] for client in WITHOUT_WORK}
-    for _ in range(rounds):
-        for client in WITHOUT_WORK:
-            found = _run(client, cluster, Case(RATE * SECONDS, 0, 1), paced=True)
-            middle[client].append(found["median_ms"])
-            late[client].append(found["p99_ms"])
-    for client in WITHOUT_WORK:
-        for what, waits in (("median", middle), ("99 %", late)):
-            seen = waits[client]
-            line = f"{LATENCY:24} {client:20} {what:6} {statistics.median(seen):.2f} ms ({min(seen):.2f}-{max(seen):.2f})"
-            say("; ".join((line, *(_ratios(waits, client, other) for other in OTHERS if client in OURS))))
-
-
-def main(say: Callable[[str], None] = print, rounds: int = ROUNDS, only: Collection[str] = ()) -> None:
-    """Run every client in rotation, and print medians over the rounds (min-max) and ratios. ``only``: some of the cases."""
+def share(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
+    """Share groups: jobs a second, and how long a job waits; on a broker of its own."""
     properties = {
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "4",
     }
     with KafkaCluster(CURRENT, properties=properties) as cluster:
-        for name in CASES:
-            if not only or name in only:
-                _measure(cluster, name, say, rounds)
-        if not only or LATENCY in only:
-            _measure_latency(cluster, say, rounds)
+        for name, case in CASES.items():
+            if not plan.scenarios or name in plan.scenarios:
+                yield _rates(plan, cluster, name, case._replace(records=case.records // 20) if plan.quick else case)
+        if not plan.scenarios or LATENCY in plan.scenarios:
+            yield _waits(plan, cluster)
+
+
+def _rates(plan: Plan, cluster: KafkaCluster, name: str, case: Case) -> Group:
+    def measure(client: str) -> dict[str, float]:
+        if client in SLEEPS:
+            return _sleep(client, case)
+        found = _run(client, cluster, case)
+        return {"jobs_per_s": found["done"] / found["seconds"]}
+
+    runs = rotate(plan, _compared(case), measure)
+    return Group(command="share", title=f"share groups: {name}", shape=Shape(records=case.records), runs=runs, scenario=name)
+
+
+def _waits(plan: Plan, cluster: KafkaCluster) -> Group:
+    def measure(client: str) -> dict[str, float]:
+        found = _run(client, cluster, Case(RATE * SECONDS, 0, 1), paced=True)
+        return {"p50_ms": found["median_ms"], "p99_ms": found["p99_ms"]}
+
+    runs = rotate(plan, WITHOUT_WORK, measure)
+    return Group(command="share latency", title=f"share groups: {LATENCY}", shape=Shape(records=0), runs=runs, scenario=LATENCY)
 
 
 if __name__ == "__main__":

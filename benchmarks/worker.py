@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 
+from benchmarks import java_perf
 from benchmarks.data import produce_paced
 from benchmarks.jobs import Job
 from benchmarks.sinks import sink_for
@@ -19,6 +20,9 @@ def main() -> None:
     job = Job.from_json(text)
     if name == "producer":
         produce_paced(job)
+        return
+    if name == java_perf.NAME:
+        sys.stdout.write(json.dumps(java_perf.perf(job)) + "\n")
         return
     sink = sink_for(job)
     running = CLIENTS[name](job, sink)
