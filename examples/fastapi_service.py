@@ -115,7 +115,7 @@ async def _visit(server: uvicorn.Server, limit: int | None) -> None:
             answer = await client.get(path)
             print(path, answer.status_code, answer.json())
         lines = (await client.get("/metrics")).text.splitlines()
-        print(*(line for line in lines if line.startswith("kafka_consumer_processing_records_handled_total")), sep="\n")
+        print(*(line for line in lines if line.startswith("org_apache_kafka_consumer_processing_records_handled_total")), sep="\n")
     server.should_exit = True  # what SIGTERM does
 
 

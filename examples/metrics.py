@@ -1,41 +1,46 @@
 """Serve the metrics of a consumer to Prometheus, with nothing but the standard library.
 
-``/metrics`` has them in Prometheus's text format. ``kafka_async/application/METRICS.md`` says what each metric means and which to
-watch. A program that exports through OpenTelemetry needs none of this: it gives its consumer to
-``kafka_async.adapters.otel.ConsumerInstruments``.
+``/metrics`` has them in Prometheus's text format. ``kafka_async/application/METRICS.md`` says what each metric means, and
+``alerts.yaml`` beside it has alerts for them. A program that exports through OpenTelemetry needs none of this: it gives its
+consumer to ``kafka_async.adapters.otel.ConsumerInstruments``. The names are the same.
 """
 
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from examples.mock import source
 from kafka_async import KafkaConsumer
-from kafka_async.application.metrics import points
-
-FAMILY = "org.apache.kafka.consumer."
+from kafka_async.application.descriptions import descriptions
+from kafka_async.application.metrics import Point, points
 
 
 def exposition(metrics: Mapping[str, Mapping[str, float]], **labels: str) -> str:
     """Return what ``consumer.metrics()`` gave in Prometheus's text format, ``labels`` on each number."""
-    lines: dict[tuple[str, bool], list[str]] = defaultdict(list)
+    families: dict[str, list[str]] = defaultdict(list)
     for point in points(metrics):
-        name = "kafka_consumer_" + point.name.removeprefix(FAMILY).replace(".", "_")
+        if point.name not in families:
+            families[point.name] = [f"# HELP {name(point)} {descriptions()[point.name]}", f"# TYPE {name(point)} {kind(point)}"]
         shown = ",".join(f'{label}="{escaped(value)}"' for label, value in (*labels.items(), *point.labels))
-        lines[name, point.total].append(f"{name}{{{shown}}} {point.value}")
-    return "".join(f"# TYPE {name} {'counter' if total else 'gauge'}\n{joined(rows)}" for (name, total), rows in lines.items())
+        families[point.name].append(f"{name(point)}{{{shown}}} {point.value}")
+    return "".join(f"{line}\n" for lines in families.values() for line in lines)
+
+
+def name(point: Point) -> str:
+    """Return the name of a metric as Prometheus wants it."""
+    return point.name.replace(".", "_")
+
+
+def kind(point: Point) -> str:
+    """Return the type of a metric."""
+    return "counter" if point.total else "gauge"
 
 
 def escaped(value: str) -> str:
     """Return the value of a label, escaped as Prometheus requires."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def joined(rows: Iterable[str]) -> str:
-    """Return rows as lines."""
-    return "".join(f"{row}\n" for row in rows)
 
 
 async def main() -> None:

@@ -29,15 +29,15 @@ SAYS = {
     "fastapi_service": [
         r"^http://127\.0\.0\.1:\d+/\n{'billed': 1000, 'refused': 0, 'unread': 0}$",
         r"^/alive 200 {'state': 'steady'}\n/ready 200 {'state': 'steady'}$",
-        r'^kafka_consumer_processing_records_handled_total{client_id="billing-1"} 1000\nleft the group: 1000 billed$',
+        r'^org_apache_kafka_consumer_processing_records_handled_total{client_id="billing-1"} 1000\nleft the group: 1000 billed$',
     ],
     "metrics": [
         r"^http://127\.0\.0\.1:\d+/metrics$",
-        r"^# TYPE kafka_consumer_fetch_manager_records_consumed_total counter$",
-        r'^kafka_consumer_fetch_manager_records_consumed_total{client_id="billing-1"} 1000$',
-        r'^kafka_consumer_fetch_manager_records_lag{client_id="billing-1",topic="orders",partition="0"} 0$',
-        r'^kafka_consumer_node_request_total{client_id="billing-1",node_id="\d+"} \d+$',
-        r'^kafka_consumer_last_poll_seconds_ago{client_id="billing-1"} \d',
+        r"^# TYPE org_apache_kafka_consumer_fetch_manager_records_consumed_total counter$",
+        r'^org_apache_kafka_consumer_fetch_manager_records_consumed_total{client_id="billing-1"} 1000$',
+        r'^org_apache_kafka_consumer_fetch_manager_records_lag{client_id="billing-1",topic="orders",partition="0"} 0$',
+        r'^org_apache_kafka_consumer_node_request_total{client_id="billing-1",node_id="\d+"} \d+$',
+        r'^org_apache_kafka_consumer_last_poll_seconds_ago{client_id="billing-1"} \d',
     ],
     "probes": [
         r"^http://127\.0\.0\.1:\d+/ready\n/alive: 200 OK, steady\n/ready: 200 OK, steady\nthe cluster is gone$",

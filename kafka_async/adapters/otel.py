@@ -2,7 +2,8 @@
 
 Decides: which instrument a metric becomes: a counter for each total, a gauge for the rest. Owns: the instruments. Must never keep a
 consumer alive. Names and labels are those that the cluster's operators see (KIP-714). There brokers add labels that tell consumers
-apart; here the caller does.
+apart; here the caller does. ``application/alerts.yaml`` has rules for Prometheus that fit what OpenTelemetry's exporter makes of
+them.
 
 Collectors run on a thread of their own; ``metrics()`` may be called from any thread, under asyncio.
 """
@@ -14,12 +15,8 @@ from weakref import WeakKeyDictionary
 
 from attrs import define, field
 
-from ..application.metrics import Metrics, Point, points
-from ..application.processing.statistics import NOTHING, PROCESSING
-from ..application.share.custody import Counts
-from ..application.share.metrics import ShareMetrics
-from ..model import TopicPartition
-from ..trace import RequestSent
+from ..application.descriptions import descriptions
+from ..application.metrics import Point, points
 
 try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
@@ -53,9 +50,9 @@ class ConsumerInstruments:
         self._clock = clock
         self._watched: WeakKeyDictionary[Measured, _Watched] = WeakKeyDictionary()
         meter = meter or get_meter(SCOPE)
-        for name, total in _instruments().items():
-            create = meter.create_observable_counter if total else meter.create_observable_gauge
-            create(name, callbacks=[self._observer(name)])
+        for name, text in descriptions().items():
+            create = meter.create_observable_counter if name.endswith(".total") else meter.create_observable_gauge
+            create(name, callbacks=[self._observer(name)], description=text)
 
     def observe(self, consumer: Measured, **labels: str) -> None:
         """Observe ``consumer`` from now on, for as long as it exists, with ``labels`` such as ``client_id`` on every number."""
@@ -78,16 +75,3 @@ class ConsumerInstruments:
         for point in points(consumer.metrics()):
             found.setdefault(point.name, []).append(point)
         watched.seen_at, watched.points = now, found
-
-
-def _instruments() -> dict[str, bool]:
-    """Return the names of all metrics that a consumer can have, and which of them are totals."""
-    example, share_example = Metrics(), ShareMetrics()
-    for requests in (example.requests, share_example.requests):
-        requests(RequestSent(now=0.0, node="host:9092 (id 0)", api="Fetch", version=0, correlation_id=0, size=0))
-    partition = TopicPartition("topic", 0)
-    groups = example.snapshot(0.0, lags={partition: 0}, consumed={partition: 0}, bytes_consumed=0)
-    groups |= share_example.snapshot(0.0, Counts(), None)
-    named = {group: dict.fromkeys(numbers, 0.0) for group, numbers in groups.items()}
-    named[PROCESSING] = NOTHING.metrics()
-    return {point.name: point.total for point in points(named)}

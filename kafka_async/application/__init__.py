@@ -12,7 +12,8 @@ committing.py      which offsets are committed, and when
 subscribed.py      the subscription; rebalancing.py: carrying out assignments that the background proposes
 calls.py           calls to the background; outbox.py, inbox.py: the ends of its queues; reported.py: its errors
 runtime.py         where the background loop runs
-observing.py       trace events, statistics, the state; metrics.py: metrics; otlp.py: metrics as telemetry sends them
+observing.py       trace events, statistics, the state; metrics.py: metrics; descriptions.py: what each
+                 means; otlp.py: metrics as telemetry sends them
 processing/        many handlers at once (``KafkaConsumer.process``)
 share/             share groups
 """

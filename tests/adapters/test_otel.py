@@ -128,6 +128,7 @@ async def test_what_processing_shows_is_collected() -> None:
             while len(handled) < 30:  # noqa: ASYNC110 - time is virtual
                 await anyio.sleep(0.05)
             found = program.collect()
+            assert found.keys() == {point.name for point in points(consumer.metrics())}, "each has an instrument"
     processing = {name.removeprefix(f"{FAMILY}.processing."): values for name, values in found.items() if ".processing." in name}
     assert len(processing) == len(NOTHING.metrics())
     assert processing["attempt.total"][frozenset()] == 30

@@ -426,15 +426,3 @@ def test_the_page_of_metrics_has_each_of_them_by_group_and_no_other() -> None:
     assert described[PROCESSING] == list(NOTHING.metrics())
     of_broker = list(groups["consumer-node-metrics.a:9092 (id 1)"])
     assert described[CLIENT][described[CLIENT].index(of_broker[0]) :][: len(of_broker)] == of_broker
-
-
-def test_what_the_page_says_to_watch_exists() -> None:
-    page = (Path(kafka_async.__file__).parent / "application" / "METRICS.md").read_text()
-    metrics = counted(sent(0.0), received(1.0, api="Heartbeat"))
-    groups = metrics.snapshot(2.0, lags={ORDERS: 0}, consumed={ORDERS: 0}, stopped=0, bytes_consumed=0, polled_at=0.5)
-    found = points(groups | {PROCESSING: NOTHING.metrics()})
-    names = {point.name.replace("org.apache.kafka.consumer.", "kafka_consumer_").replace(".", "_") for point in found}
-
-    watched = set(re.findall(r"kafka_consumer_\w+", page))
-    assert len(watched) == 10
-    assert watched <= names

@@ -178,13 +178,15 @@ async def test_metrics_are_served_to_prometheus(kafka44: KafkaCluster, orders: s
         with urllib.request.urlopen(said.read_text().strip(), timeout=PATIENCE) as answer:  # noqa: S310  # our own
             return str(answer.read(), "utf-8")
 
-    consumed = f'kafka_consumer_fetch_manager_records_consumed_total{{client_id="billing-1"}} {ORDERS}\n'
+    consumed = f'org_apache_kafka_consumer_fetch_manager_records_consumed_total{{client_id="billing-1"}} {ORDERS}\n'
     with running("metrics", kafka44, orders, tmp_path) as said:
         await until(lambda: said.read_text().endswith("/metrics\n"))
         await until(lambda: consumed in ask())
         text = ask()
 
-    assert f'kafka_consumer_fetch_manager_records_lag{{client_id="billing-1",topic="{orders}",partition="0"}} 0\n' in text
+    assert (
+        f'org_apache_kafka_consumer_fetch_manager_records_lag{{client_id="billing-1",topic="{orders}",partition="0"}} 0\n' in text
+    )
     names = re.findall(r"^# TYPE (\w+) (?:counter|gauge)$", text, re.MULTILINE)
     assert len(names) == len(set(names)), "Prometheus wants the series of a name together"
     rows = [line for line in text.splitlines() if not line.startswith("#")]
@@ -238,7 +240,7 @@ async def test_a_service_ends_well_at_sigterm(kafka44: KafkaCluster, tmp_path: P
         await until(lambda: "/" in said.read_text() and get("/ready")[0] == 200)
         await until(lambda: json.loads(get("/")[1]) == {"billed": ORDERS, "refused": 1, "unread": 0})
         assert get("/alive")[0] == 200
-        assert "kafka_consumer_processing_dead_letter_total" in get("/metrics")[1]
+        assert "org_apache_kafka_consumer_processing_dead_letter_total" in get("/metrics")[1]
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == -signal.SIGTERM
     finally:
