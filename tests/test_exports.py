@@ -1,9 +1,8 @@
-"""The public names and the documents: what the package exports is explained, and what the documents name exists."""
+"""The public names: what the package exports is explained, in the code and on the page of how it is built."""
 
 import ast
 import importlib
 import inspect
-import re
 from pathlib import Path
 from typing import get_args
 
@@ -15,18 +14,8 @@ from kafka_async.lazy import public_name
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
-from .brokers import CURRENT, OLDER, PREVIOUS
-
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
 BUILT = (ROOT / "kafka_async" / "README.md").read_text()
-DOCUMENTS = sorted(
-    path
-    for folder in ("", ".github", "benchmarks", "examples", "kafka_async", "tests")
-    for path in ((ROOT / folder).rglob("*.md") if folder else ROOT.glob("*.md"))
-)
-LONGEST = 200
-"""Lines of the README that a newcomer sees; everything else stands beside what it is about."""
 
 
 @pytest.mark.parametrize("name", [name for name in kafka_async.__all__ if not name.startswith("_")])
@@ -100,66 +89,6 @@ def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:
     classes = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)]
     for cls in classes:
         assert cls.__name__ in tree or cls in errors.BY_CODE.values(), f"{cls.__name__} is not drawn in the tree"
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_every_file_that_a_document_names_exists(document: Path) -> None:
-    named = set(re.findall(r"`([\w./]+\.(?:py|pyx|md))`", document.read_text()))
-    package = ROOT / "kafka_async"
-    places = [document.parent, ROOT, package, package / "background", package / "records", ROOT / "tests", ROOT / "examples"]
-    assert [path for path in sorted(named) if not any((place / path).exists() for place in places)] == []
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_files_that_a_document_names_are_links_and_links_lead_somewhere(document: Path) -> None:
-    prose = "".join(re.split(r"```.*?```", document.read_text(), flags=re.DOTALL))
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", prose)
-    assert [link for link in links if not (document.parent / link).exists()] == []
-    bare = re.findall(r"(?<!\[)`([\w./]+\.(?:py|pyx|md))`(?!\])", prose)
-    assert [name for name in bare if (document.parent / name).exists() or (ROOT / name).exists()] == []
-
-
-def test_the_documents_that_are_checked_are_those_that_there_are() -> None:
-    names = {_name(path) for path in DOCUMENTS}
-    assert {"README.md", "kafka_async/README.md", "tests/README.md", "benchmarks/README.md", ".github/SECURITY.md"} <= names
-    assert re.findall(r"`([\w./]+\.py)`", BUILT), "the tables of files are where they are looked for"
-
-
-def test_the_readme_is_short_and_leads_to_every_other_document() -> None:
-    assert len(README.splitlines()) <= LONGEST
-    assert [_name(path) for path in DOCUMENTS if _name(path) != "README.md" and f"`{_name(path)}`" not in README] == []
-
-
-BLOCKS = [
-    pytest.param(block, id=f"{_name(document)}-{number}")
-    for document in DOCUMENTS
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL))
-]
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_every_program_in_a_document_is_python(block: str) -> None:
-    compile(block, "document", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-
-def test_the_versions_of_kafka_in_the_documents_are_those_that_are_tested() -> None:
-    tested = re.search(r"^\| Kafka \| .* \|$", README, re.MULTILINE)
-    assert tested is not None
-    for text in (tested[0], (ROOT / "tests" / "README.md").read_text()):
-        assert CURRENT in text
-        assert PREVIOUS in text
-        assert OLDER in text
-
-
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    command = next(line for line in README.splitlines() if line.startswith("python3 -m venv") and "pytest" in line)
-    run = (ROOT / ".ci" / "run").read_text().splitlines()
-
-    assert [line for line in run if line in command.split(" && ")] == command.split(" && ")
 
 
 def test_what_is_stored_of_a_class_is_the_name_by_which_programs_import_it() -> None:

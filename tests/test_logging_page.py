@@ -4,10 +4,15 @@ The lines are of a real run (``python -m tests.faults.operators_log``). A text t
 """
 
 import ast
+import json
+import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from kafka_async.trace import Fault, LoggingListener
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "kafka_async" / "LOGGING.md").read_text()
@@ -55,3 +60,29 @@ def test_the_end_of_an_outage_has_its_length() -> None:
 
     assert len(ends) > 5
     assert all(re.fullmatch(r"recovered: .*, after \d+\.\d s and \d+ failures?(: .*)?", text) for text in ends)
+
+
+def test_the_formatter_of_the_page_writes_a_line_as_json_with_every_field_of_the_table() -> None:
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "class JsonFormatter" in block]
+    names: dict[str, Any] = {}
+    exec(compile(program.partition("\n\nhandler = ")[0], "LOGGING.md", "exec"), names)  # noqa: S102 - our own page
+    assert list(names["FIELDS"]) == re.findall(r"^\| `(\w+)` \| ", PAGE.partition("## Structured fields")[2], re.MULTILINE)
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(self.format(record))
+
+    logger, handler = logging.getLogger("kafka_async.group"), Kept()
+    handler.setFormatter(names["JsonFormatter"]())
+    logger.addHandler(handler)
+    try:
+        listener = LoggingListener(client_id="web-1", group_id="billing")
+        listener(Fault(now=0.0, text="lost", error=OSError("gone"), subject="group", outage="the coordinator"))
+    finally:
+        logger.removeHandler(handler)
+    (line,) = map(json.loads, lines)
+    assert line.items() >= {"level": "WARNING", "logger": "kafka_async.group", "client_id": "web-1", "group_id": "billing"}.items()
+    assert line["outage"] == "the coordinator"
+    assert line["error"] == "OSError"
+    assert "lost" in line["message"]

@@ -58,7 +58,7 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     metrics.FETCHES: {
         "records-lag-max": "the largest current lag of the assigned partitions: records between the position and the end that "
         "readers see",
-        "stopped-partitions": "assigned partitions of which nothing can be read: a corrupt batch, an offset outside of the log, a "
+        "stopped-partitions": "assigned partitions that cannot be read: a corrupt batch, an offset outside the log, a "
         "broker that refuses",
         **_READS,
     },
@@ -97,9 +97,9 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "records-retrying": "records that wait for their next attempt",
         "records-held-up": "records that wait for their next attempt, and those behind them in their lanes: they take no room "
         "from others",
-        "bytes-held-up": "bytes that the records held up take, about",
-        "held-up-full": "1 while the records held up have reached their limit of 64 MiB: no more is read of their partitions",
-        "partitions-far-ahead": "partitions of which no more is read, since too much after their oldest unfinished record is done",
+        "bytes-held-up": "roughly how many bytes the records held up take",
+        "held-up-full": "1 while the records held up have reached their limit of 64 MiB: nothing more of their partitions is read",
+        "partitions-far-ahead": "partitions that are read no further, since too much after their oldest unfinished record is done",
         "lanes": "lanes that have records now: one for each key or partition, as order says",
         "oldest-age-seconds": "seconds since the oldest unfinished record was received; nothing after it is committed",
         "stalled": "1 if the oldest unfinished record is older than stalled_after_ms, else 0",

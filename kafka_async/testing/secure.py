@@ -1,6 +1,7 @@
 """TLS and SASL for ``RealCluster``, done by the consumer's own code.
 
-Must never show a secret, nor be imported for simulated brokers: it needs ``network``, which the simulation must know nothing about.
+Decides: nothing. Owns: nothing. Must never show a secret, nor be imported for simulated brokers: it needs ``network``, which the
+simulation must know nothing about.
 """
 
 import asyncio

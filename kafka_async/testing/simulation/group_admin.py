@@ -1,4 +1,7 @@
-"""Requests of tools about groups: list, describe and delete them, and delete offsets."""
+"""Requests of tools about groups: list, describe and delete them, and delete offsets.
+
+Decides: error codes. Owns: nothing.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,7 @@
-"""Requests of tools about share groups: describe members, describe, alter and delete offsets."""
+"""Requests of tools about share groups: describe members, describe, alter and delete offsets.
+
+Decides: error codes. Owns: nothing.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,0 +1,26 @@
+"""Shells complete commands and options, those of modules that are imported only then too."""
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from kafka_async.adapters.cli.commands import MODULES, app
+
+
+def completed(line: str, word: int) -> list[str]:
+    asked = {"_KAFKA_ASYNC_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(word)}
+    return CliRunner().invoke(app, [], env=asked, prog_name="kafka-async").output.split()
+
+
+def test_bash_completes_commands_and_options() -> None:
+    assert completed("kafka-async ", 1) == list(MODULES)
+    assert completed("kafka-async gr", 1) == ["groups"]
+    assert {"describe", "delete"} <= set(completed("kafka-async groups d", 2))
+    assert completed("kafka-async consume --isol", 2) == ["--isolation-level"]
+
+
+def test_completion_can_be_installed() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert "--install-completion" in shown
