@@ -1,7 +1,7 @@
 """What callers pass in, checked.
 
-Decides: what an argument may be. Owns nothing. Each function returns a clean value, or raises an error that names what was wrong
-and what was expected.
+Decides: what an argument may be. Each function returns a clean value, or raises an error that names what was wrong and what was
+expected.
 """
 
 import re

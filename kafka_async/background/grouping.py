@@ -1,7 +1,7 @@
 """Partitions by topic, which is how requests name them.
 
-Decides: the order of topics, that of their first partition, and how many partitions a text names. Owns nothing. Must never know
-what a request is for.
+Decides: the order of topics, that of their first partition, and how many partitions a text names. Must never know what a request is
+for.
 """
 
 from collections.abc import Iterable

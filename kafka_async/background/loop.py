@@ -1,8 +1,8 @@
 """The background loop: the only part of this folder that awaits.
 
-Decides: nothing; it asks ``Background`` and the delegate, in that order, and does what they return. Owns: the clock, the wake-up,
-the connections' tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and
-every one that comes later (promise 3), with the original as its cause.
+It asks ``Background`` and the delegate, in that order, and does what they return. Owns: the clock, the wake-up, the connections'
+tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and every one that
+comes later (promise 3), with the original as its cause.
 
 It wakes only when a deadline falls due, a connection has something or the application asks (promise 9).
 """

@@ -1,7 +1,7 @@
 """Java's properties files: what a text of theirs says.
 
-Decides: which keys and values a text has, as ``java.util.Properties.load`` does. Owns nothing. Must never show a value: such files
-are where people keep passwords.
+Decides: which keys and values a text has, as ``java.util.Properties.load`` does. Must never show a value: such files are where
+people keep passwords.
 """
 
 import re

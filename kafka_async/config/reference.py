@@ -1,6 +1,6 @@
 """The reference of the options, printed from the docstrings in ``options.py``.
 
-Decides: how an option is shown to a person. Owns nothing. Must never be imported by what reads records: it parses a source file.
+Decides: how an option is shown to a person. Must never be imported by what reads records: it parses a source file.
 
 ``python -m kafka_async.config.reference`` prints the page that is kept as ``OPTIONS.md``.
 """

@@ -1,6 +1,6 @@
 """The words that options take, and the forms of what a program brings along, as types.
 
-Decides: nothing. Owns nothing. ``checks.one_of`` refuses what is not among the words.
+``checks.one_of`` refuses what is not among the words.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

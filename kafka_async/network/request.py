@@ -1,8 +1,8 @@
 """A request that the layer above gives to the network.
 
-Decides: nothing. Owns: the shape of a request before it is written. Must never know what a message means.
-Java: ``NetworkClientDelegate.UnsentRequest``; the lane replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the
-coordinator (``CoordinatorRequestManager``).
+Owns: the shape of a request before it is written. Must never know what a message means. Java:
+``NetworkClientDelegate.UnsentRequest``; the lane replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the coordinator
+(``CoordinatorRequestManager``).
 """
 
 from collections.abc import Callable

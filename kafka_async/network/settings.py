@@ -1,6 +1,6 @@
 """The options of the network in the units that it works in.
 
-Decides: the conversion of ``ConsumerConfig`` (milliseconds, Java's names) to seconds. Owns nothing. Must never hold a default.
+Decides: the conversion of ``ConsumerConfig`` (milliseconds, Java's names) to seconds. Must never hold a default.
 """
 
 from math import inf

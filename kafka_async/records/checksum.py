@@ -1,8 +1,8 @@
 """CRC-32C.
 
-Decides: nothing; it is the function of the package ``crc32c``. That package also imports a command line and the tools that read a
-version out of metadata (``argparse``, ``email``, ``csv``, ``zipfile``), which takes longer than anything else that a consumer
-imports; so only its extension module is imported. A layout that is not known here costs that time, and nothing else.
+It is the function of the package ``crc32c``. That package also imports a command line and the tools that read a version out of
+metadata (``argparse``, ``email``, ``csv``, ``zipfile``), which takes longer than anything else that a consumer imports; so only its
+extension module is imported. A layout that is not known here costs that time, and nothing else.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """What is in a log: its batches as records, for tests that look at what a program has written.
 
-Decides: nothing. Owns: nothing. Must not use the consumer's decoder: see ``batches.py``.
+Must not use the consumer's decoder: see ``batches.py``.
 """
 
 import struct

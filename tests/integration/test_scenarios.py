@@ -591,6 +591,139 @@ async def a_lock_that_ends_makes_the_acknowledgement_late(p: Place) -> Any:
         return told(first), told(again)
 
 
+# --- dead letters of share groups (KIP-1191) ------------------------------------------------------------------------------------
+
+
+def _dead_letters(
+    p: Place, *, topic: bool = True, partitions: int = 1, prefix: str = "dlq.", copy: bool = False, **config: Any
+) -> str:
+    """Have the group write dead letters, and return the name of their topic. ``config``: the topic's settings."""
+    name = f"{prefix}{p.t}"
+    if topic:
+        p.cluster.topic(name, partitions, **{"errors_deadletterqueue_group_enable": True} | config)
+    p.from_the_start(
+        errors_deadletterqueue_topic_name=name,
+        errors_deadletterqueue_copy_record_enable=copy,
+        share_delivery_count_limit=2,
+        share_record_lock_duration_ms=3000,
+    )
+    return name
+
+
+async def _letters(p: Place, name: str, count: int) -> list[Any]:
+    await until(lambda: len(p.cluster.records(name)) >= count)
+    found = p.cluster.records(name)
+    return [
+        (each.partition, each.key, each.value, [(key, _own(p, text)) for key, text in each.headers], each.timestamp_type)
+        for each in found
+    ]
+
+
+def _own(p: Place, text: bytes) -> bytes:
+    """The names of a scenario's topic and group differ from run to run."""
+    return {p.t.encode(): b"<topic>", p.g.encode(): b"<group>"}.get(text, text)
+
+
+@scenario
+async def dead_letters_of_rejected_jobs(p: Place) -> Any:
+    p.spread(12, 4)
+    name = _dead_letters(p, partitions=3)
+    async with worker(p) as consumer:
+        for record in await jobs(consumer, 12):
+            if record.value in (b"3", b"6", b"11"):
+                record.reject()
+            else:
+                record.accept()
+        said = await settled(consumer)
+        # partitions 3, 2 and 3 of four: their letters are in 0, 2 and 0 of three
+        return said, sorted(await _letters(p, name, 3)), told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def dead_letters_with_the_record(p: Place) -> Any:
+    p.filled()
+    p.cluster.produce(p.t, key="k", value="v" * 50, headers=[("h", b"1")], compression="zstd")
+    p.cluster.produce(p.t, key=None, value=None, headers=[("h", b"1")])
+    name = _dead_letters(p, copy=True)
+    async with worker(p) as consumer:
+        for record in await jobs(consumer, 2):
+            record.reject()
+        return await settled(consumer), await _letters(p, name, 2)
+
+
+@scenario
+async def dead_letters_of_jobs_that_were_released_too_often(p: Place) -> Any:
+    p.filled("poison", "fine")
+    name = _dead_letters(p)
+    async with worker(p) as consumer:
+        for record in await jobs(consumer, 2):
+            if record.offset:
+                record.accept()
+            else:
+                record.release()
+        await consumer.flush()
+        for record in await jobs(consumer, 1):
+            record.release()
+        said = await settled(consumer)
+        return said, await _letters(p, name, 1), told(await jobs(consumer, 1, 3))
+
+
+@scenario
+async def dead_letters_of_jobs_whose_locks_ended(p: Place) -> Any:
+    p.filled("slow")
+    name = _dead_letters(p)
+    async with worker(p, max_processing_ms=1) as consumer:
+        taken = told(await jobs(consumer, 1)) + told(await jobs(consumer, 1))
+        return taken, await _letters(p, name, 1)
+
+
+@scenario
+async def dead_letters_of_jobs_whose_members_left(p: Place) -> Any:
+    p.filled("heavy")
+    name = _dead_letters(p)
+    taken = []
+    for _ in range(2):
+        async with worker(p) as consumer:
+            taken += told(await jobs(consumer, 1))
+    return taken, await _letters(p, name, 1)
+
+
+@scenario
+async def dead_letters_that_get_lost(p: Place) -> Any:
+    found = []
+    for wrong in (
+        {"errors_deadletterqueue_group_enable": False},
+        {"prefix": "letters."},
+        {"cleanup_policy": "compact"},
+        {"max_message_bytes": 100},
+        {"topic": False},
+    ):
+        own = Place(p.cluster)
+        own.filled("poison", "fine")
+        name = _dead_letters(own, **wrong)
+        async with worker(own) as consumer:
+            for record in await jobs(consumer, 2):
+                if record.offset:
+                    record.accept()
+                else:
+                    record.reject()
+            said = await settled(consumer)
+            again = told(await jobs(consumer, 1, 2))
+        found.append((said, again, await _letters(own, name, 0) if wrong.get("topic", True) else None))
+    return found
+
+
+@scenario
+async def dead_letter_topics_that_may_not_be_set(p: Place) -> Any:
+    refused = []
+    for name in ("__letters", "__dlq.x", "", "dlq.x", "anything goes"):
+        try:
+            p.cluster.group(p.g, errors_deadletterqueue_topic_name=name)
+        except ValueError:
+            refused.append(name)
+    return refused
+
+
 # --- settings of topics ---------------------------------------------------------------------------------------------------------
 
 

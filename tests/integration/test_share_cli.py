@@ -106,3 +106,39 @@ def test_a_setting_that_brokers_do_not_know_is_named(kafka_share: KafkaCluster) 
     result = run(kafka_share, "groups", "configure", f"g-{uuid4().hex[:6]}", "share.auto.offset.reset=sometimes")
     assert result.exit_code == 1
     assert "sometimes" in result.stderr
+
+
+def test_dead_letters_are_set_up_and_described(kafka_share: KafkaCluster, topic: str) -> None:
+    letters = f"dlq.{topic}"
+    begin = "share.auto.offset.reset=earliest"
+    early = run(kafka_share, "groups", "configure", topic, begin, f"errors.deadletterqueue.topic.name={letters}", "--json")
+    assert f"no dead letters are written to {letters}: the topic does not exist" in early.stderr
+    assert {"group": topic, "setting": "errors.deadletterqueue.topic.name", "value": letters, "own": True} in lines(early)
+
+    kafka_share.create_topic(letters)
+    forbidden = run(kafka_share, "groups", "configure", topic, f"errors.deadletterqueue.topic.name={letters}")
+    assert "the topic does not have errors.deadletterqueue.group.enable=true" in forbidden.stderr
+
+    kafka_share.alter_config("topic", letters, {"errors.deadletterqueue.group.enable": "true"})
+    allowed = run(
+        kafka_share,
+        "groups",
+        "configure",
+        topic,
+        f"errors.deadletterqueue.topic.name={letters}",
+        "errors.deadletterqueue.copy.record.enable=true",
+    )
+    assert (allowed.exit_code, allowed.stderr) == (0, "")
+
+    assert consume(kafka_share, topic, "--reject", "-c", "2") == [0, 1]
+    (described,) = lines(run(kafka_share, "groups", "describe", topic, "--json"))
+    assert described["dead_letters"] == {"topic": letters, "with_records": True, "problem": None}
+    assert f"Dead letters: to {letters}, with the records\n" in run(kafka_share, "groups", "describe", topic).stdout
+    found = run(kafka_share, "consume", letters, "-o", "beginning", "-c", "2", "-J")
+    assert [each["headers"][4:6] for each in lines(found)] == [["__dlq.errors.offset", "0"], ["__dlq.errors.offset", "1"]]
+
+
+def test_a_name_that_brokers_refuse_for_dead_letters_is_named(kafka_share: KafkaCluster, topic: str) -> None:
+    result = run(kafka_share, "groups", "configure", topic, f"errors.deadletterqueue.topic.name=__{topic}")
+    assert result.exit_code == 1
+    assert "must not start with '__'" in result.stderr

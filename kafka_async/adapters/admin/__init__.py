@@ -6,7 +6,7 @@
     client.py     single requests to brokers, over connections of their own
 """
 
-from .admin import Admin, DescribedMember, Group, GroupListing, ShareOffset
+from .admin import LETTERS_TO, Admin, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset
 from .client import Client
 
-__all__ = ["Admin", "Client", "DescribedMember", "Group", "GroupListing", "ShareOffset"]
+__all__ = ["LETTERS_TO", "Admin", "Client", "DeadLetterTopic", "DescribedMember", "Group", "GroupListing", "ShareOffset"]

@@ -1,7 +1,7 @@
 """Groups: which there are, their members, their committed offsets.
 
-Decides: which broker is asked, and what its response means. Owns nothing. What it changes
-on the cluster is what no consumer can: share groups, the settings of groups, and what is deleted.
+Decides: which broker is asked, and what its response means. What it changes on the cluster is what no consumer can: share groups,
+the settings of groups, and what is deleted.
 
 Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the consumer protocol first, then the classic one),
 ``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.
@@ -14,9 +14,20 @@ from typing import Final
 from attrs import frozen
 
 from ...background.grouping import by_topic
-from ...errors import GroupIdNotFound, IllegalStateError, MalformedResponseError, UnsupportedVersionError, for_code
+from ...errors import (
+    ClusterAuthorizationFailedError,
+    GroupIdNotFound,
+    IllegalStateError,
+    InvalidTopicError,
+    MalformedResponseError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
 from ...model import Node, OffsetAndMetadata, TopicPartition
-from ...wire import FindCoordinatorRequest, OffsetFetchRequest, decode_assignment
+from ...network.settings import SOFTWARE_NAME, SOFTWARE_VERSION
+from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest, decode_assignment
 from ...wire.messages import DescribeConfigsRequest, DescribeConfigsResource, OffsetFetchRequestGroup
 from ...wire.messages.admin import (
     AlterableConfig,
@@ -43,8 +54,15 @@ from ...wire.messages.admin import (
 )
 from .client import Client
 
-GROUP: Final = 32
-"""Groups, as the configuration's resource type."""
+TOPIC, BROKER, GROUP = 2, 4, 32
+"""Topics, brokers and groups, as the configuration's resource type."""
+LETTERS_TO: Final = "errors.deadletterqueue.topic.name"
+WITH_RECORDS: Final = "errors.deadletterqueue.copy.record.enable"
+_ALLOWED: Final = "errors.deadletterqueue.group.enable"
+_MAKES_TOPICS: Final = "errors.deadletterqueue.auto.create.topics.enable"
+_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+_LETTERS_FROM: Final = 2
+"""The level of the feature ``share.version`` from which brokers write dead letters."""
 _GROUP_CONFIG: Final = 8
 """The source of a setting that is set for the group itself (``ConfigEntry.ConfigSource``)."""
 _BY_NAME: Final = 9
@@ -101,6 +119,17 @@ class ShareOffset:
     """The first offset that is not acknowledged; ``None``: nothing was read yet."""
     lag: int | None
     """Records that are not acknowledged (KIP-1226); ``None``: not known."""
+
+
+@frozen(kw_only=True)
+class DeadLetterTopic:
+    """Where the brokers write about records that a share group has given up (KIP-1191)."""
+
+    name: str
+    with_records: bool
+    """Keys and values of the records are copied. Headers of theirs never are."""
+    problem: str | None
+    """Why no dead letter is written, although the topic is set; ``None`` if nothing speaks against it."""
 
 
 @frozen
@@ -235,19 +264,67 @@ class Admin:
 
     async def group_settings(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
         """Return the settings of a group: each value, and whether it was set for the group itself."""
-        message = DescribeConfigsRequest(resources=(DescribeConfigsResource(resource_type=GROUP, resource_name=group_id),))
+        return await self.client.persist(lambda: self._settings(GROUP, group_id))
 
-        async def attempt() -> dict[str, tuple[str | None, bool]]:
-            answer = await self.client.ask(message)
-            found: dict[str, tuple[str | None, bool]] = {}
-            for result in answer.results:
-                _check(result.error_code, result.error_message)
-                found |= {config.name: (config.value, config.config_source == _GROUP_CONFIG) for config in result.configs}
-            return found
+    async def dead_letters(self, group_id: str) -> DeadLetterTopic | None:
+        """Return where dead letters of a share group go; ``None`` if it has no topic for them, or the brokers write none.
 
-        return await self.client.persist(attempt)
+        Brokers take any name and lose the letters without a word if the topic is not fit for them, so what speaks against it is
+        looked for: the topic, its settings, its name, the cluster's feature ``share.version``.
+        """
+        settings = await self.group_settings(group_id)
+        name, _ = settings.get(LETTERS_TO, (None, False))
+        if not name:
+            return None
+        with_records, _ = settings.get(WITH_RECORDS, (None, False))
+        return DeadLetterTopic(
+            name=name,
+            with_records=with_records == "true",
+            problem=await self.client.persist(lambda: self._problem_of_letters(name)),
+        )
 
     # --- one attempt at each ---------------------------------------------------------------------------------------------------
+
+    async def _settings(self, kind: int, name: str, node_id: int | None = None) -> dict[str, tuple[str | None, bool]]:
+        message = DescribeConfigsRequest(resources=(DescribeConfigsResource(resource_type=kind, resource_name=name),))
+        answer = await self.client.ask(message, node_id)
+        found: dict[str, tuple[str | None, bool]] = {}
+        for result in answer.results:
+            _check(result.error_code, result.error_message)
+            found |= {config.name: (config.value, config.config_source == _GROUP_CONFIG) for config in result.configs}
+        return found
+
+    async def _problem_of_letters(self, name: str) -> str | None:
+        node_id = self.client.nodes[0]
+        if (level := await self._share_version(node_id)) is not None and level < _LETTERS_FROM:
+            upgrade = f"kafka-features upgrade --feature share.version={_LETTERS_FROM}"
+            return f"the cluster has share.version={level}, which {upgrade!r} changes"
+        try:
+            broker = await self._settings(BROKER, str(node_id), node_id)
+        except ClusterAuthorizationFailedError:  # what is not known speaks against nothing
+            broker = {}
+        prefix, _ = broker.get(_PREFIX, (None, False))
+        if prefix and not name.startswith(prefix):
+            return f"the name does not begin with {prefix!r}, which the brokers' {_PREFIX} demands"
+        try:
+            topic = await self._settings(TOPIC, name)
+        except TopicAuthorizationFailedError:
+            return None
+        except UnknownTopicOrPartitionError:
+            makes, _ = broker.get(_MAKES_TOPICS, ("true", False))
+            return None if makes == "true" else "the topic does not exist"
+        except InvalidTopicError:
+            return "it is no name that a topic can have"
+        allowed, _ = topic.get(_ALLOWED, ("true", False))
+        return None if allowed == "true" else f"the topic does not have {_ALLOWED}=true"
+
+    async def _share_version(self, node_id: int) -> int | None:
+        """Return the level of the feature that share groups need; ``None`` if the broker does not say."""
+        message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        answer = await self.client.ask(message, node_id)
+        if answer.finalized_features_epoch < 0:
+            return None
+        return next((each.max_version_level for each in answer.finalized_features if each.name == "share.version"), 0)
 
     async def _list_groups_of(self, node_id: int) -> list[GroupListing]:
         answer = await self.client.ask(ListGroupsRequest(), node_id)

@@ -1,9 +1,10 @@
 """The commands ``kafka-async groups``: which groups there are, their members, their lag.
 
-Decides: what is shown of a group. Owns nothing. Must never join a group or commit.
+Decides: what is shown of a group. Must never join a group or commit.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import starmap
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -15,9 +16,10 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
-from ..admin import Admin, Client, DescribedMember, Group, GroupListing, ShareOffset
+from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset
 from .done_maps import Committed, read_maps
 from .formats import json_row
+from .launch import to_stderr
 from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, new_app, start
 from .tables import printable, table
@@ -219,7 +221,7 @@ def describe(
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
-        found: list[tuple[Group, list[GroupProgress]]] = []
+        found: list[tuple[Group, list[GroupProgress], DeadLetterTopic | None]] = []
         async with (
             Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
             KafkaConsumer(**options) as lookups,
@@ -227,21 +229,22 @@ def describe(
             for name in dict.fromkeys(names):
                 group = await existing(Admin(client), name)
                 if group.kind == "share":
-                    found.append((group, share_progress(await Admin(client).share_offsets(name))))
+                    rows = share_progress(await Admin(client).share_offsets(name))
+                    found.append((group, rows, await Admin(client).dead_letters(name)))
                     continue
                 committed = await Admin(client).committed(name)
                 owned = {partition for member in group.members for partition in member.partitions}
                 ends = await ends_of(lookups, committed.keys() | owned)
                 kept = await read_maps(lookups, committed)
-                found.append((group, progress(committed, ends, group.members, kept)))
+                found.append((group, progress(committed, ends, group.members, kept), None))
         if as_json:
-            return b"".join(description_json(group, rows) for group, rows in found)
-        return "\n".join(description(group, rows) for group, rows in found)
+            return b"".join(starmap(description_json, found))
+        return "\n".join(starmap(description, found))
 
     start(work, debug)
 
 
-def description(group: Group, rows: Collection[GroupProgress]) -> str:
+def description(group: Group, rows: Collection[GroupProgress], letters: DeadLetterTopic | None = None) -> str:
     """Return the group as a line about it, a table of its members and a table of its partitions."""
     parts = [f"Group {printable(group.group_id)}: {group.state}, {group.kind} protocol"]
     parts += [f"assignor {printable(group.assignor)}"] if group.assignor else []
@@ -267,6 +270,7 @@ def description(group: Group, rows: Collection[GroupProgress]) -> str:
         text += "No members.\n"
     if group.kind == "share":  # many members have a partition
         settled = [(*each.partition, each.offset, each.lag) for each in rows]
+        text = f"{text}\nDead letters: {_letters_text(letters)}\n"
         return text + "\n" + (table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n")
     noted = any(each.note for each in rows)
     lines = [
@@ -284,7 +288,15 @@ def description(group: Group, rows: Collection[GroupProgress]) -> str:
     return text + "\n" + (table(header, lines) if lines else "No committed offsets.\n")
 
 
-def description_json(group: Group, rows: Iterable[GroupProgress]) -> bytes:
+def _letters_text(letters: DeadLetterTopic | None) -> str:
+    if letters is None:
+        return "none; errors.deadletterqueue.topic.name names no topic"
+    what = "with the records" if letters.with_records else "only where the records were"
+    trouble = f"; NONE ARE WRITTEN: {letters.problem}" if letters.problem is not None else ""
+    return printable(f"to {letters.name}, {what}{trouble}")
+
+
+def description_json(group: Group, rows: Iterable[GroupProgress], letters: DeadLetterTopic | None = None) -> bytes:
     """Return the same as a line of JSON."""
     node = group.coordinator
     return json_row(
@@ -295,6 +307,9 @@ def description_json(group: Group, rows: Iterable[GroupProgress]) -> bytes:
             "assignor": group.assignor,
             "epoch": group.epoch,
             "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+            "dead_letters": None
+            if letters is None
+            else {"topic": letters.name, "with_records": letters.with_records, "problem": letters.problem},
             "members": [
                 {
                     "member_id": each.member_id,
@@ -387,6 +402,9 @@ def configure(
     share.record.lock.duration.ms, share.delivery.count.limit, share.partition.max.record.locks, share.renew.acknowledge.enable,
     share.session.timeout.ms, share.heartbeat.interval.ms; for groups of consumers: consumer.session.timeout.ms,
     consumer.heartbeat.interval.ms.
+
+    From Kafka 4.4 on the brokers write dead letters of a share group: errors.deadletterqueue.topic.name names their topic, and
+    errors.deadletterqueue.copy.record.enable=true has them copy the record. If the topic is not fit for them, it says so.
     """
     options = admin_options(brokers, config, settings)
     wanted: dict[str, str | None] = {}
@@ -402,6 +420,9 @@ def configure(
             if wanted:
                 await admin.configure_group(name, wanted)
             found = await admin.group_settings(name)
+            letters = await admin.dead_letters(name) if LETTERS_TO in wanted else None
+        if letters is not None and letters.problem is not None:
+            to_stderr(f"{printable(f'kafka-async: no dead letters are written to {letters.name}: {letters.problem}')}\n")
         if as_json:
             rows = [{"group": name, "setting": key, "value": value, "own": own} for key, (value, own) in sorted(found.items())]
             return b"".join(map(json_row, rows))

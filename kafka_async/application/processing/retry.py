@@ -1,7 +1,7 @@
 """How often and when a record is handled again.
 
-Decides: whether a failure is followed by another attempt, and after how long. Owns nothing. Must never wait: the answer is a number
-of seconds. What a handler raises to decide for itself is defined here too.
+Decides: whether a failure is followed by another attempt, and after how long. Must never wait: the answer is a number of seconds.
+What a handler raises to decide for itself is defined here too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The arguments of ``process``, checked before anything runs.
 
-Decides: which arguments are wrong, and how the user's functions are to be called. Owns nothing that changes.
+Decides: which arguments are wrong, and how the user's functions are to be called.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """What processing needs from a consumer: records, positions, commits, and call-backs of rebalances.
 
-Decides: nothing. Owns: the place of the rebalance listener while records are processed; the user's listener is called after ours.
-The only file of this package that knows the parts of a consumer.
+Owns: the place of the rebalance listener while records are processed; the user's listener is called after ours. The only file of
+this package that knows the parts of a consumer.
 """
 
 import time

@@ -10,6 +10,7 @@
     config_admin.py the same about settings
     sharing.py      share groups: heartbeats, sessions, fetches, acknowledgements
     share_partition.py  one group's view of one partition: who holds which record
+    dead_letters.py what brokers write about records that a share group has given up
     share_admin.py  requests of tools about share groups
     settings.py     which settings topics, groups and brokers may have
     log.py          one partition's batches, transactions and epochs

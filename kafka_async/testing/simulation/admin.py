@@ -1,7 +1,4 @@
-"""Requests of tools about topics and brokers: create, grow and delete topics, delete records, describe the cluster.
-
-Decides: error codes. Owns: nothing.
-"""
+"""Requests of tools about topics and brokers: create, grow and delete topics, delete records, describe the cluster."""
 
 import re
 from collections.abc import Iterable

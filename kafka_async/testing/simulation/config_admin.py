@@ -1,6 +1,6 @@
 """Requests of tools about settings of topics, groups and brokers: describe them and change them.
 
-Decides: error codes. Owns: what was set for brokers. Source: KIP-133, KIP-226, KIP-339.
+Owns: what was set for brokers. Source: KIP-133, KIP-226, KIP-339.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,6 +47,8 @@ _DEFAULT: Final = 5
 _FROM_ALL_BROKERS: Final = 3
 _OWN: Final = {OF_TOPIC: 1, OF_BROKER: 2, OF_GROUP: 8}
 """Where a setting comes from (``ConfigEntry.ConfigSource``): the resource's own settings, those of all brokers, or the default."""
+_FIXED: Final = {"errors.deadletterqueue.auto.create.topics.enable": "false", "errors.deadletterqueue.topic.name.prefix": "dlq."}
+"""Settings of brokers that no request changes, as far as a client may want to know them."""
 EVERY: Final = ""
 """The name under which all brokers are set."""
 
@@ -70,7 +72,8 @@ class BrokerSettings:
 
     def of(self, name: str) -> dict[str, tuple[str, int]]:
         """Return values and where they come from."""
-        found = {} if name == EVERY else {key: (known.default, _DEFAULT) for key, known in BROKER.items()}
+        defaults = {key: known.default for key, known in BROKER.items()} | _FIXED
+        found = {} if name == EVERY else {key: (value, _DEFAULT) for key, value in defaults.items()}
         found |= {key: (value, _FROM_ALL_BROKERS) for key, value in self.given.get(EVERY, {}).items()}
         return found | ({} if name == EVERY else {key: (value, _OWN[OF_BROKER]) for key, value in self.given.get(name, {}).items()})
 

@@ -1,7 +1,4 @@
-"""Requests of tools about groups: list, describe and delete them, and delete offsets.
-
-Decides: error codes. Owns: nothing.
-"""
+"""Requests of tools about groups: list, describe and delete them, and delete offsets."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
 """What the broker answers, one function per API.
 
-Decides: error codes. Owns: only the table ``HANDLERS``; every cluster has its own copy. A handler takes the broker, the request,
-its version, and an error code that a control function wants the answer to carry (0: none).
+Owns: only the table ``HANDLERS``; every cluster has its own copy. A handler takes the broker, the request, its version, and an
+error code that a control function wants the answer to carry (0: none).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...model import TopicPartition
 from ...wire import SUPPORTED, Api, Response
@@ -14,6 +14,7 @@ from ...wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     EpochEndOffset,
+    FinalizedFeatureKey,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -44,6 +45,7 @@ from .admin import (
 from .broker import FakeBroker
 from .groups.registry import find_coordinator
 from .sessions import fetch
+from .versions import KAFKA_4_4
 from .waking import Answering
 
 if TYPE_CHECKING:
@@ -53,19 +55,31 @@ UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, UNKNOWN_TOPIC_ID, REBOOTSTRA
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
 """Timestamps that mean something else (KIP-79, 734, 405)."""
 
+FEATURES: Final = (
+    FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1),
+    FinalizedFeatureKey(name="share.version", max_version_level=2, min_version_level=2),
+)
+"""Features of a new cluster of Kafka 4.4, as far as they are simulated."""
+
 Answer: TypeAlias = Response | Answering[Any] | Awaitable[Response]
 Handler: TypeAlias = Callable[[FakeBroker, Any, int, int], Answer]
 
 
 def api_versions(broker: FakeBroker, request: ApiVersionsRequest, version: int, error: int) -> ApiVersionsResponse:
-    """KIP-35, KIP-511, KIP-1242."""
+    """KIP-35, KIP-511, KIP-584, KIP-1242."""
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (CLUSTER_ID, broker.node_id):
         error = REBOOTSTRAP_REQUIRED
     offered = tuple(
         ApiVersion(api_key=api, min_version=SUPPORTED[api].lowest, max_version=highest)
         for api, highest in broker.cluster.max_versions.items()
     )
-    return ApiVersionsResponse(error_code=error, api_keys=offered)
+    new = broker.cluster.max_versions.get(Api.API_VERSIONS, 0) >= KAFKA_4_4[Api.API_VERSIONS]
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=offered,
+        finalized_features_epoch=0 if new else -1,
+        finalized_features=FEATURES if new else (),
+    )
 
 
 def metadata(broker: FakeBroker, request: MetadataRequest, version: int, error: int) -> MetadataResponse:

@@ -1,7 +1,7 @@
 """Settings of topics, groups and brokers: Kafka's names, allowed values and defaults.
 
-Decides: which settings are accepted. Owns: nothing. Must never accept a name that Kafka does not have, or act as if it knew one.
-Source: ``TopicConfig``, ``LogConfig``, ``GroupConfig`` and ``DynamicBrokerConfig`` of Kafka 4.3, and their answers.
+Decides: which settings are accepted. Must never accept a name that Kafka does not have, or act as if it knew one. Source:
+``TopicConfig``, ``LogConfig``, ``GroupConfig`` and ``DynamicBrokerConfig`` of Kafka 4.4, and their answers.
 """
 
 import re
@@ -56,6 +56,11 @@ def _level(default: int, *levels: int) -> Setting:
     return Setting(str(default), lambda value: value in map(str, levels), f"a level from {levels[0]} to {levels[-1]}")
 
 
+def is_true(value: str) -> bool:
+    """Return what a flag's text means."""
+    return value.strip().lower() == "true"
+
+
 def as_list(value: str) -> list[str]:
     """Return the items of a setting that is a list."""
     return [item.strip() for item in value.split(",") if item.strip()]
@@ -79,6 +84,7 @@ TOPIC: Final[Mapping[str, Setting]] = {
     "message.timestamp.before.max.ms": _number(FOREVER, 0),
     "message.timestamp.after.max.ms": _number(3_600_000, 0),
     "min.insync.replicas": _number(1, 1, _INT),
+    "errors.deadletterqueue.group.enable": _flag("false"),
 }
 """Topic settings that take effect."""
 UNNOTICED: Final[Mapping[str, Setting]] = {
@@ -87,7 +93,6 @@ UNNOTICED: Final[Mapping[str, Setting]] = {
     "compression.type": _one_of("producer", "gzip", "snappy", "lz4", "zstd", "uncompressed"),
     "compression.zstd.level": _number(3, -131_072, 22),
     "delete.retention.ms": _number(86_400_000, 0),
-    "errors.deadletterqueue.group.enable": _flag("false"),
     "file.delete.delay.ms": _number(60_000, 0),
     "flush.messages": _number(FOREVER, 1),
     "flush.ms": _number(FOREVER, 0),
@@ -137,6 +142,8 @@ GROUP: Final[Mapping[str, Setting]] = {
     "share.delivery.count.limit": _number(5, 2, 10),
     "share.partition.max.record.locks": _number(2000, 100, 4000),
     "share.renew.acknowledge.enable": _flag("true"),
+    "errors.deadletterqueue.topic.name": Setting("", lambda value: not value.startswith("__"), "no __ at its start"),
+    "errors.deadletterqueue.copy.record.enable": _flag("false"),
 }
 """Settings of groups. Where brokers set limits of their own, these allow as short times as brokers can be made to allow."""
 SYNONYMS: Final[Mapping[str, str]] = {
@@ -233,6 +240,10 @@ class TopicSettings:
     def value(self, name: str) -> str:
         """Return a setting."""
         return self.given.get(name) or self.defaults.get(name) or TOPIC[name].default
+
+    def allows(self, name: str) -> bool:
+        """Return a setting that is true or false."""
+        return is_true(self.value(name))
 
     def number(self, name: str) -> int:
         """Return a setting that is a number."""

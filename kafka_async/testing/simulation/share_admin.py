@@ -1,7 +1,4 @@
-"""Requests of tools about share groups: describe members, describe, alter and delete offsets.
-
-Decides: error codes. Owns: nothing.
-"""
+"""Requests of tools about share groups: describe members, describe, alter and delete offsets."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """What a share group knows about one partition's records: who holds which, how often each was delivered, which are done.
 
 Decides: which records a member gets, and what an acknowledgement does. Owns: the states. ``now`` is an argument; locks are found to
-have ended when it is checked. Source: the behaviour of ``SharePartition`` in Kafka 4.3; KIP-932, KIP-1206, KIP-1222.
+have ended when it is checked. Source: the behaviour of ``SharePartition`` in Kafka 4.4; KIP-932, KIP-1191, KIP-1206, KIP-1222.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from attrs import define, field
 
 from ...wire.messages import AcknowledgementBatch, AcquiredRecords
+from .dead_letters import REJECTED, TOO_OFTEN, GivenUp
 from .log import PartitionLog, StoredBatch
 
 INVALID_REQUEST, INVALID_RECORD_STATE = 42, 121
@@ -73,14 +74,16 @@ class SharePartition:
     """Locks are not kept: the leader of another epoch knows none."""
     flight: dict[int, InFlightOffset] = field(factory=dict)
     """Offsets from ``start`` on that were delivered at least once."""
+    given_up: list[GivenUp] = field(factory=list)
+    """What was given up since the list was last taken."""
 
     # --- time ------------------------------------------------------------------------------------------------------------------
 
     def expire(self, now: float, limits: Limits) -> None:
         """End the locks whose time is over."""
-        for each in self.flight.values():
+        for offset, each in self.flight.items():
             if each.state is _S.ACQUIRED and each.until <= now:
-                self._give_back(each, limits)
+                self._give_back(offset, each, limits)
         self._advance()
 
     def next_deadline(self) -> float:
@@ -94,14 +97,21 @@ class SharePartition:
 
     def release(self, member: str | None, limits: Limits) -> None:
         """Take back what a member holds; ``None``: what any member holds."""
-        for each in self.flight.values():
+        for offset, each in self.flight.items():
             if each.state is _S.ACQUIRED and member in (None, each.member):
-                self._give_back(each, limits)
+                self._give_back(offset, each, limits)
         self._advance()
 
-    def _give_back(self, each: InFlightOffset, limits: Limits) -> None:
+    def take_given_up(self) -> list[GivenUp]:
+        """Return what was given up, once."""
+        found, self.given_up = self.given_up, []
+        return found
+
+    def _give_back(self, offset: int, each: InFlightOffset, limits: Limits) -> None:
         each.state = _S.ARCHIVED if each.count >= limits.deliveries else _S.AVAILABLE
         each.member, each.until = "", inf
+        if each.state is _S.ARCHIVED:
+            self.given_up.append(GivenUp(offset, each.count, TOO_OFTEN))
 
     def _advance(self) -> None:
         while self.start in self.flight and self.flight[self.start].state in DONE:
@@ -193,15 +203,18 @@ class SharePartition:
             if known is None or known.state is not _S.ACQUIRED or known.member != member:
                 return INVALID_RECORD_STATE
         for offset, kind in results.items():
-            self._settle(self.flight[offset], kind, limits, now)
+            self._settle(offset, kind, limits, now)
         self._advance()
         return 0
 
-    def _settle(self, each: InFlightOffset, kind: int, limits: Limits, now: float) -> None:
+    def _settle(self, offset: int, kind: int, limits: Limits, now: float) -> None:
+        each = self.flight[offset]
         if kind == RENEW:
             each.until = now + limits.lock
         elif kind == RELEASE:
-            self._give_back(each, limits)
+            self._give_back(offset, each, limits)
         else:
             each.state = _S.ACKNOWLEDGED if kind == ACCEPT else _S.ARCHIVED
+            if kind == REJECT:
+                self.given_up.append(GivenUp(offset, each.count, REJECTED))
             each.member, each.until = "", inf

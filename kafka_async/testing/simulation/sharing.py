@@ -2,7 +2,7 @@
 
 Decides: error codes, and when a ShareFetch is answered. Owns: the groups, their sessions and what they know about partitions. Must
 never check membership on a ShareFetch: brokers do not. Source: the behaviour of ``KafkaApis``, ``SharePartitionManager`` and
-``ShareSessionCache`` in Kafka 4.3.
+``ShareSessionCache`` in Kafka 4.4.
 """
 
 from collections.abc import Iterator
@@ -31,6 +31,7 @@ from ...wire.messages import (
     SharePartitionData,
     ShareTopicPartitions,
 )
+from . import dead_letters
 from .groups.assignor import Part
 from .groups.consumer import Refused
 from .groups.share import ShareGroup, ShareMember
@@ -167,6 +168,7 @@ class Shares:
             known = self.partitions.get((session.group, part))
             if known is not None:
                 known.release(session.member, self.limits(session.group))
+                self._bury(session.group, part, known)
         self.cluster.changed()
 
     def _session(self, broker: "FakeBroker", request: _Asking) -> SimulatedShareSession | int:
@@ -215,7 +217,19 @@ class Shares:
             known.release(None, limits)
         known.log_moved(found.log)
         known.expire(self.cluster.clock.now(), limits)
+        self._bury(group, part, known)
         return known
+
+    def end_locks(self) -> None:
+        """Give back what was locked for too long, for those who look at what follows from it, such as dead letters."""
+        for group, part in list(self.partitions):
+            if self._find(part) is not None:
+                self._shared(group, part)
+
+    def _bury(self, group: str, part: Part, known: SharePartition) -> None:
+        given_up, name = known.take_given_up(), self.cluster.name_of(part[0])
+        if given_up and name is not None:
+            dead_letters.write(self.cluster, group, TopicPartition(name, part[1]), given_up)
 
     def _beginning(self, group: str, log: PartitionLog) -> int:
         """Return where a group begins that knows nothing of a partition."""
@@ -391,7 +405,9 @@ class Shares:
         if code:
             return code
         known, limits = self._shared(session.group, part), self.limits(session.group)
-        return known.acknowledge(session.member, batches, limits, self.cluster.clock.now(), renewals=renewals)
+        code = known.acknowledge(session.member, batches, limits, self.cluster.clock.now(), renewals=renewals)
+        self._bury(session.group, part, known)
+        return code
 
 
 def _assignment_of(parts: frozenset[Part]) -> ShareAssignment:

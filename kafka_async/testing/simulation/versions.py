@@ -1,7 +1,7 @@
 """The highest versions that brokers of some releases accept, as far as this package speaks them.
 
-Decides: nothing. Source: ``ApiKeys`` of those releases. Only brokers with a plugin for it offer telemetry (KIP-714), so a test that
-wants it asks for ``WITH_TELEMETRY``.
+Source: ``ApiKeys`` of those releases. Only brokers with a plugin for it offer telemetry (KIP-714), so a test that wants it asks for
+``WITH_TELEMETRY``.
 """
 
 from collections.abc import Mapping

@@ -218,6 +218,98 @@ async def test_a_share_group_is_described_with_its_lag() -> None:
         }
 
 
+TO, COPY, ALLOWED = (
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+)
+
+
+def refused_configs(kind: int, code: int) -> Callable[[FakeBroker, Any], object]:
+    """Have brokers refuse to describe resources of a kind."""
+
+    def decide(broker: FakeBroker, request: messages.DescribeConfigsRequest) -> object:
+        (asked,) = request.resources
+        if asked.resource_type != kind:
+            return None
+        result = messages.DescribeConfigsResult(error_code=code, resource_type=kind, resource_name=asked.resource_name)
+        return messages.DescribeConfigsResponse(results=(result,))
+
+    return decide
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "problem"),
+    [
+        ("dlq.t", {ALLOWED: True}, None),
+        ("dlq.t", {ALLOWED: False}, "the topic does not have errors.deadletterqueue.group.enable=true"),
+        ("dlq.t", {}, "the topic does not have errors.deadletterqueue.group.enable=true"),
+        ("letters", {ALLOWED: True}, "does not begin with 'dlq.', which the brokers' errors.deadletterqueue.topic.name.prefix"),
+        ("dlq.t", None, "the topic does not exist"),
+    ],
+)
+def test_where_dead_letters_go_is_told_with_what_speaks_against_it(
+    name: str, config: dict[str, object] | None, problem: str | None
+) -> None:
+    @virtual
+    async def test() -> None:
+        cluster = FakeCluster()
+        if config is not None:
+            cluster.create_topic(name, config=config)
+        async with asking(cluster) as asked:
+            assert await asked.dead_letters("g") is None
+            await asked.configure_group("g", {TO: name})
+            found = await asked.dead_letters("g")
+            assert found is not None
+            assert (found.name, found.with_records, found.problem is None) == (name, False, problem is None)
+            assert problem is None or problem in str(found.problem)
+            await asked.configure_group("g", {COPY: "true"})
+            assert (again := await asked.dead_letters("g")) is not None
+            assert again.with_records
+
+    test()
+
+
+@virtual
+async def test_a_cluster_that_was_not_brought_to_the_level_of_dead_letters_is_told() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("dlq.t", config={ALLOWED: True})
+    async with asking(cluster) as asked:
+        await asked.configure_group("g", {TO: "dlq.t"})
+        level = messages.FinalizedFeatureKey(name="share.version", max_version_level=1, min_version_level=1)
+        before = messages.ApiVersionsResponse(finalized_features_epoch=7, finalized_features=(level,))
+        cluster.control(Api.API_VERSIONS, lambda *_: before)
+        found = await asked.dead_letters("g")
+    assert found is not None
+    assert "share.version=1" in str(found.problem)
+
+
+@pytest.mark.parametrize(("kind", "code"), [(2, 29), (4, 31)])
+def test_what_may_not_be_looked_at_speaks_against_nothing(kind: int, code: int) -> None:
+    @virtual
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create_topic("dlq.t", config={ALLOWED: True})
+        async with asking(cluster) as asked:
+            await asked.configure_group("g", {TO: "dlq.t"})
+            cluster.control(Api.DESCRIBE_CONFIGS, refused_configs(kind, code), keep=True)
+            found = await asked.dead_letters("g")
+        assert found is not None
+        assert found.problem is None
+
+    test()
+
+
+@virtual
+async def test_older_brokers_have_no_dead_letters() -> None:
+    cluster = FakeCluster()
+    setting = messages.DescribeConfigsResourceResult(name="share.auto.offset.reset", value="latest")
+    result = messages.DescribeConfigsResult(resource_type=32, resource_name="g", configs=(setting,))
+    answer(cluster, Api.DESCRIBE_CONFIGS, messages.DescribeConfigsResponse(results=(result,)))
+    async with asking(cluster) as asked:
+        assert await asked.dead_letters("g") is None
+
+
 @virtual
 async def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
     cluster = FakeCluster(size=2)

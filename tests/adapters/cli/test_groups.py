@@ -1,11 +1,12 @@
 import json
 
 import pytest
+from attrs import evolve
 
 pytest.importorskip("typer")
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.adapters.admin import DescribedMember, Group
+from kafka_async.adapters.admin import DeadLetterTopic, DescribedMember, Group
 from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
@@ -84,6 +85,30 @@ def test_an_empty_classic_group_has_no_epoch_and_no_tables() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("letters", "line", "told"),
+    [
+        (None, "none; errors.deadletterqueue.topic.name names no topic", None),
+        (
+            DeadLetterTopic(name="dlq.a", with_records=True, problem=None),
+            "to dlq.a, with the records",
+            {"topic": "dlq.a", "with_records": True, "problem": None},
+        ),
+        (
+            DeadLetterTopic(name="dlq.a", with_records=False, problem="the topic does not exist"),
+            "to dlq.a, only where the records were; NONE ARE WRITTEN: the topic does not exist",
+            {"topic": "dlq.a", "with_records": False, "problem": "the topic does not exist"},
+        ),
+    ],
+)
+def test_a_share_group_is_described_with_its_dead_letters(
+    letters: DeadLetterTopic | None, line: str, told: dict[str, object] | None
+) -> None:
+    share = evolve(group(READER), kind="share")
+    assert f"Dead letters: {line}" in description(share, [], letters).splitlines()
+    assert json.loads(description_json(share, [], letters))["dead_letters"] == told
+
+
 def test_a_name_cannot_send_control_codes() -> None:
     evil = Group(
         group_id="\x1b[2J", kind="classic", state="Empty", assignor="", epoch=None, coordinator=Node(0, "h", 1), members=()
@@ -103,6 +128,7 @@ def test_json_says_the_same_in_one_line() -> None:
         "assignor": "uniform",
         "epoch": 7,
         "coordinator": {"id": 2, "host": "host", "port": 9092},
+        "dead_letters": None,
         "members": [
             {
                 "member_id": "m-1",

@@ -1,6 +1,6 @@
 """What groups have committed.
 
-Decides: nothing. Owns: the offsets with their metadata, and those whose transaction is still open.
+Owns: the offsets with their metadata, and those whose transaction is still open.
 """
 
 from attrs import define, field
