@@ -9,26 +9,45 @@ Spark forks its workers from a daemon that has imported PySpark, and throws a wo
 """
 
 import sys
+from zipimport import zipimporter
 
 
 def preload() -> None:
     """Import what reading needs. Raises nothing: a worker for other work must start even if this fails."""
     try:
         _import_all()
+        _forget_archives()
     except Exception as error:  # said where it is read: in the executor's log
         print(f"kafka_async: preloading failed, workers import by themselves: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _import_all() -> None:
-    """Import what most tasks need first. The one thread that this starts is of Arrow's allocator, which expects forks."""
+    """Import what most tasks need. The one thread that this starts is of Arrow's allocator, which expects forks."""
     import pyarrow.compute
+    import pyspark.worker
     from anyio._backends import _asyncio
     from pyspark.sql.worker import plan_data_source_read
 
+    from ...application import otlp, starting
+    from ...background import telemetry
+    from ...network import transport
     from .. import sync
     from . import columns, connections, source, task
 
-    _ = (pyarrow.compute, _asyncio, plan_data_source_read, sync, columns, connections, source, task)
+    otlp.messages()
+    _ = (pyarrow.compute, pyspark.worker, _asyncio, plan_data_source_read, starting, telemetry, transport, sync)
+    _ = (columns, connections, source, task)
+
+
+def _forget_archives() -> None:
+    """Have workers not read the directories of ``pyspark.zip`` and of Spark's jar anew, which takes each 80 ms.
+
+    A worker invalidates the caches of all importers that are known here, since Spark adds a folder to its path. In Python 3.11 and
+    3.12 that reads a directory again for each package within an archive. Importers that are not known are made when needed.
+    """
+    for place, importer in [*sys.path_importer_cache.items()]:
+        if isinstance(importer, zipimporter):
+            del sys.path_importer_cache[place]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from ...model import TopicPartition
 from .connections import Lease, leased_for_a_task
 from .plan.offsets import below, names_of
 from .plan.planner import Task
+from .worker import acknowledge
 
 if TYPE_CHECKING:  # a process that only plans needs none of them
     from ...events import TopicDescription
@@ -214,5 +215,9 @@ def input_partitions(tasks: Iterable[Task], schemas: Mapping[str, str] = {}) -> 
 
 
 def received(tasks: TaskReader) -> TaskReader:
-    """Return the parts of a Spark reader that a task needs, so that a task need not import the reader's own modules."""
+    """Return the parts of a Spark reader that a task needs, so that a task need not import the reader's own modules.
+
+    Called where a reader is unpickled, which is in a worker, for each task.
+    """
+    acknowledge()
     return tasks

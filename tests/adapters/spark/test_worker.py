@@ -1,8 +1,11 @@
 """Processes of PySpark's: what they import, and what is set in them."""
 
 import os
+import socket
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +14,26 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[
 from pyspark.cloudpickle import dumps
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from kafka_async.adapters.spark.connections import connections
 from kafka_async.adapters.spark.daemon import preload
 from kafka_async.adapters.spark.source import KafkaDataSource
+from kafka_async.testing import Cluster, ThreadedCluster
+
+CONNECTED = """
+import os, socket
+os.environ.pop("PYTHON_WORKER_FACTORY_SECRET", None)
+os.environ |= {settings}
+server = socket.create_server(("127.0.0.1", 0))
+spark = socket.create_connection(server.getsockname())
+worker, _ = server.accept()
+worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+before = sorted(os.listdir("/proc/self/fd"))
+"""
+ASKED = """
+spark.sendall(b"x")  # it still works
+print(worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK), before == sorted(os.listdir("/proc/self/fd")), worker.recv(1))
+"""
+needs_linux = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only on Linux a delay can be turned off")
 
 
 def said_by(code: str) -> str:
@@ -81,12 +102,59 @@ def test_the_daemon_imports_what_a_task_needs_and_starts_no_thread() -> None:
 
 
 @pytest.mark.brokers
+def test_a_worker_of_the_daemon_has_nothing_left_to_import() -> None:
+    """Spark throws workers away, so what each imports anew takes time of every query that stops early."""
+    cluster = Cluster()
+    cluster.topic("t")
+    cluster.produce("t", value="a")
+    with ThreadedCluster(cluster) as served:
+        source = KafkaDataSource({"kafka.bootstrap.servers": served.bootstrap, "subscribe": "t"})
+        reader = source.reader(source.schema())
+        sent = dumps((reader, reader.partitions()))  # type: ignore[no-untyped-call]  # Spark's own
+        code = (
+            "import pickle, sys; from kafka_async.adapters.spark.daemon import preload; preload(); before = {*sys.modules};"
+            f"import pyspark.worker; reader, parts = pickle.loads({sent!r});"
+            "rows = [batch.num_rows for batch in reader.read(parts[0])]; print(rows, *sorted({*sys.modules} - before))"
+        )
+        said = said_by(code)
+        connections().close()
+    assert said == "[1]"
+
+
+@pytest.mark.brokers
 def test_the_daemon_starts_without_what_cannot_be_imported() -> None:
     code = (
         "import sys; sys.modules['kafka_async.adapters.sync'] = None;"
         "from kafka_async.adapters.spark.daemon import preload; preload(); print('here')"
     )
     assert said_by(code) == "here"
+
+
+@pytest.mark.brokers
+@needs_linux
+@pytest.mark.parametrize(("settings", "at_once"), [({"PYTHON_WORKER_FACTORY_SECRET": "s"}, "1"), ({}, "0")])
+def test_a_task_is_acknowledged_as_it_is_unpickled_in_processes_that_spark_started(settings: dict[str, str], at_once: str) -> None:
+    source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
+    schema = StructType([StructField("value", BinaryType())])
+    for reader in source.reader(schema), source.streamReader(schema):
+        sent = dumps(reader)  # type: ignore[no-untyped-call]  # Spark's own
+        code = f"{CONNECTED.replace('{settings}', repr(settings))}import pickle; pickle.loads({sent!r})\n{ASKED}"
+        assert said_by(code) == f"{at_once} True b'x'"
+
+
+@pytest.mark.brokers
+def test_a_worker_of_the_daemon_reads_no_directory_of_an_archive_again(tmp_path: Path) -> None:
+    """A worker invalidates the caches of importers: those of pyspark.zip would read 1,500 entries for each package in it."""
+    path = tmp_path / "archive.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("in_archive.py", "")
+    code = (
+        f"import sys, zipimport; sys.path.insert(0, {str(path)!r}); import in_archive;"
+        "known = lambda: any(isinstance(each, zipimport.zipimporter) for each in sys.path_importer_cache.values());"
+        "first = known(); from kafka_async.adapters.spark.daemon import preload; preload();"
+        "print(first, known())"
+    )
+    assert said_by(code) == "True False"
 
 
 def test_connections_of_the_process_are_nobodys_but_their_owners() -> None:
