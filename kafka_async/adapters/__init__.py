@@ -4,7 +4,7 @@
 
     admin/    requests about groups, for tools
     cli/      the command ``kafka-async``
-    dead_letters.py    dead letters through another library's producer
+    dead_letters.py    dead letters through another library's producer; ``letters.py``: reading them again
     otel.py   metrics as OpenTelemetry instruments
     running.py    ``run``: handles SIGTERM as ``asyncio.run`` handles Ctrl-C
     spark/    a data source for PySpark

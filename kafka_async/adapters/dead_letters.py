@@ -8,6 +8,7 @@ Key and value are the record's bytes in the log, not the results of deserializer
 A letter that is too large for the producer or the broker would never be written. It is written without its value, which can be read
 where the headers say, as long as the topic keeps it.
 A record that was written but not confirmed is written again, so there may be two of it.
+``kafka-async deadletters`` shows them, and writes those that were mended back to their topics.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -19,6 +19,7 @@ MODULES: Final[Mapping[str, str]] = {
     "topics": "topics",
     "groups": "groups",
     "offsets": "offsets",
+    "deadletters": "deadletters",
     "share": "share",
 }
 """A command, or a group of commands -> the module here whose ``app`` it is."""

@@ -1,6 +1,6 @@
 """What ``process(keep_done=True)`` left in a commit's metadata: what of the lag is done, and which record holds the rest up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +34,10 @@ class Committed:
             of_another_topic=done is None and is_ours(committed.metadata),
         )
 
+    def holds(self, offset: int) -> bool:
+        """Whether the record at ``offset`` is done."""
+        return offset < self.offset or (self.done is not None and offset in self.done)
+
     def done_from(self, offset: int) -> int:
         """Return how many offsets from ``offset`` on are done."""
         return sum(end - first for first, end in self.done.done_from(offset)) if self.done is not None else 0
@@ -57,7 +61,7 @@ class Committed:
         Raises ``IllegalStateError`` for an offset that is done or passed, or that the metadata have no room for.
         """
         name = f"{partition.topic}:{partition.partition}"
-        if offset < self.offset or (self.done is not None and offset in self.done):
+        if self.holds(offset):
             raise IllegalStateError(f"offset {offset} of {name} is done already; the group is at {self.offset}")
         if offset > self.offset and self.done is None:
             raise IllegalStateError(
@@ -73,6 +77,27 @@ class Committed:
         if any(first not in (kept or ()) or end - 1 not in (kept or ()) for first, end in spans):
             raise IllegalStateError(f"the metadata of {name} have no room for another offset that is done")
         return OffsetAndMetadata(start, metadata)
+
+
+def commit_around(records: Iterable[tuple[int, bool]], end: int, topic_id: UUID | None) -> OffsetAndMetadata:
+    """Return what to commit of a partition whose records up to ``end`` are done or not: offset and whether, in order.
+
+    Offsets between two records that are done have no records any more, and count as done. Runs that the metadata have no room for
+    are left out, from the end.
+    """
+    spans: list[tuple[int, int]] = []
+    start: int | None = None
+    adjacent = False
+    for offset, done in records:
+        if start is None:
+            start = None if done else offset
+        elif done and adjacent:
+            spans[-1] = (spans[-1][0], offset + 1)
+        elif done:
+            spans.append((offset, offset + 1))
+        adjacent = done and start is not None
+    start = end if start is None else start
+    return OffsetAndMetadata(start, encode(_runs(start, spans), topic_id))
 
 
 def _runs(start: int, spans: list[tuple[int, int]]) -> list[int]:

@@ -223,7 +223,7 @@ class Reset:
             kept = await read_maps(consumer, {each: committed[each] for each in partitions if each in committed})
             moves = await self._plan(consumer, sorted(set(partitions)), committed, kept)
             if self.execute:
-                await _commit(consumer, moves)
+                await commit_for(consumer, _targets(moves))
         return moves
 
     async def _move_share_group(self, admin: Admin) -> list[Move]:
@@ -271,9 +271,12 @@ async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
     return group.kind
 
 
-async def _commit(consumer: KafkaConsumer[Any, Any], moves: Iterable[Move]) -> None:
+def _targets(moves: Iterable[Move]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {move.partition: OffsetAndMetadata(move.new, move.metadata) for move in moves}
+
+
+async def commit_for(consumer: KafkaConsumer[Any, Any], targets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile."""
-    targets = {move.partition: OffsetAndMetadata(move.new, move.metadata) for move in moves}
     consumer.assign(targets)
     consumer.pause(*targets)  # nothing is to be fetched
     await consumer.commit(targets)
@@ -392,7 +395,7 @@ async def _skip(group: str, partition: TopicPartition, offset: int, options: dic
         left = Committed.read(new, kept.topic_id)
         move = Move(partition=partition, current=committed.offset, new=new.offset, note=left.note, metadata=new.metadata)
         if execute:
-            await _commit(consumer, [move])
+            await commit_for(consumer, _targets([move]))
     return move
 
 

@@ -229,7 +229,7 @@ def test_the_codes_of_a_format_are_in_the_help_line_by_line(command: tuple[str, 
     assert line in map(str.strip, run(*command, "--help").stdout.splitlines())
 
 
-@pytest.mark.parametrize("command", [(), ("topics",), ("groups",), ("offsets",), ("share",)], ids=" ".join)
+@pytest.mark.parametrize("command", [(), ("topics",), ("groups",), ("offsets",), ("deadletters",), ("share",)], ids=" ".join)
 def test_a_list_of_commands_says_in_whole_sentences_what_each_is_for(command: tuple[str, ...]) -> None:
     listed = run(*command, "--help").stdout.partition("Commands:")[2]
 

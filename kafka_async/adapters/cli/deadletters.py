@@ -1,0 +1,614 @@
+"""The commands ``kafka-async deadletters``: what is in a topic of dead letters, and the way back for those that were mended.
+
+Decides: which letters are meant, and which have gone back already. Owns: the committed offsets of the group that remembers this.
+Must never count a letter as written back before the cluster has confirmed it; and must never write back what came to the topic
+after the command began, or a record that fails at once would go round for ever.
+
+What has gone back stands in the group's commit: the first letter that is left, and a map of those after it that are done, as
+``process(keep_done=True)`` writes it. So a choice of letters can go back now, and others later.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+from attrs import define, evolve, field, frozen
+
+from ...application.consumer import KafkaConsumer
+from ...config import ConsumerConfig
+from ...config.spelling import did_you_mean
+from ...errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+from ...events import TopicDescription
+from ...model import OffsetAndMetadata, TopicPartition
+from ..admin import Admin, Client
+from ..letters import DeadLetter, headers_back
+from .copying import find_partitions
+from .done_maps import Committed, commit_around
+from .formats import Record, json_row
+from .offsets import commit_for, kind_of_idle, milliseconds, record_place
+from .producers import Outgoing, Write, open_producer, require_producer
+from .settings import Brokers, CommandConfig, Settings, admin_options
+from .shell import AsJson, Debug, Output, new_app, run, show_log
+from .tables import Cell, table
+
+app = new_app("Show dead letters, and write them back to their topics.")
+
+BATCH: Final = 500
+"""Records that are written before it is committed that they are."""
+_PATIENCE: Final = 30_000
+"""Milliseconds until a record that is there must have been read."""
+_WAIT: Final = 200
+"""Milliseconds of a read that may find nothing."""
+
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic that DeadLetters has written to.")]
+Letters = Annotated[
+    list[str] | None,
+    typer.Option("--letter", metavar="PARTITION:OFFSET", help="Only this letter, by its place in TOPIC; can be repeated."),
+]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="TOPIC", help="Only letters whose records came from this topic; can be repeated."),
+]
+Exceptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exception", metavar="NAME", help="Only letters with this exception, with or without its module; can be repeated."
+    ),
+]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Only letters whose reason contains this text.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="ISO", help="Only letters written at this time or later; UTC if it names no time zone."),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="ISO", help="Only letters written before this time.")]
+Remembering = Annotated[
+    str | None,
+    typer.Option("-G", "--group", metavar="GROUP", help="The group that remembers what has gone back. Default: redrive.TOPIC."),
+]
+
+
+# --- choosing ------------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class LetterChoice:
+    """Which letters are meant."""
+
+    letters: frozenset[tuple[int, int]]
+    """Partition and offset; none: all."""
+    sources: frozenset[str]
+    exceptions: frozenset[str]
+    reason: str | None
+    since: int | None
+    until: int | None
+    """Milliseconds."""
+
+    @classmethod
+    def parse(
+        cls,
+        letters: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        exceptions: Sequence[str] | None = None,
+        reason: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> "LetterChoice":
+        """Return what the options of a command mean. Raises ``typer.BadParameter``."""
+        return cls(
+            letters=frozenset(map(_place, letters or ())),
+            sources=frozenset(sources or ()),
+            exceptions=frozenset(exceptions or ()),
+            reason=reason,
+            since=None if since is None else milliseconds(since),
+            until=None if until is None else milliseconds(until),
+        )
+
+    def __contains__(self, letter: DeadLetter) -> bool:
+        """Whether a letter is meant."""
+        names = {letter.exception, letter.exception.rpartition(".")[2]}
+        return (
+            (not self.letters or (letter.partition, letter.offset) in self.letters)
+            and (not self.sources or letter.source.topic in self.sources)
+            and (not self.exceptions or bool(names & self.exceptions))
+            and (self.reason is None or self.reason in letter.reason)
+            and (self.since is None or letter.written_at >= self.since)
+            and (self.until is None or letter.written_at < self.until)
+        )
+
+
+def _place(text: str) -> tuple[int, int]:
+    try:
+        partition, offset = record_place(f"letters:{text}")
+    except typer.BadParameter:
+        raise typer.BadParameter(f"{text!r}: expected PARTITION:OFFSET, as in 0:17") from None
+    return partition.partition, offset
+
+
+# --- what there is -------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class LetterEntry:
+    """A record of a topic of dead letters."""
+
+    partition: int
+    offset: int
+    letter: DeadLetter | None
+    """``None``: it is none."""
+    gone_back: bool = False
+
+
+@frozen(kw_only=True)
+class Letterbox:
+    """What a topic held when it was read."""
+
+    ends: Mapping[TopicPartition, int]
+    entries: tuple[LetterEntry, ...]
+    """By partition and offset."""
+    topic_id: Any
+
+    def after(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> "Letterbox":
+        """Return the same with what these commits say has gone back."""
+        known = {each.partition: Committed.read(offset, self.topic_id) for each, offset in committed.items() if each in self.ends}
+        entries = [
+            evolve(entry, gone_back=(kept := known.get(entry.partition)) is not None and kept.holds(entry.offset))
+            for entry in self.entries
+        ]
+        return evolve(self, entries=tuple(entries))
+
+    def strangers(self) -> int:
+        """Return how many records are no dead letters."""
+        return sum(entry.letter is None for entry in self.entries)
+
+    def left(self, choice: LetterChoice) -> list[DeadLetter]:
+        """Return the letters of a choice that have not gone back."""
+        return [each.letter for each in self.entries if each.letter is not None and not each.gone_back and each.letter in choice]
+
+    def commits(self, done: Collection[tuple[int, int]]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit once these letters, by partition and offset, have gone back too. Strangers have nowhere to go."""
+        found = {}
+        for partition, end in self.ends.items():
+            entries = [entry for entry in self.entries if entry.partition == partition.partition]
+            records = [
+                (each.offset, each.gone_back or each.letter is None or (each.partition, each.offset) in done) for each in entries
+            ]
+            found[partition] = commit_around(records, end, self.topic_id)
+        return found
+
+    def has_room(self, done: Collection[tuple[int, int]]) -> bool:
+        """Whether a commit can hold which letters have gone back once these have."""
+        kept = self.after(self.commits(done)).entries
+        return all(
+            now.gone_back
+            for before, now in zip(self.entries, kept, strict=True)
+            if before.gone_back or (before.partition, before.offset) in done
+        )
+
+
+@define(eq=False)
+class LetterReader:
+    """Reads a topic of dead letters, up to where it ends now."""
+
+    consumer: KafkaConsumer[Any, Any]
+    topic: str
+    committed: Mapping[TopicPartition, OffsetAndMetadata]
+
+    async def look(self) -> Letterbox:
+        """Read everything. Raises ``UnknownTopicOrPartitionError``."""
+        partitions = await find_partitions(self.consumer, (self.topic,))
+        ends = await self.consumer.end_offsets(partitions)
+        described: TopicDescription = (await self.consumer.describe_topics(self.topic)).topics[self.topic]
+        entries = [
+            LetterEntry(partition=record.partition, offset=record.offset, letter=DeadLetter.read(record))
+            async for record in self.records(ends)
+        ]
+        entries.sort(key=lambda entry: (entry.partition, entry.offset))
+        return Letterbox(ends=ends, entries=tuple(entries), topic_id=described.topic_id).after(self.committed)
+
+    async def records(self, ends: Mapping[TopicPartition, int]) -> Any:
+        """Yield the records before ``ends``, in order within each partition."""
+        self.consumer.assign(ends)
+        self.consumer.resume(*ends)  # those that an earlier reading came to the end of
+        await self.consumer.seek_to_beginning()
+        left = set(ends)
+        while left:
+            for partition in [each for each in left if await self.consumer.position(each) >= ends[each]]:
+                left.discard(partition)
+                self.consumer.pause(partition)
+            if left:
+                for partition, batch in (await self.consumer.getmany(timeout_ms=_WAIT, max_records=BATCH)).items():
+                    for record in batch:
+                        if record.offset < ends[partition]:
+                            yield record
+
+
+# --- show ----------------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def show(
+    topic: TopicName,
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    letters: Letters = None,
+    sources: Sources = None,
+    exceptions: Exceptions = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    group: Remembering = None,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Show letters that have gone back, too.")] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Show the dead letters that are left.
+
+    For each where its record came from, and why it failed.
+    """
+    choice = LetterChoice.parse(letters, sources, exceptions, reason, since, until)
+    options = _options(brokers, config, settings)
+    output = Output(debug=debug)
+
+    async def work() -> str | bytes:
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
+            committed = await Admin(client).committed(group or _group(topic))
+        async with KafkaConsumer[Any, Any](**options) as consumer:
+            box = await LetterReader(consumer, topic, committed).look()
+        shown = [
+            (each.letter, each.gone_back)
+            for each in box.entries
+            if each.letter is not None and each.letter in choice and (everything or not each.gone_back)
+        ]
+        output.notify(_counted([letter for letter, _ in shown], box, everything))
+        return b"".join(json_row(_as_json(*each)) for each in shown) if as_json else _as_table(shown)
+
+    show_log(debug)
+    run(work(), output)
+
+
+def _options(brokers: str | None, file: Any, settings: list[str] | None) -> dict[str, Any]:
+    """Return the options of a consumer that reads letters: not those of transactions that were aborted."""
+    return admin_options(brokers, file, settings) | {"isolation_level": "read_committed", "enable_auto_commit": False}
+
+
+def _group(topic: str) -> str:
+    return f"redrive.{topic}"
+
+
+def _counted(shown: Sequence[DeadLetter], box: Letterbox, everything: bool) -> str:
+    by_name = Counter(letter.exception for letter in shown)
+    parts = ", ".join(f"{count} {name}" for name, count in by_name.most_common())
+    gone = sum(entry.gone_back for entry in box.entries if entry.letter is not None)
+    notes = [
+        f"{_letters(len(shown))}{f': {parts}' if parts else ''}",
+        f"{gone} more have gone back (--all shows them)" if gone and not everything else "",
+        f"{box.strangers()} records are no dead letters of DeadLetters" if box.strangers() else "",
+    ]
+    return "% " + "; ".join(filter(None, notes))
+
+
+def _letters(count: int) -> str:
+    return "1 letter" if count == 1 else f"{count or 'no'} letters"
+
+
+def _as_table(shown: Iterable[tuple[DeadLetter, bool]]) -> str:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            letter.partition,
+            letter.offset,
+            _time(letter.written_at),
+            _origin(letter),
+            letter.attempts,
+            letter.exception,
+            letter.reason,
+            _note(letter, gone),
+        )
+        for letter, gone in shown
+    ]
+    return table(("PARTITION", "OFFSET", "WRITTEN", "FROM", "ATTEMPTS", "EXCEPTION", "REASON", "NOTE"), rows)
+
+
+def _origin(letter: DeadLetter) -> str:
+    return f"{letter.source.topic}:{letter.source.partition}:{letter.source_offset}"
+
+
+def _note(letter: DeadLetter, gone: bool) -> str:
+    notes = [
+        "has gone back" if gone else "",
+        f"went back {letter.redrives} times before" if letter.redrives > 1 else "went back once before" if letter.redrives else "",
+        f"without its value of {letter.left_out} bytes" if letter.left_out is not None else "",
+    ]
+    return ", ".join(filter(None, notes))
+
+
+def _time(milliseconds_since: int) -> str:
+    return datetime.fromtimestamp(milliseconds_since / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _as_json(letter: DeadLetter, gone: bool) -> dict[str, Any]:
+    return {
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "written": letter.written_at,
+        "from": {"topic": letter.source.topic, "partition": letter.source.partition, "offset": letter.source_offset},
+        "timestamp": letter.timestamp,
+        "group": letter.group,
+        "attempts": letter.attempts,
+        "exception": letter.exception,
+        "reason": letter.reason,
+        "value_left_out": letter.left_out,
+        "redrives": letter.redrives,
+        "gone_back": gone,
+    }
+
+
+# --- redrive -------------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Redrive:
+    """What ``deadletters redrive`` was asked to do."""
+
+    topic: str
+    choice: LetterChoice
+    group: str
+    to: str | None
+    """A topic for all of them; ``None``: each goes to its own."""
+    count: int | None
+    most_redrives: int
+    keep_timestamps: bool
+    library: str | None
+    """What writes; ``None``: a dry run."""
+    options: dict[str, Any]
+    output: Output
+
+    async def run(self) -> "RedriveOutcome":
+        """RedrivePlan what goes back and, if it is to be done, do it."""
+        async with Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client:
+            admin = Admin(client)
+            if await kind_of_idle(admin, self.group, create=True) == "share":
+                raise IllegalStateError(
+                    f"group {self.group!r} is a share group: a group of consumers is to remember what has gone back"
+                )
+            committed = await admin.committed(self.group)
+        async with KafkaConsumer[Any, Any](**self.options) as consumer:
+            reader = LetterReader(consumer, self.topic, committed)
+            plan = self.plan(await reader.look(), await self._destinations(consumer))
+            if self.library is None or not plan.going:
+                return RedriveOutcome(plan=plan)
+            async with (
+                KafkaConsumer[Any, Any](**self.options) as originals,
+                KafkaConsumer[Any, Any](**self.options | {"group_id": self.group}) as memory,
+                open_producer(self.library, self.options) as write,
+            ):
+                way = WayBack(self, plan, reader, write, originals, memory)
+                await way.go()
+        return RedriveOutcome(plan=plan, done=frozenset(way.done), failures=tuple(way.failures))
+
+    def plan(self, box: Letterbox, topics: Mapping[str, int]) -> "RedrivePlan":
+        """Choose the letters. ``topics``: those of the cluster, and how many partitions each has.
+
+        Raises ``UnknownTopicOrPartitionError`` for a destination that does not exist, ``IllegalStateError`` for a choice that
+        cannot be remembered.
+        """
+        left = box.left(self.choice)
+        tired = [letter for letter in left if letter.redrives >= self.most_redrives]
+        going = [letter for letter in left if letter.redrives < self.most_redrives][: self.count]
+        for name in {self.to or letter.source.topic for letter in going} - topics.keys():
+            raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{did_you_mean(name, topics)}; --to names another")
+        chosen = {(letter.partition, letter.offset): letter for letter in going}
+        if not box.has_room(chosen):
+            raise IllegalStateError(
+                f"group {self.group!r} cannot remember so many letters with others between them: redrive less or all of them"
+            )
+        return RedrivePlan(box=box, going=chosen, tired=len(tired), topics=topics)
+
+    async def _destinations(self, consumer: KafkaConsumer[Any, Any]) -> dict[str, int]:
+        cluster = await consumer.describe_topics()
+        return {name: len(topic.partitions) for name, topic in cluster.topics.items()}
+
+
+@frozen(kw_only=True)
+class RedrivePlan:
+    """Which letters go back."""
+
+    box: Letterbox
+    going: Mapping[tuple[int, int], DeadLetter]
+    """By partition and offset."""
+    tired: int
+    """Letters that stay, since they have gone back too often."""
+    topics: Mapping[str, int]
+
+
+@frozen(kw_only=True)
+class RedriveOutcome:
+    """What was done."""
+
+    plan: RedrivePlan
+    done: frozenset[tuple[int, int]] = frozenset()
+    failures: tuple[str, ...] = ()
+
+
+@define(eq=False)
+class WayBack:
+    """Writes the letters of a plan back, and remembers which are written."""
+
+    wanted: Redrive
+    plan: RedrivePlan
+    reader: LetterReader
+    write: Write
+    originals: KafkaConsumer[Any, Any]
+    """Reads what letters left out of their values."""
+    memory: KafkaConsumer[Any, Any]
+    """Commits for the group; the others are reading."""
+    failures: list[str] = field(factory=list, init=False)
+    """Which letters are not written, and why."""
+    done: set[tuple[int, int]] = field(factory=set, init=False)
+
+    async def go(self) -> None:
+        """Write all that can be written, and commit. Stops if nothing of a batch can be."""
+        ends = {each: end for each, end in self.plan.box.ends.items() if any(part == each.partition for part, _ in self.plan.going)}
+        batch: list[Record] = []
+        left = len(self.plan.going)
+        async for record in self.reader.records(ends):
+            if (record.partition, record.offset) not in self.plan.going:
+                continue
+            batch.append(record)
+            left -= 1
+            if len(batch) >= BATCH or not left:
+                if not await self._write(batch):
+                    return
+                batch = []
+
+    async def _write(self, batch: Sequence[Record]) -> int:
+        """Write letters, commit, and return how many were written."""
+        ready: list[tuple[Record, Outgoing]] = []
+        for record in batch:
+            letter = self.plan.going[record.partition, record.offset]
+            value = record.value if letter.left_out is None else await self._left_out(letter)
+            if letter.left_out is not None and value is None:
+                self._failed(record, f"its value, which the letter has left out, is no longer at {_origin(letter)}")
+            else:
+                ready.append((record, self._outgoing(record, letter, value)))
+        results = await self.write([outgoing for _, outgoing in ready])
+        for (record, _), error in zip(ready, results, strict=True):
+            if error is None:
+                self.done.add((record.partition, record.offset))
+            else:
+                self._failed(record, str(error) or type(error).__name__)
+        await self._commit()
+        return sum(error is None for error in results)
+
+    def _failed(self, record: Record, why: str) -> None:
+        self.failures.append(f"{record.partition}:{record.offset}: {why}")
+
+    def _outgoing(self, record: Record, letter: DeadLetter, value: bytes | None) -> Outgoing:
+        topic = self.wanted.to or letter.source.topic
+        # A record without a key has no other way to its partition; one with a key may be of a producer that partitions otherwise.
+        stays = topic == letter.source.topic and letter.source.partition < self.plan.topics[topic]
+        return Outgoing(
+            topic=topic,
+            partition=letter.source.partition if stays else None,
+            key=record.key,
+            value=value,
+            headers=headers_back(record),
+            timestamp=letter.timestamp if self.wanted.keep_timestamps and letter.timestamp >= 0 else None,
+        )
+
+    async def _left_out(self, letter: DeadLetter) -> bytes | None:
+        """Return a value from where the record was first; ``None`` if it is not there any more."""
+        try:
+            begin = (await self.originals.beginning_offsets([letter.source]))[letter.source]
+            end = (await self.originals.end_offsets([letter.source]))[letter.source]
+        except KafkaError:
+            return None
+        if not begin <= letter.source_offset < end:
+            return None
+        self.originals.assign([letter.source])
+        self.originals.seek(letter.source, letter.source_offset)
+        found = await self.originals.getmany(timeout_ms=_PATIENCE, max_records=1)
+        for record in found.get(letter.source, ()):
+            if record.offset == letter.source_offset and record.serialized_value_size == letter.left_out:
+                return bytes(record.value)
+        return None
+
+    async def _commit(self) -> None:
+        await commit_for(self.memory, self.plan.box.commits(self.done))
+
+
+@app.command()
+def redrive(
+    topic: TopicName,
+    brokers: Brokers = None,
+    config: CommandConfig = None,
+    letters: Letters = None,
+    sources: Sources = None,
+    exceptions: Exceptions = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    count: Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="At most this many letters.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TOPIC", help="Write them here. Default: each to its own topic.")
+    ] = None,
+    most_redrives: Annotated[
+        int,
+        typer.Option("--max-redrives", metavar="N", min=1, help="Leave letters whose records have gone back so often already."),
+    ] = 3,
+    keep_timestamps: Annotated[
+        bool, typer.Option("--keep-timestamps", help="Keep the time of the first record. Default: the time of writing.")
+    ] = False,
+    group: Remembering = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Write. Without it, only show what would be written.")] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Write dead letters back to their topics.
+
+    Each goes once. Key, value and headers are those of the first record, in its partition; the header dead-letter-redrives
+    counts. It shows what would be done, and does it with --execute, with aiokafka's or confluent-kafka's producer. What has
+    gone back is remembered by a group; if it ends halfway, a few may go back again.
+    """
+    output = Output(debug=debug)
+    wanted = Redrive(
+        topic=topic,
+        choice=LetterChoice.parse(letters, sources, exceptions, reason, since, until),
+        group=group or _group(topic),
+        to=to,
+        count=count,
+        most_redrives=most_redrives,
+        keep_timestamps=keep_timestamps,
+        library=require_producer() if execute else None,
+        options=_options(brokers, config, settings),
+        output=output,
+    )
+
+    async def work() -> str | bytes | int:
+        outcome = await wanted.run()
+        for failure in outcome.failures:
+            output.notify(f"% Not written: {failure}")
+        output.notify(summary(wanted, outcome))
+        rows = _by_destination(wanted, outcome)
+        await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
+        return 1 if outcome.failures else 0
+
+    show_log(debug)
+    run(work(), output)
+
+
+def summary(wanted: Redrive, outcome: RedriveOutcome) -> str:
+    """Return what was done, in a sentence or two."""
+    planned, done = len(outcome.plan.going), len(outcome.done)
+    if not planned:
+        said = "There is nothing to write back."
+    elif wanted.library is None:
+        said = f"Dry run: nothing was written. --execute writes {_letters(planned)} back."
+    elif done < planned:
+        said = f"Wrote {_letters(done)} back; {_letters(planned - done)} not."
+    else:
+        said = f"Wrote {_letters(done)} back."
+    if outcome.plan.tired:
+        said += f" {_letters(outcome.plan.tired)} went back {wanted.most_redrives} times already and stay (--max-redrives)."
+    return said
+
+
+def _by_destination(wanted: Redrive, outcome: RedriveOutcome) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, str], list[int]] = {}
+    for place, letter in outcome.plan.going.items():
+        row = counts.setdefault((wanted.to or letter.source.topic, letter.exception), [0, 0])
+        row[0] += 1
+        row[1] += place in outcome.done
+    return [
+        {"topic": wanted.topic, "to": to, "exception": exception, "letters": letters, "written": written}
+        for (to, exception), (letters, written) in sorted(counts.items())
+    ]
+
+
+def _destinations_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    return table(
+        ("TO", "EXCEPTION", "LETTERS", "WRITTEN"), [(row["to"], row["exception"], row["letters"], row["written"]) for row in rows]
+    )

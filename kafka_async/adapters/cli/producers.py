@@ -1,0 +1,209 @@
+"""Writing records with aiokafka's or confluent-kafka's producer, whichever is installed: this package only reads.
+
+Decides: which of them, and what their options are. Owns the producer while records are written. Must never write with fewer
+checks than the consumer reads with: an option that the producer's library does not have is refused.
+"""
+
+import asyncio
+import importlib.util
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from ...config import ConsumerConfig
+from ...errors import KafkaError
+from ...network.tls import tls_context
+from ..dead_letters import Headers
+from .launch import refuse
+
+LARGEST: Final = 64 << 20
+"""Bytes of a record that the producer lets pass: the broker decides."""
+_WAIT: Final = 1.0
+"""Seconds for which librdkafka is asked for delivery reports at a time."""
+
+
+@frozen(kw_only=True)
+class Outgoing:
+    """A record to be written."""
+
+    topic: str
+    partition: int | None
+    """``None``: as the producer chooses by the key."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    """Milliseconds; ``None``: now."""
+
+
+Write: TypeAlias = Callable[[Sequence[Outgoing]], Awaitable[list[Exception | None]]]
+"""Writes records, in order within each partition. Returns for each why it may not be in the log; ``None``: it is."""
+
+
+def require_producer() -> str:
+    """Return the name of the library that writes. Ends the program if none is installed."""
+    for name in ("aiokafka", "confluent_kafka"):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    refuse("needs aiokafka or confluent-kafka to write, and neither is installed: pip install aiokafka")
+
+
+@asynccontextmanager
+async def open_producer(library: str, options: dict[str, Any]) -> AsyncGenerator[Write]:
+    """Yield what writes, with the options of a consumer. Raises ``KafkaError`` if the producer cannot start."""
+    config = ConsumerConfig.from_options(options)
+    if (why := _foreign_login(config)) is not None:
+        raise ValueError(f"{why}: this command cannot write with such a login; it takes PLAIN and SCRAM, with or without TLS")
+    async with (_with_aiokafka if library == "aiokafka" else _with_confluent)(config) as write:
+        yield write
+
+
+def _foreign_login(config: ConsumerConfig) -> str | None:
+    """Return the option that a producer would have to know and does not."""
+    if config.uses_sasl and config.sasl_mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        return f"sasl_mechanism={config.sasl_mechanism}"
+    return "sasl_scram_tokenauth" if config.uses_sasl and config.sasl_scram_tokenauth else None
+
+
+def _common(config: ConsumerConfig) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers),
+        "client_id": config.client_id,
+    }
+
+
+# --- aiokafka ------------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _with_aiokafka(config: ConsumerConfig) -> AsyncGenerator[Write]:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaError as TheirError
+
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # the last error is enough
+    producer = AIOKafkaProducer(**aiokafka_options(config, tls_context(config)))
+    try:
+        await producer.start()
+    except TheirError as error:
+        await producer.stop()
+        raise KafkaError(f"the producer cannot start: {error}") from error
+
+    async def write(records: Sequence[Outgoing]) -> list[Exception | None]:
+        sent: list[Any] = []
+        for each in records:
+            try:
+                sent.append(
+                    await producer.send(
+                        each.topic,
+                        value=each.value,
+                        key=each.key,
+                        headers=each.headers,
+                        partition=each.partition,
+                        timestamp_ms=each.timestamp,
+                    )
+                )
+            except (TheirError, ValueError) as error:
+                sent.append(error)
+        waiting = [each for each in sent if not isinstance(each, Exception)]
+        await asyncio.wait(waiting) if waiting else None
+        return [each if isinstance(each, Exception) else each.exception() for each in sent]
+
+    try:
+        yield write
+    finally:
+        await producer.stop()
+
+
+def aiokafka_options(config: ConsumerConfig, context: ssl.SSLContext | None) -> dict[str, Any]:
+    """Return the options of an ``AIOKafkaProducer``."""
+    return {
+        **_common(config),
+        "enable_idempotence": True,
+        "max_request_size": LARGEST,
+        "security_protocol": config.security_protocol,
+        "ssl_context": context,
+        **({name: getattr(config, name) for name in _NAMES if name.startswith("sasl")} if config.uses_sasl else {}),
+    }
+
+
+# --- confluent-kafka -----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _with_confluent(config: ConsumerConfig) -> AsyncGenerator[Write]:
+    from confluent_kafka import KafkaException, Producer
+
+    quiet = logging.getLogger("kafka_async.librdkafka")
+    try:
+        producer = Producer(confluent_options(config), logger=quiet)
+    except KafkaException as error:
+        raise KafkaError(f"the producer cannot start: {error}") from error
+
+    def write_and_wait(records: Sequence[Outgoing]) -> list[Exception | None]:
+        reports: dict[int, Exception | None] = {}
+
+        def report(number: int) -> Callable[[Any, Any], None]:
+            def delivered(error: Any, _: Any) -> None:
+                reports[number] = None if error is None else KafkaException(error)
+
+            return delivered
+
+        for number, each in enumerate(records):
+            where: dict[str, Any] = {} if each.partition is None else {"partition": each.partition}
+            when: dict[str, Any] = {} if each.timestamp is None else {"timestamp": each.timestamp}
+            try:
+                producer.produce(
+                    each.topic, each.value, each.key, headers=list(each.headers), on_delivery=report(number), **where, **when
+                )
+            except (KafkaException, BufferError) as error:
+                reports[number] = error
+        while len(reports) < len(records):
+            producer.poll(_WAIT)
+        return [reports[number] for number in range(len(records))]
+
+    async def write(records: Sequence[Outgoing]) -> list[Exception | None]:
+        return await asyncio.to_thread(write_and_wait, records)
+
+    yield write
+
+
+_NAMES: Final = {
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+    "ssl_crlfile": "ssl.crl.location",
+    "ssl_ciphers": "ssl.cipher.suites",
+    "ssl_truststore_certificates": "ssl.ca.pem",
+    "ssl_keystore_certificate_chain": "ssl.certificate.pem",
+    "ssl_keystore_key": "ssl.key.pem",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
+}
+"""Our options -> librdkafka's."""
+_STORES: Final = (".p12", ".pfx", ".jks")
+
+
+def confluent_options(config: ConsumerConfig) -> dict[str, Any]:
+    """Return the configuration of a ``confluent_kafka.Producer``. Raises ``ValueError`` for files that librdkafka does not read."""
+    given = {ours: value for ours in _NAMES if (value := getattr(config, ours)) is not None}
+    for name, value in given.items():
+        if name.endswith("file") and str(value).endswith(_STORES):
+            raise ValueError(f"{name}: confluent-kafka reads PEM files only; with aiokafka installed, stores can be used")
+    if not config.uses_sasl:
+        given = {name: value for name, value in given.items() if not name.startswith("sasl")}
+    common = _common(config)
+    return {
+        "bootstrap.servers": common["bootstrap_servers"],
+        "client.id": common["client_id"],
+        "enable.idempotence": True,
+        "message.max.bytes": LARGEST,
+        "security.protocol": config.security_protocol,
+        **({} if config.ssl_check_hostname else {"ssl.endpoint.identification.algorithm": "none"}),
+        **{_NAMES[name]: str(value) for name, value in given.items()},
+    }
