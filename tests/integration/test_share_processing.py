@@ -407,11 +407,11 @@ async def test_a_stop_waits_for_a_thread_that_works_on_a_record_and_no_longer(
 async def test_records_laid_out_for_threads_go_to_others_on_unsubscribe_and_none_is_handled_twice(
     kafka_share: KafkaCluster, topic: str
 ) -> None:
-    kafka_share.produce(topic, 4)  # after these it is known that handlers are quick
+    kafka_share.produce(topic, 12)  # after these it is known that handlers are quick
     go_on, handled = threading.Event(), list[int]()
 
     def handle(job: Record) -> None:
-        if job.offset >= 4:
+        if job.offset >= 12:
             go_on.wait(PATIENCE)
         handled.append(job.offset)
 
@@ -420,15 +420,15 @@ async def test_records_laid_out_for_threads_go_to_others_on_unsubscribe_and_none
         asyncio.timeout(PATIENCE),
         consumer.processing(handle, concurrency=4) as run,
     ):
-        await until(lambda: run.statistics().handled == 4)
+        await until(lambda: run.statistics().handled == 12)
         kafka_share.produce(topic, 100)
         await until(lambda: run.statistics().running == 4 and run.statistics().waiting > 4)
         await consumer.unsubscribe()
         go_on.set()
         await until(lambda: run.statistics().running == 0)
-        assert len(handled) == 8, "nothing more of what was received is begun"
+        assert len(handled) == 16, "nothing more of what was received is begun"
         assert len(await left_of(kafka_share, topic, 96)) == 96
-    assert len(set(handled)) == 8
+    assert len(set(handled)) == 16
 
 
 async def test_a_thread_whose_lock_ends_is_told_and_its_result_does_not_count(kafka_share: KafkaCluster, topic: str) -> None:

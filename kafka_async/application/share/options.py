@@ -87,7 +87,8 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     allow_auto_create_topics: bool
     max_poll_records: int
     """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
-    application gets to within a third of the lock duration, since others can work on the rest.
+    application gets to within a third of the lock duration, since others can work on the rest. Until it has seen how long the
+    application takes for ten records, it reads only what is asked for.
 
     Default: ``500``.
     """

@@ -1,12 +1,12 @@
 """How long the application takes for a record, if it reads by itself; ``process`` counts its handlers' time (``ShareSource``).
 
 The time for which a read call waits does not count. Without the pace, a member whose jobs take long would lock hundreds of them,
-and renew these locks, while others have nothing to do.
+and renew these locks, while others have nothing to do. So nothing is read ahead before it is known.
 """
 
 from typing import Final
 
-from ...background.share.exchange import Exchange
+from ...background.share.exchange import FALL, Exchange
 from ...values import define, field
 
 _RECORDS: Final = 10
@@ -36,7 +36,7 @@ class Pace:
         self._records += records
         self._seconds += now - since
         if self._records >= _RECORDS or self._seconds >= _SECONDS:
-            demand.pace = max(self._seconds / self._records, 1e-6)  # 0 would stand for not known
+            demand.pace = max(self._seconds / self._records, demand.pace * FALL, 1e-6)  # 0 would stand for not known
             self._records, self._seconds = 0, 0.0
 
     def end(self, now: float, records: int) -> None:

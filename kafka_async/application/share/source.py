@@ -6,10 +6,11 @@ stay ours when their partition leaves.
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ...background.share.exchange import AHEAD, Flush
+from ...background.share.exchange import CAREFUL, FALL, Flush, in_time
 from ...errors import DeserializationError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, RecordFailed
@@ -31,6 +32,9 @@ Record = ShareRecord[Any, Any]
 
 _SETTLING = 5.0
 """How many seconds processing waits for answers to acknowledgements at the end."""
+_RECORDS: Final = 10
+_SECONDS: Final = 0.25
+"""The pace is measured over so many records, or over so long in handlers."""
 _FASTEST: Final = 1e-9
 """Seconds for a record: 0 would say that the pace is not known."""
 
@@ -59,6 +63,8 @@ class ShareSource:
     """The progress of the handlers when it was last looked at, and since when it has been the same."""
     _stuck: bool = field(default=False, init=False)
     """No handler has begun or ended for so long that the waiting records were released."""
+    _careful_until: float = field(default=-inf, init=False)
+    """Until then only a few records wait for handlers."""
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -238,12 +244,11 @@ class ShareSource:
         demand.handlers = work.most
         seconds = owner.seconds_in_handlers
         records, spent = work.settled - self._paced[0], seconds - self._paced[1]
-        if records > 0:
-            pace = max(spent / records / owner.settings.concurrency, _FASTEST)
-            demand.pace = (demand.pace + pace) / 2 if demand.pace else pace
+        if records >= _RECORDS or (records > 0 and spent >= _SECONDS):
+            demand.pace = max(spent / records / owner.settings.concurrency, demand.pace * FALL, _FASTEST)
             self._paced = work.settled, seconds
         # Until the pace is known, nothing waits for a handler: all of it would have to be given back if the first ones are slow.
-        ahead = int(self.consumer._exchange.lock_seconds * AHEAD / demand.pace) if demand.pace > 0 else 0
+        ahead = in_time(demand.pace, self.consumer._exchange.lock_seconds, careful=self.clock() < self._careful_until)
         work.in_time = owner.settings.concurrency * (owner.settings.batch or 1) + ahead
 
     def _release_waiting(self) -> None:
@@ -263,7 +268,7 @@ class ShareSource:
             return
         for record in waiting:
             self._release(record)
-        self._stuck = True
+        self._stuck, self._careful_until = True, now + exchange.lock_seconds * CAREFUL
         exchange.demand.pace = max(exchange.demand.pace, exchange.lock_seconds)
 
     # --- what share groups do not have -----------------------------------------------------------------------------------------

@@ -19,6 +19,13 @@ from ..boundary import EventHandler
 
 AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
+CAREFUL: Final = 10
+"""For so many times the locks' duration little is read ahead once some records have waited for that long: a few jobs take so long,
+and each time all that waits behind one loses one of its deliveries."""
+FEW: Final = 10
+"""Records that are read ahead at most meanwhile."""
+FALL: Final = 0.75
+"""The pace falls by no more than this with each measurement: after a long job among short ones, another one may soon follow."""
 OVERHEAD: Final = 100
 """Bytes that a record takes in addition to its key and its value."""
 
@@ -155,6 +162,14 @@ class Settled(NamedTuple):
     """How these records were acknowledged."""
     error: KafkaError | None
     """Why they did not count."""
+
+
+def in_time(pace: float, lock_seconds: float, *, careful: bool) -> int:
+    """Return how many records are read ahead if the application takes ``pace`` seconds for one (0: not known)."""
+    if pace <= 0:
+        return 0
+    records = int(lock_seconds * AHEAD / pace)
+    return min(records // CAREFUL, FEW) if careful else records
 
 
 _SIZES: Final = tuple(itemgetter(ConsumerRecord._fields.index(f"serialized_{part}_size")) for part in ("key", "value"))

@@ -56,6 +56,7 @@ from ..request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements, Entry
 from .exchange import (
     AHEAD,
+    CAREFUL,
     Acknowledge,
     AcknowledgeType,
     Close,
@@ -71,6 +72,7 @@ from .exchange import (
     ReleaseLater,
     Renewed,
     Settled,
+    in_time,
     weight,
 )
 from .locks import Lock, Locks, PartitionLocks
@@ -81,8 +83,6 @@ from .unpacking import Unpacked, unpack
 
 SHORT_POLL: Final = 0.1
 """Seconds that a broker may hold a fetch back while records are locked, since their acknowledgements would have to wait for it."""
-_FIRST: Final = 10
-"""Records that are read ahead until it is known how long the application takes for one."""
 _WHOLE_BATCHES: Final = 1 / 30
 """Whole batches are locked only if the application gets through one within this share of the locks' duration: a large batch would
 go to one member, while others have nothing to do."""
@@ -164,6 +164,8 @@ class _ReadAhead:
     """How many records the largest batches have, as seen of late."""
     given_back: tuple[float, int] | None = None
     """When the application had last read, and how many records were delivered, as unread ones were given back."""
+    careful_until: float = -inf
+    """Until then only a few are."""
 
     def saw(self, batch: int) -> None:
         """Some records came in a batch of so many."""
@@ -409,7 +411,7 @@ class ShareFetchManager:
             return NEVER
         if until > now:
             return until
-        ahead.given_back = seen
+        ahead.given_back, ahead.careful_until = seen, now + self.locks.duration * CAREFUL
         self._take_notes(now)
         for partition, held, unread in self.locks.give_up_unread():
             error = InvalidRecordStateError(f"{partition}: the record was released, since nothing was read for too long")
@@ -512,18 +514,19 @@ class ShareFetchManager:
             return False
         handler = self.exchange.handler
         reads = handler.reading > 0 or now - handler.polled_at < self.locks.duration * AHEAD
-        return reads and self._room_for_records() > 0 and self._room_for_bytes() > 0
+        return reads and self._room_for_records(now) > 0 and self._room_for_bytes() > 0
 
-    def _room_for_records(self) -> int:
+    def _room_for_records(self, now: float) -> int:
         """Return for how many records a broker is asked."""
         exchange, most = self.exchange, self.config.max_poll_records
         unread, demand = exchange.unread, exchange.demand
-        if self.settings.strict_max_records:
-            under_way = any(broker.in_flight is not None and broker.in_flight.most_bytes for broker in self._brokers.values())
-            return 0 if under_way else max(demand.wanted, demand.missed) - unread
-        # Records that the application would not get to in time are left to others.
-        in_time = (0 if demand.handlers else _FIRST) if demand.pace <= 0 else int(self.locks.duration * AHEAD / demand.pace)
-        ahead = max(0 if demand.handlers else 1, min(most, in_time))
+        if self._asks_one_by_one:
+            if any(broker.in_flight is not None and broker.in_flight.most_bytes for broker in self._brokers.values()):
+                return 0
+            if self.settings.strict_max_records:
+                return max(demand.wanted, demand.missed) - unread
+        # Records that the application would not get to in time are left to others: all of them as long as its pace is not known.
+        ahead = min(most, in_time(demand.pace, self.locks.duration, careful=now < self._ahead.careful_until))
         wanted, asked = min(most, max(demand.wanted, demand.missed) - unread), min(most, demand.asked)
         if not demand.handlers and ahead < asked:
             # A read call ends with what it finds, and may take as long for few records as for many: it finds as many as it asks
@@ -533,6 +536,11 @@ class ShareFetchManager:
             return 0
         # Slow handlers have nothing ahead of them: it would wait for longer than its lock lasts.
         return ahead if demand.handlers and ahead else max(ahead, wanted)
+
+    @property
+    def _asks_one_by_one(self) -> bool:
+        """Whether only one broker has a fetch at a time: of what several bring at once, most would wait behind a long job."""
+        return self.settings.strict_max_records or self.exchange.demand.pace > self.locks.duration * AHEAD
 
     @property
     def _is_limited(self) -> bool:
@@ -570,7 +578,7 @@ class ShareFetchManager:
         topics, forgotten = session.build({portion.partition: portion.batches() for portion in portions})
         wait = self._longest_wait(now) if acquires else 0.0
         most = max(1, self._room_for_bytes()) if acquires else 0
-        limit = max(1, self._room_for_records()) if acquires else 0
+        limit = max(1, self._room_for_records(now)) if acquires else 0
         message = ShareFetchRequest(
             group_id=self.config.group_id,
             member_id=self.member_id,
@@ -594,7 +602,7 @@ class ShareFetchManager:
         # acknowledgements, which in turn would wait for the poll.
         if self._flushing.calls or self.exchange.unread > 0:
             return 0.0
-        if self.settings.strict_max_records:  # the other leaders wait for their turn
+        if self._asks_one_by_one:  # the other leaders wait for their turn
             wait /= sum(1 for broker in self._brokers.values() if broker.session.wanted) or 1
         if self.locks.are_out:
             wait = min(wait, SHORT_POLL, max(0.0, self.locks.duration / 20))

@@ -87,9 +87,28 @@ def test_records_that_take_no_time_have_a_pace() -> None:
     assert 0 < exchange.demand.pace < 0.001
 
 
+def test_a_long_job_among_short_ones_is_not_forgotten_at_once() -> None:
+    exchange, pace = _measured()
+    _read(pace, exchange, 0.0, 1)
+    _read(pace, exchange, 8.0, 10)  # after a job of 8 s
+    assert exchange.demand.pace == 8.0
+    paces = []
+    for _ in range(40):
+        _read(pace, exchange, 8.0, 10)
+        paces.append(exchange.demand.pace)
+    assert paces[:2] == [6.0, 4.5]
+    assert paces[-1] < 0.001
+
+
 async def _iterate(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
     async for record in consumer:
         async with record:
+            await handle(record)
+
+
+async def _getone(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
+    while True:
+        async with await consumer.getone() as record:
             await handle(record)
 
 
@@ -134,6 +153,79 @@ def test_two_members_share_jobs_that_take_long(
                 await all_done.wait()
                 tasks.cancel_scope.cancel()
         assert min(done) >= 20
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("read", [_iterate, _getone, _process])
+@pytest.mark.parametrize("lock", [5.0, 15.0])
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_jobs_longer_than_a_lock_are_shared_by_many_members_and_cost_no_delivery(
+    run: Run, read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]], lock: float, brokers: int
+) -> None:
+    async def main() -> None:
+        cluster = Cluster(brokers=brokers)
+        cluster.topic("jobs", partitions=brokers)
+        cluster.group("workers", share_auto_offset_reset="earliest", share_record_lock_duration_ms=int(1000 * lock))
+        for index in range(40):
+            cluster.produce("jobs", value="job", partition=index % brokers)
+        deliveries = list[int]()
+        all_done = anyio.Event()
+
+        async def handle(record: Any) -> None:
+            await anyio.sleep(8)
+            deliveries.append(record.delivery_count)
+            if len(deliveries) == 40:
+                all_done.set()
+
+        async def work() -> None:
+            async with _member(cluster) as consumer:
+                await read(consumer, handle)
+
+        with anyio.fail_after(50):  # 32 s, if no member has nothing to do
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(work)
+                await all_done.wait()
+                tasks.cancel_scope.cancel()
+        assert max(deliveries) <= (1 if brokers == 1 else 2)
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("read", [_iterate, _getone, _process])
+def test_a_few_jobs_longer_than_a_lock_do_not_cost_the_others_all_their_deliveries(
+    run: Run, read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("jobs", partitions=1)
+        cluster.group("workers", share_auto_offset_reset="earliest", share_record_lock_duration_ms=2_000)
+        with cluster.transaction() as transaction:
+            transaction.produce("jobs", *map(str, range(600)))
+        deliveries = dict[int, int]()
+        all_done = anyio.Event()
+
+        async def handle(record: Any) -> None:
+            number = int(record.value)
+            await anyio.sleep(5 if number % 20 == 19 else 0.005)
+            deliveries[number] = record.delivery_count
+            if len(deliveries) == 600:
+                all_done.set()
+
+        async def work() -> None:
+            async with _member(cluster) as consumer:
+                await read(consumer, handle)
+
+        with anyio.fail_after(60):  # 25 s, if no member has nothing to do
+            async with anyio.create_task_group() as tasks:
+                for _ in range(6):
+                    tasks.start_soon(work)
+                await all_done.wait()
+                tasks.cancel_scope.cancel()
+        assert max(deliveries.values()) <= 3
 
     run(main)
 

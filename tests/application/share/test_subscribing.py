@@ -117,7 +117,8 @@ def test_nothing_that_was_being_deserialized_is_handed_out_after_unsubscribe(run
 def test_unsubscribe_releases_what_waits_in_process_and_lets_handlers_end(run: Run) -> None:
     async def main() -> None:
         cluster = cluster_with("jobs")
-        cluster.produce("jobs", value="quick")  # after which it is known that handlers are
+        for _ in range(10):
+            cluster.produce("jobs", value="quick")  # after which it is known that handlers are
         begun: list[bytes | None] = []
         go_on = anyio.Event()
 
@@ -128,7 +129,7 @@ def test_unsubscribe_releases_what_waits_in_process_and_lets_handlers_end(run: R
 
         async with member(cluster, "jobs") as one:
             async with one.processing(handle, concurrency=2) as processing:
-                await until(lambda: processing.statistics().handled == 1)
+                await until(lambda: processing.statistics().handled == 10)
                 for number in range(10):
                     cluster.produce("jobs", value=str(number))
                 await until(lambda: processing.statistics().waiting == 8)
@@ -142,7 +143,7 @@ def test_unsubscribe_releases_what_waits_in_process_and_lets_handlers_end(run: R
                 assert begun == [b"0", b"1"]
                 one.subscribe(["jobs"])
                 await until(lambda: len(begun) == 3)
-            assert one.statistics().accepted == 4
+            assert one.statistics().accepted == 13
         assert begun == [b"0", b"1", b"later"]
 
     run(main)

@@ -98,27 +98,60 @@ def test_a_session_is_opened_for_the_assigned_partitions() -> None:
 
 
 def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_application_gets_to() -> None:
-    def asked(wanted: int, pace: float) -> int:
+    def asked(wanted: int, pace: float) -> list[int]:
         world = World()
-        world.exchange.demand.wanted, world.exchange.demand.pace = wanted, pace
-        world.joined(0)
-        return fetch(world).max_records
+        world.exchange.demand.wanted = wanted
+        world.joined(0, pace=pace)
+        return [request.max_records for request in world.waiting(ShareFetchRequest)]
 
-    soon = LOCK / 3
-    assert [asked(wanted, pace=0.0) for wanted in (0, 1, 40, 1_000)] == [10, 10, 40, 500]
-    assert [asked(0, pace) for pace in (soon / 10_000, soon / 50, soon / 3, soon * 9)] == [500, 50, 3, 1]
-    assert asked(40, soon) == 40
+    soon, unknown = LOCK / 3, 0.0
+    assert [asked(wanted, unknown) for wanted in (0, 1, 40, 1_000)] == [[], [1], [40], [500]]
+    assert [asked(0, pace) for pace in (soon / 10_000, soon / 50, soon / 3, soon, soon * 9)] == [[500], [50], [3], [1], []]
+    assert asked(40, soon) == [40]
+
+
+def test_a_slow_application_asks_one_broker_at_a_time_since_the_records_of_the_others_would_wait_behind_a_long_job() -> None:
+    def asked(pace: float) -> list[int]:
+        world = World()
+        world.exchange.demand.wanted = 1
+        world.joined(0, 1, pace=pace, leaders=(1, 2))
+        return [request.max_wait_ms for request in world.waiting(ShareFetchRequest)]
+
+    assert asked(LOCK / 10) == [500, 500]
+    assert asked(LOCK / 2) == [250]
+
+
+def test_an_application_that_left_records_unread_for_too_long_reads_few_ahead_for_a_time() -> None:
+    world = World(max_poll_interval_ms=10_000)
+    world.delivered(5)
+    demand, since = world.exchange.demand, 10.0
+    demand.read_at = 0.0
+    world.poll(since)
+    assert [type(report) for report in world.reports()] == [Lost]
+    world.exchange.taken = 5
+    world.poll(since + 1)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), since + 1)
+
+    demand.pace = LOCK / 3000
+
+    def reads(now: float) -> int:
+        demand.read_at = world.handler.polled_at = now
+        world.poll(now)
+        return world.answer(ShareFetchRequest, fetched(), now).max_records
+
+    assert reads(since + 9 * LOCK) == 10
+    assert reads(since + 10 * LOCK) == 500
 
 
 def test_a_slow_application_finds_as_many_records_as_it_asks_for_or_none() -> None:
     def asked(*, last: int, missed: int = 0, unread: int = 0) -> list[int]:
         world = World()
         demand = world.exchange.demand
-        demand.asked, demand.missed, demand.pace, world.exchange.delivered = last, missed, LOCK, unread
-        world.joined(0)
+        demand.asked, demand.missed, world.exchange.delivered = last, missed, unread
+        world.joined(0, pace=LOCK)
         return [request.max_records for request in world.waiting(ShareFetchRequest)]
 
-    assert asked(last=1) == [1]
+    assert asked(last=1) == []
     assert asked(last=40) == []
     assert asked(last=40, unread=10) == [30]
     assert asked(last=40, missed=40) == [40]

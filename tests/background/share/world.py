@@ -110,12 +110,12 @@ class World:
 
     # Shortcuts.
 
-    def coordinated(self, now: float = 0.0) -> None:
+    def coordinated(self, now: float = 0.0, leaders: tuple[int, ...] = (1, 1)) -> None:
         """Subscribe to topic ``t``; the cluster and the coordinator, broker 1, are known then."""
         self.exchange.topics = frozenset(("t",))
         self.handler.add(SubscribeTopics(topics=self.exchange.topics, subscription=1))
         self.poll(now)
-        self.answer(MetadataRequest, cluster(described("t", (1, 1))), now)
+        self.answer(MetadataRequest, cluster(described("t", leaders)), now)
         self.poll(now)
         if self.waiting(FindCoordinatorRequest):
             self.find_coordinator(now)
@@ -126,12 +126,13 @@ class World:
         found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
         self.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), now)
 
-    def joined(self, *partitions: int, now: float = 0.0) -> None:
-        """Be a member with these partitions, whose application reads."""
-        self.coordinated(now)
+    def joined(self, *partitions: int, now: float = 0.0, pace: float = LOCK / 30, leaders: tuple[int, ...] = (1, 1)) -> None:
+        """Be a member with these partitions, whose application reads, and takes ``pace`` seconds for a record."""
+        self.coordinated(now, leaders)
         self.answer(ShareGroupHeartbeatRequest, taken_in(*partitions), now)
         self.handler.reading = 1
         self.handler.polled_at = now
+        self.exchange.demand.pace = pace
         self.poll(now)
 
     def delivered(self, count: int, now: float = 0.0) -> Delivery:
