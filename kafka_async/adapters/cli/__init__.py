@@ -16,6 +16,7 @@
     done_maps.py  what process() has kept of what is done, in a commit's metadata
     copying.py    what consume does: where reading begins, when it is over
     demo.py       what demo does: a simulated cluster, a producer, a check that all arrived
+    serdes.py     Avro, Protobuf and JSON with a schema registry, as JSON
     formats.py    a record as bytes: kcat's format strings, JSON
     tables.py     rows as a table for people
     settings.py   the options of the consumer: -b, -F, -X

@@ -7,8 +7,24 @@ import typer
 from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
 from .copying import Copy, MemberSource, Partitions, RecordSource, Start, begin_and_end
 from .formats import CODES
+from .serdes import Serdes
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run
+from .shell import (
+    Count,
+    Debug,
+    Delimiter,
+    Deserializers,
+    JsonRecords,
+    KeyDelimiter,
+    Layout,
+    NullAsText,
+    Output,
+    RegistryOptions,
+    RegistryUrl,
+    layout,
+    new_app,
+    run,
+)
 
 app = new_app()
 
@@ -50,6 +66,9 @@ def consume(
     key_delimiter: KeyDelimiter = None,
     delimiter: Delimiter = r"\n",
     null: NullAsText = False,
+    deserializers: Deserializers = None,
+    registry: RegistryUrl = None,
+    registry_options: RegistryOptions = None,
     isolation: Annotated[
         str | None, typer.Option("--isolation-level", metavar="LEVEL", help="read_uncommitted (default) or read_committed.")
     ] = None,
@@ -66,6 +85,7 @@ def consume(
         raise typer.BadParameter("e@ and --group do not go together: a member reads what its group is at")
     chosen = {"bootstrap_servers": brokers, "isolation_level": isolation, **_group_options(group, protocol, offset)}
     write, end = layout(text, as_json, key_delimiter, delimiter, b"NULL" if null else b"")
+    serdes = Serdes.parse(deserializers or (), registry, registry_options or ())
     defaults = {"bootstrap_servers": BROKERS, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
     options = consumer_options(settings, file=config, defaults=defaults, chosen=chosen)
     if options.get("group_id") != group:
@@ -84,10 +104,11 @@ def consume(
             topics=topics, partitions=tuple(dict.fromkeys(partitions or ())), start=start, until=until, options=options
         )
     exit_at_end = exit_at_end or until is not None
-    copy = Copy(reading=reading, count=count, exit_at_end=exit_at_end, write=write, delimiter=end)
     output = Output(debug=debug, quiet=quiet)
 
     async def work() -> int:
+        writer = write if serdes is None else serdes.open().writer(write, as_json=as_json)
+        copy = Copy(reading=reading, count=count, exit_at_end=exit_at_end, write=writer, delimiter=end, waits=serdes is not None)
         try:
             return await copy.run(output)
         except (InconsistentGroupProtocolError, GroupIdNotFound) as error:

@@ -257,6 +257,8 @@ class Copy:
     exit_at_end: bool
     write: Writer
     delimiter: bytes
+    waits: bool = False
+    """Whether ``write`` may wait for others: it is then called on a thread."""
     _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
     """The end of each partition when it was first assigned."""
     _reached: set[TopicPartition] = field(factory=set, init=False)
@@ -273,9 +275,12 @@ class Copy:
                 timeout = _WHILE_ENDING if self.exit_at_end else _FOREVER
                 batch = await consumer.getmany(timeout_ms=timeout, max_records=limit)
                 records = [record for partition, part in batch.items() for record in self._wanted(partition, part)]
-                await output.write(b"".join([self.write(record) + self.delimiter for record in records]))
+                await output.write_records(records, self._line, waits=self.waits)
                 left = None if left is None else left - len(records)
         return 0
+
+    def _line(self, record: Record) -> bytes:
+        return self.write(record) + self.delimiter
 
     def _wanted(self, partition: TopicPartition, records: list[Record]) -> list[Record]:
         """Leave out what lies after an end that was given. What comes after everything that was there at the start is written."""

@@ -30,7 +30,7 @@ from .formats import Record, json_row
 from .offsets import commit_for, kind_of_idle, milliseconds, record_place
 from .producers import Outgoing, Write, open_producer, require_producer
 from .settings import Brokers, CommandConfig, Settings, admin_options
-from .shell import AsJson, Debug, Output, new_app, run, show_log
+from .shell import AsJson, Debug, Output, new_app, run
 from .tables import Cell, table
 
 app = new_app("Show dead letters, and write them back to their topics.")
@@ -265,7 +265,6 @@ def show(
         output.notify(_counted([letter for letter, _ in shown], box, everything))
         return b"".join(json_row(_as_json(*each)) for each in shown) if as_json else _as_table(shown)
 
-    show_log(debug)
     run(work(), output)
 
 
@@ -576,7 +575,6 @@ def redrive(
         await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
         return 1 if outcome.failures else 0
 
-    show_log(debug)
     run(work(), output)
 
 

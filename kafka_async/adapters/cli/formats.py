@@ -8,8 +8,9 @@ Tokens and field names are kcat's (its manual page, ``-f`` and ``-J``), see ``CO
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from ...model import ConsumerRecord
@@ -86,8 +87,10 @@ def formatter(text: str, *, null: bytes = b"") -> Writer:
     return lambda record: b"".join([part(record) for part in parts])
 
 
-def json_line(record: Record) -> bytes:
+def json_line(record: Record, objects: Mapping[str, Any] = MappingProxyType({})) -> bytes:
     r"""Return the record as one JSON object. Bytes that are not UTF-8 become lone surrogates (``\udcff`` for 0xff).
+
+    ``objects``: what stands for ``key`` and ``value``, if they were read as something else than text.
 
     In Python ``json.loads(line)["payload"].encode("utf-8", "surrogateescape")`` gives every byte back.
     """
@@ -98,8 +101,8 @@ def json_line(record: Record) -> bytes:
         "tstype": TIMESTAMP_TYPES.get(record.timestamp_type, "unknown"),
         "ts": record.timestamp if record.timestamp >= 0 else None,
         "headers": [part for key, value in record.headers for part in (key, _text(value))],
-        "key": _text(record.key),
-        "payload": _text(record.value),
+        "key": objects["key"] if "key" in objects else _text(record.key),
+        "payload": objects["value"] if "value" in objects else _text(record.value),
     }
     return dump(line)
 

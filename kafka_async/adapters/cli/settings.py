@@ -100,7 +100,7 @@ def setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise typer.BadParameter(f"{typed.strip()}: expected option=value")
     try:
-        content = _content(name, value)  # with its blanks: a password may begin or end with one
+        content = content_of(name, value)  # with its blanks: a password may begin or end with one
         return name, option_value(name, on_disk(content) if name.endswith(_FILES) else content)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -115,7 +115,7 @@ def _unknown(typed: str, has_value: bool) -> str:
     return f"unknown option {shown}{near}; 'kafka-async options' lists the options"
 
 
-def _content(name: str, value: str) -> str:
+def content_of(name: str, value: str) -> str:
     """Return the value, or what is in the file that it names, without the line end that editors put there."""
     if value.startswith("@@"):
         return value[1:]

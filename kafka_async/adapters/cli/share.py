@@ -5,7 +5,7 @@ before it was written.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,9 +13,25 @@ import typer
 from ...application.share.consumer import ShareConsumer
 from ...application.share.record import ShareRecord
 from ...model import ConsumerRecord
-from .formats import CODES, Writer
+from .formats import CODES
+from .serdes import Serdes
 from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
-from .shell import Count, Debug, Delimiter, JsonRecords, KeyDelimiter, Layout, NullAsText, Output, layout, new_app, run
+from .shell import (
+    Count,
+    Debug,
+    Delimiter,
+    Deserializers,
+    JsonRecords,
+    KeyDelimiter,
+    Layout,
+    NullAsText,
+    Output,
+    RegistryOptions,
+    RegistryUrl,
+    layout,
+    new_app,
+    run,
+)
 
 app = new_app("Read as a member of a share group (Kafka 4.2 and later).")
 
@@ -47,6 +63,9 @@ def consume(
     key_delimiter: KeyDelimiter = None,
     delimiter: Delimiter = r"\n",
     null: NullAsText = False,
+    deserializers: Deserializers = None,
+    registry: RegistryUrl = None,
+    registry_options: RegistryOptions = None,
     settings: Settings = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write nothing but records and errors.")] = False,
     debug: Debug = False,
@@ -63,6 +82,7 @@ def consume(
     say: Callable[[ShareRecord[Any, Any]], None] = (
         ShareRecord.release if release else ShareRecord.reject if reject else ShareRecord.accept
     )
+    serdes = Serdes.parse(deserializers or (), registry, registry_options or ())
     write, end = layout(text, as_json, key_delimiter, delimiter, b"NULL" if null else b"")
     defaults = {"bootstrap_servers": BROKERS, "allow_auto_create_topics": False}
     options = consumer_options(settings, file=config, defaults=defaults, chosen={"bootstrap_servers": brokers, "group_id": group})
@@ -72,14 +92,23 @@ def consume(
     except (ValueError, TypeError) as error:
         raise typer.BadParameter(str(error)) from None
     output = Output(debug=debug, quiet=quiet)
-    run(_copy(consumer, say, write, end, count, timeout, output), output)
+
+    async def work() -> int:
+        writer = write if serdes is None else serdes.open().writer(write, as_json=as_json)
+
+        async def put(records: Sequence[ShareRecord[Any, Any]]) -> None:
+            plain = [ConsumerRecord(*record.fields()) for record in records]
+            await output.write_records(plain, lambda record: writer(record) + end, waits=serdes is not None)
+
+        return await _copy(consumer, say, put, count, timeout, output)
+
+    run(work(), output)
 
 
 async def _copy(
     consumer: ShareConsumer[Any, Any],
     say: Callable[[ShareRecord[Any, Any]], None],
-    write: Writer,
-    end: bytes,
+    put: Callable[[Sequence[ShareRecord[Any, Any]]], Awaitable[None]],
     count: int | None,
     timeout: float | None,
     output: Output,
@@ -91,7 +120,7 @@ async def _copy(
         while count is None or written < count:
             batch = await consumer.getmany(timeout_ms=_WAIT, max_records=None if count is None else count - written)
             for records in batch.values():
-                await output.write(b"".join(write(ConsumerRecord(*record.fields())) + end for record in records))
+                await put(records)
                 for record in records:
                     say(record)
                 written += len(records)

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperOption
 
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
 from ..running import EXIT_CODE, Terminated, until_terminated
-from .formats import Writer, formatter, json_line, unescape
+from .formats import Record, Writer, formatter, json_line, unescape
 from .launch import FAILED, drop_unwritten, to_stderr
 from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
@@ -58,6 +58,25 @@ KeyDelimiter: TypeAlias = Annotated[
 ]
 Delimiter: TypeAlias = Annotated[
     str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What to write after each record (not with -f).")
+]
+Deserializers: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-s",
+        "--deserialize",
+        metavar="[PART=]FORMAT",
+        help="Read keys and values that have a schema, and write them as JSON: avro, protobuf or json; value=avro for values only. "
+        "Can be repeated.",
+    ),
+]
+RegistryUrl: TypeAlias = Annotated[str | None, typer.Option("-r", "--registry", metavar="URL", help="The schema registry for -s.")]
+RegistryOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--registry-option",
+        metavar="NAME=VALUE",
+        help="An option of the registry's client, such as basic.auth.user.info=@FILE or ssl.ca.location=FILE; can be repeated.",
+    ),
 ]
 NullAsText: TypeAlias = Annotated[bool, typer.Option("-Z", "--null", help="Write a null key or value as NULL.")]
 
@@ -136,6 +155,26 @@ class Output:
             work.result()
             task.cancel(*cancelled.args)
 
+    async def write_records(self, records: Sequence[Record], write: Writer, *, waits: bool) -> None:
+        """Write records. If one of them cannot be, those before it are, and the error is raised.
+
+        ``waits``: ``write`` may wait for others. It is then called on the thread that writes, and given up as a write is.
+        """
+        if waits:
+            data, error = await asyncio.get_running_loop().run_in_executor(self._thread, self._waited_for, records, write)
+        else:
+            data, error = _joined(records, write)
+        await self.write(data)
+        if error is not None:
+            raise error
+
+    def _waited_for(self, records: Sequence[Record], write: Writer) -> tuple[bytes, ValueError | None]:
+        self.writing = True
+        try:
+            return _joined(records, write)
+        finally:
+            self.writing = False
+
     def _write(self, data: bytes) -> None:
         self.writing = True
         try:
@@ -167,6 +206,17 @@ class Output:
             os._exit(code)
         self._thread.shutdown()
         return typer.Exit(code)
+
+
+def _joined(records: Sequence[Record], write: Writer) -> tuple[bytes, ValueError | None]:
+    """Return records as they are written, up to the first that cannot be, and why it cannot."""
+    parts: list[bytes] = []
+    try:
+        for record in records:
+            parts.append(write(record))  # noqa: PERF401 - what is there when one raises is wanted
+    except ValueError as error:
+        return b"".join(parts), error
+    return b"".join(parts), None
 
 
 def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoReturn:

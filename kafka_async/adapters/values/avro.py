@@ -197,6 +197,42 @@ def _holds_itself(schema: Any, within: tuple[str, ...] = ()) -> bool:
     return any(_holds_itself(part, (*within, schema.get("name", ""))) for part in parts)
 
 
+def record_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
+    """Return what reads single values as Python objects: a value, and its header with the id of its schema if there is one.
+
+    It is read as its writer's schema has it, with logical types. Raises ``BadValueError`` for a value that is none,
+    ``UnknownSchemaError`` for an id that the registry does not have, and what ``Registry.schema`` raises.
+    """
+
+    @functools.lru_cache(maxsize=1000)
+    def schema_of(name: int | str) -> _Schema:
+        found, where = registry.schema(name), f"schema {name}"
+        plain(found, where)  # refuses what would allocate without end
+        named: dict[str, Any] = {}
+        try:
+            for each in found.references:
+                fastavro.parse_schema(each, named_schemas=named)
+            parsed = fastavro.parse_schema(found.schema, named_schemas=named)
+        except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
+            raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
+        return _Schema(parsed, read_in_python if _holds_itself(plain(found, where)[0]) else fastavro.schemaless_reader)
+
+    def read(value: bytes, header: bytes | None) -> Any:
+        data = io.BytesIO(value)
+        schema = schema_of(in_front(data) if header is None else in_header(header))
+        try:
+            record = schema.read(data, schema.parsed, None)
+        except EOFError:
+            raise BadValueError("it is cut off") from None
+        except Exception as error:  # as in _Reader
+            raise BadValueError(f"it is not a value of its schema ({type(error).__name__})") from None
+        if left := len(value) - data.tell():
+            raise BadValueError(f"{left} bytes are left over")
+        return record
+
+    return read
+
+
 def avro_decoder(
     options: Mapping[str, str], topics: Sequence[str], common: Mapping[str, Any], references: References
 ) -> AvroDecoder:

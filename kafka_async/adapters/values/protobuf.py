@@ -39,6 +39,8 @@ try:
         duration_pb2,
         empty_pb2,
         field_mask_pb2,
+        json_format,
+        message_factory,
         struct_pb2,
         timestamp_pb2,
         wrappers_pb2,
@@ -334,6 +336,29 @@ _CONFLUENTS: Final = {
 
 
 # --- options ---------------------------------------------------------------------------------------------------------------------
+
+
+def message_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
+    """Return what reads single values as Protobuf's JSON has them, with the names of fields that the schema has.
+
+    Takes a value, and its header with the id of its schema if there is one. Raises ``BadValueError`` for a value that is none,
+    ``UnknownSchemaError`` for an id that the registry does not have, and what ``Registry.schema`` raises.
+    """
+
+    def read(value: bytes, header: bytes | None) -> Any:
+        data = io.BytesIO(value if header is None else header)
+        name = in_front(data) if header is None else in_header(header, more=True)
+        if header is not None:
+            data.seek(FRAME.size if header[:1] == b"\0" else GUID_SIZE)
+        schema = _loaded(registry, name)
+        message = message_factory.GetMessageClass(_descriptor(schema, _messages(schema).at(_indexes(data)), f"schema {name}"))()
+        try:
+            message.ParseFromString(value[data.tell() :] if header is None else value)
+        except DecodeError as error:
+            raise BadValueError(f"it is not a message of its schema ({error})") from None
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+    return read
 
 
 def protobuf_decoder(
