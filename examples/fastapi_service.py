@@ -48,17 +48,17 @@ class Orders:
 def application(bootstrap: str = "", topic: str = "") -> FastAPI:
     """Return the application; without arguments from the environment."""
     orders = Orders()
-    consumer = KafkaConsumer[bytes, bytes](
-        topic or os.environ["KAFKA_TOPIC"],
-        bootstrap_servers=bootstrap or os.environ["KAFKA_BOOTSTRAP"],
-        group_id="billing",
-        auto_offset_reset="earliest",
-        fetch_max_wait_ms=100,
-    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with consumer:
+        async with KafkaConsumer[bytes, bytes](
+            topic or os.environ["KAFKA_TOPIC"],
+            bootstrap_servers=bootstrap or os.environ["KAFKA_BOOTSTRAP"],
+            group_id="billing",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+        ) as consumer:
+            app.state.consumer = consumer  # of this life of the application: one that has stopped does not start again
             policy = Retry(attempts=5, delay=exponential(0.5, 30), on=(OSError, TimeoutError))
             work = consumer.process(orders.bill, concurrency=20, retry=policy, on_failure=orders.refuse)
             processing = asyncio.create_task(work)
@@ -70,24 +70,28 @@ def application(bootstrap: str = "", topic: str = "") -> FastAPI:
 
     app = FastAPI(lifespan=lifespan)
 
+    def current() -> KafkaConsumer[bytes, bytes]:
+        found: KafkaConsumer[bytes, bytes] = app.state.consumer
+        return found
+
     @app.get("/")
     async def totals() -> dict[str, Any]:
-        lag = sum(partition.lag or 0 for partition in consumer.statistics().partitions.values())
+        lag = sum(partition.lag or 0 for partition in current().statistics().partitions.values())
         return {"billed": orders.billed, "refused": len(orders.refused), "unread": lag}
 
     @app.get("/alive")
     async def alive(response: Response) -> dict[str, str]:
-        response.status_code = 200 if consumer.alive else 503
-        return {"state": str(consumer.state)}
+        response.status_code = 200 if current().alive else 503
+        return {"state": str(current().state)}
 
     @app.get("/ready")
     async def ready(response: Response) -> dict[str, str]:
-        response.status_code = 200 if consumer.ready else 503
-        return {"state": str(consumer.state)}
+        response.status_code = 200 if current().ready else 503
+        return {"state": str(current().state)}
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(exposition(consumer.metrics(), client_id="billing-1"), media_type="text/plain; version=0.0.4")
+        return Response(exposition(current().metrics(), client_id="billing-1"), media_type="text/plain; version=0.0.4")
 
     return app
 
