@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 
 import kafka_async
+from kafka_async.adapters import values
 from kafka_async.lazy import on_first_use
 from kafka_async.wire import messages
 
@@ -77,8 +79,12 @@ def test_a_consumer_imports_nothing_of_what_people_read_about_its_options() -> N
 @pytest.mark.brokers
 def test_values_become_columns_without_spark_and_without_pandas() -> None:
     pytest.importorskip("fastavro", reason="fastavro is not installed: pip install '.[avro]'")
-    code = "from kafka_async.adapters.values import avro, formats, json_values, registry"
-    assert _imported_by(code, "pyspark") | _imported_by(code, "pandas") == set()
+    pytest.importorskip("ptars", reason="ptars is not installed: pip install '.[protobuf]'")
+    modules = [module.name for module in iter_modules(values.__path__)]
+    assert {"formats", "protobuf", "registry"} <= {*modules}
+    code = f"from kafka_async.adapters.values import {', '.join(modules)}"
+    others = ("pyspark", "pandas", "kafka_async.adapters.spark", "kafka_async.spark")
+    assert {name for package in others for name in _imported_by(code, package)} == set()
 
 
 @pytest.mark.brokers

@@ -1,8 +1,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import kafka_async.records
 
 from .implementations import needs_compiled
 
@@ -60,3 +63,4 @@ def test_a_missing_compiled_decoder_is_one_warning_with_the_remedy(pure: str | N
         assert "No module named '_decode'" in line
         assert "a C compiler, or from a wheel" in line
         assert "KAFKA_ASYNC_PURE=1" in line
+        assert line.endswith(f"({Path(kafka_async.records.__file__).parent})"), "a worker may have another copy of the package"

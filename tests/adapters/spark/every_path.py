@@ -5,8 +5,10 @@ Pyarrow imports pandas, where it is installed, when it is handed values of Pytho
 
 import importlib.util
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -60,4 +62,21 @@ for schema in PLAIN, f"{PLAIN}, d DECIMAL(6,2), i MAP<STRING, INT>, j BINARY":
     decode({"value.format": "json", "value.schema": schema}, *JSON)
 if importlib.util.find_spec("fastavro") is not None:
     decode({"value.format": "avro", "value.schema": AVRO}, b"\x02\x02x", None, b"\x02")
+if importlib.util.find_spec("ptars") is not None:
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", package="a", syntax="proto3")
+    message = file.message_type.add(name="A")
+    for number, kind in enumerate(
+        (descriptor_pb2.FieldDescriptorProto.TYPE_INT64, descriptor_pb2.FieldDescriptorProto.TYPE_STRING), 1
+    ):
+        message.field.add(name=f"f{number}", number=number, type=kind, label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL)
+    with tempfile.NamedTemporaryFile() as descriptor:
+        Path(descriptor.name).write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+        decode(
+            {"value.format": "protobuf", "value.descriptor": descriptor.name, "value.message": "a.A"},
+            b"\x08\x01\x12\x01x",
+            None,
+            b"\xff",
+        )
 print(ASKED)  # noqa: T201  # what it is for
