@@ -13,13 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from attrs import define, field
 from pyarrow._compute import CastOptions, call_function
 
 from ...application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
 from ...errors import DeserializationError, KafkaConfigurationError
 from ...model import at_offset
 from ...records import BinaryColumn, Columns, HeadersColumn
+from ...values import define, field
 from ..values.names import KEY
 from .schema import HEADERS, kafka_columns
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, field
-
 from ...config.java import in_login
 from ...errors import KafkaConnectionError
+from ...values import define, field
 from ..values.secrets import Hidden
 from .options.secrets import resolve
 from .options.source_options import consumer_options, in_words_of_spark

@@ -8,10 +8,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
+from ...values import frozen
 from .plan.offsets import Offsets, from_json
 
 if TYPE_CHECKING:

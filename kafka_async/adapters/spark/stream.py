@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from math import inf
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -26,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ...model import TopicPartition
 from ...network.backoff import NO_JITTER, ExponentialBackoff
+from ...values import evolve, field, frozen
 from .connections import connections
 from .options.source_options import SourceOptions
 from .plan.admission import Admission

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import field, frozen
 from pyspark.sql.datasource import InputPartition
 
 from ...errors import (
@@ -21,6 +20,7 @@ from ...errors import (
     UnknownTopicOrPartitionError,
 )
 from ...model import TopicPartition
+from ...values import field, frozen
 from .connections import Lease, leased_for_a_task
 from .plan.offsets import below, names_of
 from .plan.planner import Task

@@ -25,10 +25,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-from attrs import frozen
 
 from ...application.arrow import array_of
 from ...errors import KafkaConfigurationError
+from ...values import frozen
 from .avro_schema import Types, has_members, in_microseconds, plain, with_members
 from .ddl import Fields
 from .decoding import BadValueError, Piece

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
-from attrs import define
 
 from ...errors import KafkaConfigurationError
+from ...values import define
 
 Fields = tuple[tuple[str, Any], ...]
 """Names and ``pyarrow.DataType`` of columns, in order."""

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 import pyarrow as pa
-from attrs import evolve, frozen
 
 from ...application.arrow import array_of
 from ...errors import DeserializationError
 from ...model import TopicPartition
+from ...values import evolve, frozen
 from .ddl import Fields
 from .names import VALUE
 

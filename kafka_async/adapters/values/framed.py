@@ -17,9 +17,8 @@ from struct import Struct
 from typing import Any, Final, Generic, Self, TypeVar
 from uuid import UUID
 
-from attrs import evolve, field, frozen
-
 from ...errors import KafkaConfigurationError
+from ...values import evolve, field, frozen
 from .ddl import Fields, shown
 from .decoding import BadValueError, Piece, ValueDecoder
 from .names import REGISTRY

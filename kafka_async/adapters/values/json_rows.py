@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
 
 from ...application.arrow import array_of
+from ...values import frozen
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
 from .decoding import BadValueError, Piece
 from .json_records import convert_field, converter, parsed

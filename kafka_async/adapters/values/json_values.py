@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, Final
 
 import pyarrow.compute as pc
-from attrs import define, field, frozen
 
+from ...values import define, field, frozen
 from .ddl import Fields
 from .decoding import Piece, ValueDecoder
 from .json_bulk import raw_type, read_all

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from attrs import evolve, frozen
 
 from ...application.arrow import array_of
 from ...errors import KafkaConfigurationError
+from ...values import evolve, frozen
 from .ddl import Fields, check_names, list_type
 from .decoding import BadValueError, Piece
 from .framed import FRAME, GUID_SIZE, RegisteredDecoder, Writers, in_front, in_header, kept_schema

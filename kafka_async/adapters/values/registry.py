@@ -21,11 +21,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-from attrs import field, frozen
-
 from ...errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
 from ...network.backoff import ExponentialBackoff
 from ...network.tls import trusting_context, why_not_loaded
+from ...values import field, frozen
 from .names import OF_REGISTRY, REGISTRY
 from .secrets import NO_REFERENCES, Hidden, References
 

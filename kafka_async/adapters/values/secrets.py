@@ -4,9 +4,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from attrs import define, field, frozen
-
 from ...errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
+from ...values import define, field, frozen
 
 _SHORTEST: Final = 3
 """Shorter texts occur in nearly every error by accident."""

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from attrs import field, frozen
-
 from ....config.consumer_config import NAMES as CONSUMERS
 from ....config.java import MEANINGLESS, Dialect
 from ....config.java import NAMES as JAVAS
@@ -19,6 +17,7 @@ from ....config.spelling import did_you_mean
 from ....config.texts import reading_of
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
+from ....values import field, frozen
 from ...values.names import one_of, with_names
 from ..plan.offsets import OffsetSpec, check_order, names_of, parse_assignment, parse_offsets, parse_timestamps
 from ..plan.planner import PACK_RECORDS, OffsetRange, Task, plan

@@ -7,9 +7,8 @@
 from collections.abc import Mapping
 from math import inf
 
-from attrs import define, field
-
 from ....model import TopicPartition
+from ....values import define, field
 from .offsets import Offsets
 
 

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from attrs import define, field
-
 from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 from ....events import TopicDescription
 from ....model import OffsetAndMetadata, TopicPartition
+from ....values import define, field
 from ..connections import Lease, leased
 from ..options.source_options import SourceOptions
 from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, below, names_of

@@ -9,10 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import field, frozen
-
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
+from ....values import field, frozen
 
 EARLIEST: Final = -2
 """Stands for the first offset in a JSON of offsets."""

@@ -8,9 +8,8 @@ limit allows.
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import define, field
-
 from ....model import TopicPartition
+from ....values import define, field
 from .lookup import Lookup
 from .offsets import Offsets
 
