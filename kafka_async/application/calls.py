@@ -74,9 +74,16 @@ class Calls:
         report: Callable[[], None] | None = None,
         grace: float = GRACE,
     ) -> T:
-        """Send the event and return its answer. Raises ``KafkaTimeoutError`` past the deadline, and what ``report`` raises."""
+        """Send the event and return its answer, as ``answer`` does."""
         call: Call[T] = Call(deadline, self.runtime.wake_application)
         self.outbox.add(event(call))
+        return await self.answer(call, report=report, grace=grace)
+
+    async def answer(self, call: Call[T], *, report: Callable[[], None] | None = None, grace: float = GRACE) -> T:
+        """Return the answer to an event that was sent.
+
+        Raises ``KafkaTimeoutError`` past the call's deadline, and what ``report`` raises.
+        """
         runtime = self.runtime
         try:
             while True:
@@ -87,7 +94,7 @@ class Calls:
                     self.lifecycle.check_running()  # the event may have been queued after the loop ended
                 if report is not None:
                     report()
-                remaining = deadline + grace - runtime.clock()
+                remaining = call.deadline + grace - runtime.clock()
                 if remaining <= 0:
                     raise KafkaTimeoutError("the call was not answered before its deadline")
                 await runtime.signal.wait(ticket, remaining)

@@ -14,16 +14,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..config import ConsumerConfig
-from ..errors import CommitFailedError, KafkaError, TopicRecreatedError
-from ..events import Call, CommitOffsets, Refusals
-from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from ..trace import Fault, Listener, Recovered
+from ..model import ConsumerRecord, TopicPartition
+from ..trace import Fault
 from ..values import define, field, frozen
 from .arguments import one_partition
-from .callbacks import settled
+from .commits import Commit, Commits, Offsets, Why
 from .cursor import Beginning, Cursor, PartitionCustody
 from .iteration import HAND, Hand, HandOut
-from .outbox import Outbox
 from .unread import Unread
 
 if TYPE_CHECKING:
@@ -37,107 +34,6 @@ Not zero: a slow application would work through another batch before it gives up
 
 MOST_HOLDERS: Final = 64
 """Number of tasks and threads whose records are tracked, above which those that have ended are dropped."""
-
-AUTO_COMMIT: Final = "auto-commit"
-"""The outage while the cluster refuses auto-commits by interval."""
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-
-
-def told(refused: Refusals) -> Refusals:
-    """Return what the caller has to know of. That an offset of a deleted topic was dropped is said in the log."""
-    return {partition: error for partition, error in refused.items() if not isinstance(error, TopicRecreatedError)}
-
-
-def refusal(refused: Refusals) -> KafkaError:
-    """Return the error for a commit in which these partitions were refused; it names those that are not assigned to us (any
-    more).
-    """
-    lost = tuple(sorted(partition for partition, error in refused.items() if isinstance(error, CommitFailedError)))
-    first = next(iter(refused.values()))
-    if not lost:
-        return first
-    names = ", ".join(map(one_partition, lost))
-    failed = CommitFailedError(f"not assigned to this member (any more), so their offsets were not committed: {names}", lost)
-    failed.__cause__ = next((error for error in refused.values() if not isinstance(error, CommitFailedError)), first)
-    return failed
-
-
-def _cause(refused: Refusals) -> KafkaError:
-    """Return the one error of a whole commit, or else what ``refusal`` does."""
-    first, *others = refused.values()
-    return first if all(error is first for error in others) else refusal(refused)
-
-
-@define(eq=False)
-class Ledger:
-    """The offsets that this consumer has committed."""
-
-    unread: Unread = field(repr=False)
-    runtime: "Runtime" = field(repr=False)
-    interceptors: tuple[Any, ...]
-    trace: Listener = field(repr=False)
-    _refused: set[TopicPartition] = field(factory=set, init=False)
-    """Partitions of ours whose last auto-commit was refused."""
-
-    def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the consumed offsets that are past the committed ones."""
-        return {partition: offset for partition, offset in consumed.items() if self._is_fresh(partition, offset)}
-
-    def _is_fresh(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
-        cursor = self.unread.partitions.get(partition)
-        if cursor is None:
-            return True
-        return offset.offset > (-1 if cursor.stored.committed is None else cursor.stored.committed) and offset.offset >= (
-            cursor.stored.attempted or 0
-        )
-
-    def attempt(self, offsets: Offsets) -> Offsets:
-        """Remember that ``offsets`` are about to be committed, and return them."""
-        for partition, offset in offsets.items():
-            cursor = self.unread.partitions.get(partition)
-            if cursor is not None:
-                cursor.stored.attempted = offset.offset
-        return offsets
-
-    def book(self, offsets: Offsets, refused: Refusals) -> Offsets:
-        """Remember what of ``offsets`` was committed, and return it. What was dropped needs no other attempt."""
-        achieved = {partition: offset for partition, offset in offsets.items() if partition not in refused}
-        for partition in achieved.keys() | (refused.keys() - told(refused).keys()):
-            cursor = self.unread.partitions.get(partition)
-            if cursor is not None and cursor.is_of(offsets[partition].topic_id):
-                cursor.stored.committed = offsets[partition].offset
-        return achieved
-
-    def report(self, text: str, error: KafkaError) -> None:
-        """Report that a commit that the caller did not ask for failed; it stops nothing."""
-        self.trace(Fault(now=self.runtime.clock(), text=text, error=error, subject="commit"))
-
-    def report_interval(self, offsets: Offsets, refused: Refusals) -> None:
-        """Report the refused offsets of an auto-commit by interval, and that those refused before are committed."""
-        # Of a partition that has left meanwhile nothing is tried again, and nothing would end an outage.
-        gone = {
-            partition: error
-            for partition, error in told(refused).items()
-            if isinstance(error, CommitFailedError) or partition not in self.unread.partitions
-        }
-        denied = {partition: error for partition, error in told(refused).items() if partition not in gone}
-        now, well = self.runtime.clock(), frozenset(offsets.keys() - refused.keys()) & self._refused
-        self._refused = (self._refused - well) | denied.keys()
-        if denied:
-            text = "auto-commit was refused; trying again at the next interval"
-            error, partitions = _cause(denied), frozenset(denied)
-            self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=AUTO_COMMIT, partitions=partitions))
-        if gone:
-            text = "auto-commit was refused; records since the last commit may be read again"
-            self.trace(Fault(now=now, text=text, error=_cause(gone), subject="commit", partitions=frozenset(gone)))
-        if well:
-            self.trace(Recovered(now=now, outage=AUTO_COMMIT, subject="commit", partitions=well))
-
-    async def intercept(self, achieved: Offsets) -> None:
-        """Pass committed offsets to the interceptors."""
-        for interceptor in self.interceptors if achieved else ():
-            await settled(interceptor.on_commit(achieved), f"{interceptor!r}.on_commit()")
 
 
 class HeldRange(NamedTuple):
@@ -308,15 +204,14 @@ class AutoCommit:
 
     config: ConsumerConfig
     runtime: "Runtime" = field(repr=False)
-    outbox: Outbox = field(repr=False)
     unread: Unread = field(repr=False)
-    ledger: Ledger
+    commits: Commits
     holdings: Holdings
     suspended: bool = False
     """While ``process`` runs, nothing is committed here."""
     _due_at: float | None = field(default=None, init=False)
-    _pending: tuple[Call[Refusals], Offsets] | None = field(default=None, init=False)
-    _last: list[Call[Refusals]] = field(factory=list, init=False)
+    _pending: Commit | None = field(default=None, init=False)
+    _last: list[Commit] = field(factory=list, init=False)
     """Commits of partitions that were given up at once; only ``stop`` waits for them."""
     _settled: bool = field(default=False, init=False)
     """Nothing was left to commit when the last interval ended."""
@@ -327,13 +222,11 @@ class AutoCommit:
     def enabled(self) -> bool:
         return self.config.group_id is not None and self.config.enable_auto_commit and not self.suspended
 
-    def read_entered(self, now: float) -> Offsets | None:
-        """A read call begins: everything that was handed out before is consumed. Commit if the interval has passed.
-
-        Return what an earlier commit has just achieved.
-        """
+    def read_entered(self, now: float) -> None:
+        """A read call begins: everything that was handed out before is consumed. Commit if the interval has passed."""
         self._settled = False
-        return self.look(now) if self.enabled else None
+        if self.enabled:
+            self.look(now)
 
     @property
     def due_at(self) -> float:
@@ -341,7 +234,7 @@ class AutoCommit:
         if not self.enabled:
             return inf
         if self._pending is not None:
-            return -inf if self._pending[0].done else inf
+            return -inf if self._pending.done else inf
         return inf if self._settled or self._due_at is None else self._due_at
 
     @property
@@ -351,9 +244,9 @@ class AutoCommit:
         """
         return inf if not self.enabled or self._due_at is None else self._due_at
 
-    def look(self, now: float) -> Offsets | None:
+    def look(self, now: float) -> None:
         """The same as ``read_entered``, while that call waits."""
-        achieved = self.collect(now)
+        self.collect(now)
         self._collect_last()
         interval = self.config.auto_commit_interval_ms / 1000
         if self._due_at is None:
@@ -365,15 +258,12 @@ class AutoCommit:
             # Partitions that are revoked have a commit of their own.
             stays = lambda cursor: cursor.custody is not PartitionCustody.LEAVING  # noqa: E731
             consumed, failed = self.holdings.consumed_so_far(stays)
-            fresh = self.ledger.fresh(consumed)
+            fresh = self.commits.fresh(consumed)
             # What another task holds now may be done at the next interval, with nobody else to commit it.
             self._settled = not fresh and consumed == self.unread.positions(stays)
             self._report_failed(failed, now)
             if fresh:
-                call: Call[Refusals] = Call(now + self.config.default_api_timeout_ms / 1000, self.runtime.wake_application)
-                self._pending = (call, fresh)
-                self.outbox.add(CommitOffsets(call=call, offsets=self.ledger.attempt(fresh), once=True))
-        return achieved
+                self._pending = self.commits.begin(fresh, Why.INTERVAL, now + self.config.default_api_timeout_ms / 1000)
 
     def _report_failed(self, failed: Mapping[TopicPartition, HeldRange], now: float) -> None:
         """Say once that what a task left undone holds up the commits of a partition."""
@@ -381,32 +271,24 @@ class AutoCommit:
             if self._held_up.get(partition) != part.first:
                 text = f"{one_partition(partition)}: nothing past offset {part.first} is auto-committed, since the task that was "
                 text += "handed it failed or was cancelled; seek back to read it again, or commit() yourself to go on past it"
-                self.ledger.trace(Fault(now=now, text=text, subject="commit", partitions=frozenset([partition])))
+                self.commits.trace(Fault(now=now, text=text, subject="commit", partitions=frozenset([partition])))
         self._held_up = {partition: part.first for partition, part in failed.items()}
 
-    def collect(self, now: float) -> Offsets | None:
-        """Return the result of the commit under way, if it has ended."""
-        if self._pending is None or not self._pending[0].done:
-            return None
-        call, offsets = self._pending
+    def collect(self, now: float) -> None:
+        """Take the result of the commit under way, if it has ended."""
+        commit = self._pending
+        if commit is None or not commit.done:
+            return
         self._pending = None
-        try:
-            refused = call.result()
-        except KafkaError as error:
+        self.commits.end(commit)
+        if (failure := commit.failure) is not None:
             retry, interval = self.config.retry_backoff, self.config.auto_commit_interval_ms / 1000
-            self._due_at = now + (retry if error.retriable else max(retry, interval))
-            if error.retriable:
-                self.ledger.report("auto-commit failed; trying again", error)
-            else:
-                self.ledger.report_interval(offsets, dict.fromkeys(offsets, error))
-            return None
-        self.ledger.report_interval(offsets, refused)
-        return self.ledger.book(offsets, refused) or None
+            self._due_at = now + (retry if failure.retriable else max(retry, interval))
 
     def withdraw(self) -> None:
         """Drop a commit under way, because a later one replaces it or none is needed. What was sent is stored before that."""
         if self._pending is not None:
-            self._pending[0].withdraw()
+            self._pending.call.withdraw()
             self._pending = None
 
     def send_last(self, partitions: "frozenset[TopicPartition] | None" = None) -> None:
@@ -416,28 +298,17 @@ class AutoCommit:
         if not self.enabled:
             return
         consumed = self.holdings.consumed(lambda cursor: partitions is None or cursor.partition in partitions)
-        fresh = self.ledger.fresh(consumed)
-        if fresh:
+        if fresh := self.commits.fresh(consumed):
             deadline = self.runtime.clock() + self.config.default_api_timeout_ms / 1000
-            call: Call[Refusals] = Call(deadline, self.runtime.wake_application)
-            self._last.append(call)
-            self.outbox.add(CommitOffsets(call=call, offsets=self.ledger.attempt(fresh), once=True))
-            self.ledger.book(fresh, {})
+            self._last.append(self.commits.begin(fresh, Why.GIVEN_UP, deadline))
 
     def _collect_last(self) -> None:
         if not self._last:
             return
-        ended = [call for call in self._last if call.done]
-        self._last = [call for call in self._last if not call.done]
-        for call in ended:
-            try:
-                refused = call.result()
-            except KafkaError as error:
-                self.ledger.report("consumed offsets of partitions that were given up could not be committed", error)
-            else:
-                if refused := told(refused):
-                    text = "some consumed offsets of partitions that were given up could not be committed"
-                    self.ledger.report(text, refusal(refused))
+        ended = [commit for commit in self._last if commit.done]
+        self._last = [commit for commit in self._last if not commit.done]
+        for commit in ended:
+            self.commits.end(commit)
 
     async def finish_last(self, seconds: float) -> None:
         """Wait for the commits of partitions that were given up, up to ``seconds``."""
@@ -456,8 +327,7 @@ class _UnderWay:
     """A commit for partitions that leave."""
 
     reason: object
-    call: Call[Refusals]
-    offsets: Offsets
+    commit: Commit
     until: float
     """When a read call stops waiting for it."""
 
@@ -472,7 +342,6 @@ class LastCommit:
 
     auto_commit: AutoCommit
     runtime: "Runtime" = field(repr=False)
-    outbox: Outbox = field(repr=False)
     _pending: _UnderWay | None = field(default=None, init=False)
 
     async def made(self, reason: object, leaving: frozenset[TopicPartition]) -> bool:
@@ -487,43 +356,30 @@ class LastCommit:
             # Not as long as the group would wait: a topic that was deleted meanwhile can never be committed (KAFKA-20959).
             allowed = min(config.request_timeout_ms, config.max_poll_interval_ms / 2) / 1000
             self._pending = self._begun(reason, self._fresh(leaving), now + allowed, now + PATIENCE)
+        commits = self.auto_commit.commits
         while (pending := self._pending) is not None:
-            await self._wait(pending.call, pending.until)
-            if not pending.call.done:
+            await self._wait(pending.commit, pending.until)
+            if not pending.commit.done:
                 return False
             self._pending = None
-            await self._collect(pending.call, pending.offsets)
-            tried, fresh = pending.offsets, self._fresh(leaving)
+            commits.end(pending.commit)
+            await commits.intercept()
+            tried, fresh = pending.commit.offsets, self._fresh(leaving)
             more = {tp: offset for tp, offset in fresh.items() if tp not in tried or offset.offset > tried[tp].offset}
-            self._pending = self._begun(reason, more, pending.call.deadline, pending.until)
+            self._pending = self._begun(reason, more, pending.commit.call.deadline, pending.until)
         return True
 
     def _fresh(self, leaving: frozenset[TopicPartition]) -> Offsets:
         consumed = self.auto_commit.holdings.consumed(lambda cursor: cursor.partition in leaving)
-        return self.auto_commit.ledger.fresh(consumed)
+        return self.auto_commit.commits.fresh(consumed)
 
     def _begun(self, reason: object, offsets: Offsets, deadline: float, until: float) -> _UnderWay | None:
-        if not offsets:
-            return None
-        call: Call[Refusals] = Call(deadline, self.runtime.wake_application)
-        self.outbox.add(CommitOffsets(call=call, offsets=self.auto_commit.ledger.attempt(offsets), once=True))
-        return _UnderWay(reason, call, offsets, until)
+        return _UnderWay(reason, self.auto_commit.commits.begin(offsets, Why.LEAVING, deadline), until) if offsets else None
 
-    async def _collect(self, call: Call[Refusals], offsets: Offsets) -> None:
-        ledger = self.auto_commit.ledger
-        try:
-            refused = call.result()
-        except KafkaError as error:
-            ledger.report("consumed offsets could not be committed", error)
-            return
-        if told(refused):
-            ledger.report("some consumed offsets could not be committed", refusal(told(refused)))
-        await ledger.intercept(ledger.book(offsets, refused))
-
-    async def _wait(self, call: Call[Refusals], until: float) -> None:
+    async def _wait(self, commit: Commit, until: float) -> None:
         while True:
             ticket = self.runtime.signal.ticket()
             left = until - self.runtime.clock()
-            if call.done or left <= 0:
+            if commit.done or left <= 0:
                 return
             await self.runtime.signal.wait(ticket, left)

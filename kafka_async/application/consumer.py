@@ -30,14 +30,12 @@ from ..errors import (
 from ..events import (
     AssignFromUser,
     ClusterDescription,
-    CommitOffsets,
     EnforceRebalance,
     FetchCommitted,
     FindClientInstanceId,
     FindPositions,
     ListOffsets,
     PositionFound,
-    Refusals,
     ResetOffset,
     SubscribePattern,
     SubscribeRegex,
@@ -69,7 +67,8 @@ from .arguments import (
 )
 from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
 from .calls import Calls
-from .committing import AutoCommit, Holdings, LastCommit, Ledger, refusal, told
+from .commits import Commits, Why
+from .committing import AutoCommit, Holdings, LastCommit
 from .cursor import Cursor, PartitionCustody
 from .inbox import Inbox
 from .iteration import HANDOUT, ITERATOR
@@ -188,10 +187,10 @@ class KafkaConsumer(Generic[K, V]):
         self._unread = unread = Unread(config, buffer, outbox, handout)
         metrics = Metrics()
         self._observer = observer = Observer(config, runtime, lifecycle, inbox, unread, metrics)
-        ledger = Ledger(unread, runtime, config.interceptors, observer)
-        auto_commit = AutoCommit(config, runtime, outbox, unread, ledger, Holdings(runtime, unread, handout))
+        commits = Commits(unread, runtime, outbox, config.interceptors, observer)
+        auto_commit = AutoCommit(config, runtime, unread, commits, Holdings(runtime, unread, handout))
         self._rebalancing = rebalancing = Rebalancing(
-            unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime, outbox), observer, runtime
+            unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime
         )
         gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
         preparation = Preparation.of(config)
@@ -991,13 +990,14 @@ class KafkaConsumer(Generic[K, V]):
         """Commit at the caller's request; errors are raised to the caller."""
         if not offsets:
             return
-        auto_commit = self._reader.auto_commit
-        auto_commit.withdraw()
-        auto_commit.ledger.attempt(offsets)
-        refused: Refusals = await self._calls.wait(lambda call: CommitOffsets(call=call, offsets=offsets), self._calls.deadline())
-        await auto_commit.ledger.intercept(auto_commit.ledger.book(offsets, refused))
-        if refused := told(refused):
-            raise refusal(refused)
+        commits = self._reader.auto_commit.commits
+        self._reader.auto_commit.withdraw()
+        commit = commits.begin(offsets, Why.CALLER, self._calls.deadline())
+        await self._calls.answer(commit.call)
+        error = commits.end(commit)
+        await commits.intercept()
+        if error is not None:
+            raise error
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from ..config import ConsumerConfig
 from ..errors import KafkaError
-from ..events import CommitOffsets, Refusals
 from ..model import TopicPartition
 from ..trace import Fault, Listener
 from ..values import define, field
 from .arguments import seconds
 from .calls import Calls
-from .committing import AutoCommit, Offsets, refusal, told
+from .commits import Why
+from .committing import AutoCommit
 from .lifecycle import Happening, Lifecycle, Phase
 from .rebalancing import Rebalancing
 from .subscribed import Subscribed
@@ -136,24 +136,18 @@ class Parting:
 
     async def _commit(self, allowed: float, *, clean: bool) -> None:
         """Commit offsets that are consumed and not committed yet. A failure is reported and stops nothing."""
-        ledger = self.auto_commit.ledger
-        self.auto_commit.unread.settle()
-        earlier = self.auto_commit.collect(self.runtime.clock()) or {}
-        consumed = self.auto_commit.holdings.consumed(clean=clean)
-        offsets = ledger.attempt(ledger.fresh(consumed)) if self.auto_commit.enabled else {}
-        achieved = await self._achieved(offsets, allowed) if offsets else {}
-        await ledger.intercept(earlier)  # not before the commit: it may raise
-        await ledger.intercept(achieved)
-
-    async def _achieved(self, offsets: Offsets, allowed: float) -> Offsets:
-        self.auto_commit.withdraw()
-        ledger = self.auto_commit.ledger
-        try:
-            deadline = self.runtime.clock() + max(0.0, allowed)
-            refused: Refusals = await self.calls.wait(lambda call: CommitOffsets(call=call, offsets=offsets, once=True), deadline)
-        except KafkaError as error:
-            ledger.report("consumed offsets could not be committed", error)
-            return {}
-        if told(refused):
-            ledger.report("some consumed offsets could not be committed", refusal(told(refused)))
-        return ledger.book(offsets, refused)
+        auto_commit, commits = self.auto_commit, self.auto_commit.commits
+        auto_commit.unread.settle()
+        now = self.runtime.clock()
+        auto_commit.collect(now)
+        fresh = commits.fresh(auto_commit.holdings.consumed(clean=clean)) if auto_commit.enabled else {}
+        if fresh:
+            auto_commit.withdraw()
+            commit = commits.begin(fresh, Why.LEAVING, now + max(0.0, allowed))
+            try:
+                await self.calls.answer(commit.call)
+            except KafkaError as error:
+                commits.fail(commit, error)
+            else:
+                commits.end(commit)
+        await commits.intercept()  # not before the commit: it may raise

@@ -304,15 +304,16 @@ class Reader:
     async def _enter(self, now: float) -> None:
         """As ``_entered``, and let commits be called back and others run if it is time."""
         self._entered(now)
-        if achieved := self.auto_commit.read_entered(now):
-            await self.auto_commit.ledger.intercept(achieved)
+        self.auto_commit.read_entered(now)
+        if self.auto_commit.commits.achieved:
+            await self.auto_commit.commits.intercept()
         # A loop that ignores errors must not keep other tasks from running.
         if self.gate.inbox.reported.final is not None or self.runtime.clock() >= self._turn_ends:
             await self._take_turn()
 
     async def _look_at_commits(self) -> None:
-        if achieved := self.auto_commit.look(self.runtime.clock()):
-            await self.auto_commit.ledger.intercept(achieved)
+        self.auto_commit.look(self.runtime.clock())
+        await self.auto_commit.commits.intercept()
 
     def _begin_wait(self, only: Collection[TopicPartition]) -> None:
         handler = self.gate.handler

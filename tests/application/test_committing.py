@@ -112,6 +112,27 @@ async def test_partitions_that_an_assignment_drops_are_committed() -> None:
 
 
 @virtual
+@pytest.mark.parametrize("reads_on", [True, False])
+async def test_interceptors_know_what_an_assignment_or_unsubscribe_has_committed(reads_on: bool) -> None:
+    cluster, one, two = two_partitions()
+    told = CommitRecorder()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000_000, interceptors=(told,)) as consumer:
+        consumer.assign([one, two])
+        assert len(await read_values(consumer, 20)) == 20
+        consumer.assign([two])
+        if reads_on:
+            await consumer.getmany(timeout_ms=1_000)
+            await consumer.getmany()
+            assert told.offsets == [{one: 10}]
+        consumer.unsubscribe()
+        if reads_on:
+            consumer.subscribe(["t"])
+            await consumer.getmany(timeout_ms=1_000)
+            await consumer.getmany()
+    assert told.offsets == [{one: 10}, {two: 10}]
+
+
+@virtual
 async def test_without_auto_commit_only_the_caller_commits() -> None:
     cluster, one, two = two_partitions()
     told = CommitRecorder()

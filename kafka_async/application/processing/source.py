@@ -269,7 +269,7 @@ class Source:
         for partition, offset in ours.items():
             consumer.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
         # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
-        auto_commit.ledger.book(ours, {})
+        auto_commit.commits.book(ours)
         auto_commit.suspended = False
 
     # --- reading ---------------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class Source:
             found = await self.consumer.committed_offsets(*partitions)
             # An auto-commit of the same offsets, if processing ends at once, would overwrite the maps that are with them.
             there = {tp: offset for tp, offset in found.items() if offset is not None}
-            self.consumer._reader.auto_commit.ledger.book(there, {})
+            self.consumer._reader.auto_commit.commits.book(there)
             return found, None
         except ConsumerStoppedError:
             raise
