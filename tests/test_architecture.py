@@ -34,6 +34,7 @@ IMPURE = {
 }
 SHELLS = {
     "network/connection.py",
+    "network/sasl/assertion.py",
     "network/sasl/factory.py",
     "network/sasl/kerberos.py",
     "network/sasl/msk.py",

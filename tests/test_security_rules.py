@@ -19,6 +19,7 @@ ONLY_AT_THE_EDGE = {
     "config/stores.py": "an option names the store",
     "adapters/": "a person's own program, or a command of his, names the file",
     "network/tls.py": "an option names the file",
+    "network/sasl/assertion.py": "options name the files",
     "network/sasl/kerberos.py": "an option names the keytab",
     "records/implementation.py": "the switch to the Python decoder, before any consumer exists",
 }

@@ -170,6 +170,8 @@ WORDS = {
     "client_dns_lookup": "use_all_dns_ips",
     "metadata_recovery_strategy": "none",
     "security_protocol": "SASL_SSL",
+    "sasl_oauthbearer_grant_type": "client_credentials",
+    "sasl_oauthbearer_assertion_algorithm": "ES256",
     "sasl_mechanism": "SCRAM-SHA-512",
     "background": "thread",
 }

@@ -1,7 +1,7 @@
 """An OpenID Connect provider on loopback, honest or hostile, for tests.
 
 Decides: what a token contains, unless a test scripts the replies. Owns: a signing key, a server and its threads. Must never listen
-beyond 127.0.0.1. RFC 6749 section 4.4 (client credentials), RFC 7517 (the public key as a JSON Web Key Set).
+beyond 127.0.0.1. RFC 6749 section 4.4 (client credentials), RFC 7517 (the public key as a JSON Web Key Set), RFC 7523 (assertions).
 """
 
 import json
@@ -52,6 +52,10 @@ class TokenEndpoint:
         """Set when the server goes; a hostile reply may wait for it."""
         self.lifetime = lifetime
         self.claims: dict[str, Any] = {"sub": "reader", "iss": "https://issuer.test", "aud": "kafka"}
+        self.trusted: dict[str, Any] = {}
+        """Public keys of clients by ``kid`` ("" for assertions that name none). An assertion of another one is refused."""
+        self.asserted: list[dict[str, Any]] = []
+        """The claims of the assertions that were taken."""
         self._replies = list(replies)
         self._key: RSAPrivateKey | None = None
         self._lock = threading.Lock()
@@ -110,11 +114,30 @@ class TokenEndpoint:
         with self._lock:
             self.asked.append(asked)
             reply = self._replies.pop(0) if self._replies else None
+        assertion = asked.form.get("assertion") or asked.form.get("client_assertion")
+        if reply is None and assertion is not None and (fault := self._fault(assertion)) is not None:
+            error = "invalid_grant" if "assertion" in asked.form else "invalid_client"
+            return Reply(400, json.dumps({"error": error, "error_description": fault}).encode())
         if reply is None:
             token = self.token()
             self.tokens.append(token)
             return Reply(body=json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}).encode())
         return reply(self) if callable(reply) else reply
+
+    def _fault(self, assertion: str) -> str | None:
+        """Return what is wrong with an assertion, or keep its claims: PyJWT is an implementation that we did not write."""
+        try:
+            key = self.trusted[jwt.get_unverified_header(assertion).get("kid", "")]
+            claims = jwt.decode(
+                assertion, key, algorithms=["RS256", "ES256"], audience=self.url, options={"require": ["iss", "exp", "iat", "nbf"]}
+            )
+        except (jwt.InvalidTokenError, KeyError) as error:
+            return f"{type(error).__name__}: {error}"
+        with self._lock:
+            if "jti" in claims and claims["jti"] in (each.get("jti") for each in self.asserted):
+                return "this jti was used before"
+            self.asserted.append(claims)
+        return None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         endpoint = self

@@ -42,7 +42,18 @@ from .checks import (
 )
 from .security import check_security, without_effect
 from .spelling import did_you_mean
-from .words import Background, Deserializer, DnsLookup, GroupProtocol, Mechanism, RecoveryStrategy, SecurityProtocol, TokenProvider
+from .words import (
+    Background,
+    Deserializer,
+    DnsLookup,
+    GrantType,
+    GroupProtocol,
+    Mechanism,
+    RecoveryStrategy,
+    SecurityProtocol,
+    SigningAlgorithm,
+    TokenProvider,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -169,6 +180,18 @@ class ConsumerConfig:
     sasl_oauthbearer_token_endpoint_url: str | None = field(default=None, validator=OPTIONAL_TEXT, repr=checks.without_query)
     sasl_oauthbearer_client_credentials_client_id: str | None = field(default=None, validator=OPTIONAL_TEXT)
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, validator=OPTIONAL_SECRET, repr=False)
+    sasl_oauthbearer_grant_type: GrantType = field(default="client_credentials", validator=one_of(GrantType))
+    sasl_oauthbearer_assertion_file: str | None = field(default=None, converter=checks.path, validator=optional_file())
+    sasl_oauthbearer_assertion_private_key_file: str | None = field(default=None, converter=checks.path, validator=optional_file())
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = field(default=None, validator=OPTIONAL_SECRET, repr=False)
+    sasl_oauthbearer_assertion_algorithm: SigningAlgorithm = field(default="RS256", validator=one_of(SigningAlgorithm))
+    sasl_oauthbearer_assertion_claim_iss: str | None = field(default=None, validator=OPTIONAL_TEXT)
+    sasl_oauthbearer_assertion_claim_sub: str | None = field(default=None, validator=OPTIONAL_TEXT)
+    sasl_oauthbearer_assertion_claim_aud: str | None = field(default=None, validator=OPTIONAL_TEXT)
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = field(default=300, validator=number(0, 86_400))
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = field(default=60, validator=number(0, 3_600))
+    sasl_oauthbearer_assertion_claim_jti_include: bool = field(default=False, validator=FLAG)
+    sasl_oauthbearer_assertion_template_file: str | None = field(default=None, converter=checks.path, validator=optional_file())
     sasl_oauthbearer_scope: str | None = field(default=None, validator=OPTIONAL_TEXT)
     sasl_oauthbearer_extensions: Mapping[str, str] | None = field(default=None, validator=OPTIONAL_MAPPING, repr=False)
     sasl_oauthbearer_ssl_cafile: str | None = field(default=None, converter=checks.path, validator=optional_file())

@@ -30,6 +30,12 @@ _MSK_OPTIONS: Final[Mapping[str, str]] = {
 }
 _MSK_MEANINGLESS: Final = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs", "awsStsRegion")
 _RETRIEVER: Final = "sasl_oauthbearer_jwt_retriever_class"
+_GRANTS: Final[Mapping[str, str | None]] = {
+    "DefaultJwtRetriever": None,
+    "ClientCredentialsJwtRetriever": "client_credentials",
+    "JwtBearerJwtRetriever": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+}
+"""What each class of Java's asks a token endpoint for; ``None``: that is left open."""
 _CHECK: Final = "ssl_endpoint_identification_algorithm"
 _STORES: Final = ("ssl_keystore", "ssl_truststore")
 _KINDS: Final = ("PKCS12", "JKS", "PEM")
@@ -89,11 +95,6 @@ PRODUCERS: Final = frozenset(
 
 _NO_CLASS: Final = "Java classes are not loaded; for tokens of your own use {tokens}"
 _OPENSSL: Final = "Java security providers are not loaded; Python uses OpenSSL"
-_ASSERTED: Final = (
-    *(f"claim_{what}" for what in ("aud", "exp_seconds", "iss", "jti_include", "nbf_seconds", "sub")),
-    *("algorithm", "file", "private_key_file", "private_key_passphrase", "template_file"),
-)
-_ASSERTION: Final = "tokens are requested with client credentials only; use {tokens}"
 
 _REFUSED: Final[Mapping[str, str]] = {
     "sasl_login_class": _NO_CLASS,
@@ -101,7 +102,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "ssl_provider": _OPENSSL,
     "ssl_cipher_suites": "use {p}ssl.ciphers, in OpenSSL's notation, for ciphers up to TLS 1.2",
     "config_providers": "{secrets}",
-    **{f"sasl_oauthbearer_assertion_{what}": _ASSERTION for what in _ASSERTED},
 }
 """Options of Java without a counterpart by the same name, and what to use. The ``Dialect`` fills in the braces."""
 
@@ -155,7 +155,7 @@ class Dialect:
                 ours = self.with_login({**ours, _JAAS: java[_JAAS]})
         self._check_classes(java)
         self._check_versions(java)
-        for name, text in (self._stores(java) | self._host_name(java)).items():
+        for name, text in (self._stores(java) | self._host_name(java) | self._grant(java)).items():
             self._put(ours, name[0], text, self.dotted(name[1]))
         return ours
 
@@ -248,16 +248,21 @@ class Dialect:
         return found | ({"sasl_oauthbearer_extensions": json.dumps(extensions)} if extensions else {})
 
     def _check_classes(self, java: Mapping[str, str]) -> None:
-        """Let those classes pass that do what this client does by itself: ask an endpoint with client credentials."""
+        """Let those classes pass that do what this client does by itself: ask an endpoint for tokens."""
         for name, known in (
             (_HANDLER, ("OAuthBearerLoginCallbackHandler",)),
-            (_RETRIEVER, ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")),
+            (_RETRIEVER, tuple(_GRANTS)),
             (_CLIENT, ("IAMClientCallbackHandler",) if self._of_msk(java) else ()),
         ):
             if name in java and java[name].strip().rpartition(".")[2] not in known:
                 raise self._wrong("{name} is not supported: " + _NO_CLASS, name=self.dotted(name))
         if java.get("security_providers", "").strip():
             raise self._wrong("{p}security.providers is not supported: " + _OPENSSL)
+
+    def _grant(self, java: Mapping[str, str]) -> dict[tuple[str, str], str]:
+        """Return how tokens are requested, by our name and Java's."""
+        grant = _GRANTS[java[_RETRIEVER].strip().rpartition(".")[2]] if _RETRIEVER in java else None
+        return {} if grant is None else {("sasl_oauthbearer_grant_type", _RETRIEVER): grant}
 
     # --- TLS ---------------------------------------------------------------------------------------------------------------------
 

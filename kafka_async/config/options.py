@@ -20,10 +20,12 @@ from .words import (
     Background,
     Deserializer,
     DnsLookup,
+    GrantType,
     GroupProtocol,
     Mechanism,
     RecoveryStrategy,
     SecurityProtocol,
+    SigningAlgorithm,
     TokenProvider,
 )
 
@@ -744,7 +746,7 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     """Address of the token endpoint of an OpenID Connect provider. ``https`` only, unless ``sasl_oauthbearer_allow_http``; needs
     the extra ``oidc``.
 
-    Redirects are not followed. Tokens are requested with client credentials and renewed in time.
+    Redirects are not followed. Tokens are requested as ``sasl_oauthbearer_grant_type`` says and renewed in time.
 
     Default: ``None``.
     Allowed: a string that is not empty, or None.
@@ -762,9 +764,117 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     sasl_oauthbearer_client_credentials_client_secret: str | None
     """Client secret at the token endpoint.
 
+    With ``sasl_oauthbearer_grant_type="client_credentials"`` an assertion takes its place.
+
     Default: ``None``.
     Allowed: a string that is not empty, or None.
     Kafka: ``sasl.oauthbearer.client.credentials.client.secret`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_grant_type: GrantType
+    """How the token endpoint is asked for tokens.
+
+    ``client_credentials``: with a client id and a secret, or with an assertion in place of the secret (KIP-1258). The other one:
+    an assertion is exchanged for a token (RFC 7523 section 2.1); a client id, and a secret, are sent as well if they are set. An
+    assertion is a JSON Web Token. It is in ``sasl_oauthbearer_assertion_file``, or is signed here with
+    ``sasl_oauthbearer_assertion_private_key_file``.
+
+    Default: ``'client_credentials'``.
+    Allowed: one of 'client_credentials', 'urn:ietf:params:oauth:grant-type:jwt-bearer'.
+    Kafka: ``sasl.oauthbearer.jwt.retriever.class``, which names a class of Java's (KIP-1139). The name is librdkafka's.
+    """
+
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    """File with a whole assertion, which something else keeps fresh. It is read for each request to the token endpoint.
+
+    Default: ``None``.
+    Allowed: the path of a file, or None.
+    Kafka: ``sasl.oauthbearer.assertion.file`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
+    """File with the private key (PEM) that signs assertions. Needs the extra ``assertion``.
+
+    It is read for each request to the token endpoint, so it may be replaced while the consumer runs.
+
+    Default: ``None``.
+    Allowed: the path of a file, or None.
+    Kafka: ``sasl.oauthbearer.assertion.private.key.file`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    """Passphrase of the private key. ``None``: the key has none.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.assertion.private.key.passphrase`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_algorithm: SigningAlgorithm
+    """How assertions are signed: ``RS256`` needs an RSA key of 2,048 bits or more, ``ES256`` a key on the curve P-256.
+
+    Default: ``'RS256'``.
+    Allowed: one of 'RS256', 'ES256'.
+    Kafka: ``sasl.oauthbearer.assertion.algorithm`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """Issuer in assertions (``iss``), usually the client id.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.assertion.claim.iss`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    """Subject in assertions (``sub``), usually the client id.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.assertion.claim.sub`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    """Audience in assertions (``aud``), usually the address of the token endpoint.
+
+    Default: ``None``.
+    Allowed: a string that is not empty, or None.
+    Kafka: ``sasl.oauthbearer.assertion.claim.aud`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    """How long an assertion is valid (``exp``).
+
+    Default: ``300``.
+    Allowed: an integer from 0 to 86400, in seconds.
+    Kafka: ``sasl.oauthbearer.assertion.claim.exp.seconds`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    """How long before now an assertion begins to be valid (``nbf``), for clocks that differ.
+
+    Default: ``60``.
+    Allowed: an integer from 0 to 3600, in seconds.
+    Kafka: ``sasl.oauthbearer.assertion.claim.nbf.seconds`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    """Give each assertion an id of its own (``jti``), by which an endpoint refuses to take one twice.
+
+    Default: ``False``.
+    Allowed: True or False.
+    Kafka: ``sasl.oauthbearer.assertion.claim.jti.include`` (KIP-1139).
+    """
+
+    sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
+    """JSON file with more of an assertion: ``{"header": {"kid": "..."}, "payload": {...}}``.
+
+    Its claims override those of the options. ``alg``, ``typ``, ``iat``, ``exp``, ``nbf`` and ``jti`` are always made here. It is
+    read for each request to the token endpoint.
+
+    Default: ``None``.
+    Allowed: the path of a file, or None.
+    Kafka: ``sasl.oauthbearer.assertion.template.file`` (KIP-1139).
     """
 
     sasl_oauthbearer_scope: str | None

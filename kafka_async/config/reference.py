@@ -23,7 +23,7 @@ from .checks import Check
 from .consumer_config import ConsumerConfig, nearest_option
 
 _SECTION: Final = re.compile(r"\s*# --- (.+) ---")
-_UNITS: Final = {"_ms": "milliseconds", "_bytes": "bytes", "_records": "records"}
+_UNITS: Final = {"_ms": "milliseconds", "_bytes": "bytes", "_seconds": "seconds", "_records": "records"}
 _CONVERTED: Final = {
     "bootstrap_servers": "``'host:port'``, several with commas between them, or a list of strings; ports from 1 to 65535",
     "partition_assignment_strategy": "names of assignors, or assignors; at least one, none twice",

@@ -39,11 +39,34 @@ _TOGETHER: Final = (
     ("ssl_crlfile", ("ssl_cafile", "ssl_truststore_certificates")),
 )
 _PASSWORD: Final = ("sasl_plain_username", "sasl_plain_password")
+_CLIENT_ID: Final = "sasl_oauthbearer_client_credentials_client_id"
+_CLIENT_SECRET: Final = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105  # the name of an option
+_ASSERTION_FILE: Final = "sasl_oauthbearer_assertion_file"
+_KEY_FILE: Final = "sasl_oauthbearer_assertion_private_key_file"
+_TEMPLATE: Final = "sasl_oauthbearer_assertion_template_file"
+_ISSUER: Final = "sasl_oauthbearer_assertion_claim_iss"
+_AUDIENCE: Final = "sasl_oauthbearer_assertion_claim_aud"
+_SIGNED: Final = (
+    _KEY_FILE,
+    "sasl_oauthbearer_assertion_private_key_passphrase",
+    "sasl_oauthbearer_assertion_algorithm",
+    _ISSUER,
+    "sasl_oauthbearer_assertion_claim_sub",
+    _AUDIENCE,
+    "sasl_oauthbearer_assertion_claim_exp_seconds",
+    "sasl_oauthbearer_assertion_claim_nbf_seconds",
+    "sasl_oauthbearer_assertion_claim_jti_include",
+    _TEMPLATE,
+)
+"""Options of assertions that are signed here."""
 _OAUTH: Final = (
     "sasl_oauth_token_provider",
     "sasl_oauthbearer_token_endpoint_url",
-    "sasl_oauthbearer_client_credentials_client_id",
-    "sasl_oauthbearer_client_credentials_client_secret",
+    _CLIENT_ID,
+    _CLIENT_SECRET,
+    "sasl_oauthbearer_grant_type",
+    _ASSERTION_FILE,
+    *_SIGNED,
     "sasl_oauthbearer_scope",
     "sasl_oauthbearer_extensions",
     "sasl_oauthbearer_header_urlencode",
@@ -114,12 +137,49 @@ def _check_oauth(config: "ConsumerConfig") -> None:
         return
     if config.sasl_oauthbearer_token_endpoint_url is None:
         raise ValueError(f"sasl_mechanism='OAUTHBEARER' needs {provider} or {url}")
-    for name in rest[:2]:
-        if getattr(config, name) is None:
-            raise ValueError(f"{url} needs {name}")
+    _check_grant(config, url)
     fault = endpoint_fault(config.sasl_oauthbearer_token_endpoint_url, config.sasl_oauthbearer_allow_http)
     if fault is not None:
         raise ValueError(fault)
+
+
+def _check_grant(config: "ConsumerConfig", url: str) -> None:
+    """Check what proves to the token endpoint who asks: a secret, or an assertion."""
+    assertion = _assertion(config)
+    secret = config.sasl_oauthbearer_client_credentials_client_secret
+    if config.sasl_oauthbearer_grant_type != "client_credentials":
+        if assertion is None:
+            grant = f"sasl_oauthbearer_grant_type={config.sasl_oauthbearer_grant_type!r}"
+            raise ValueError(f"{grant} needs {_ASSERTION_FILE} or {_KEY_FILE}")
+        if secret is not None:
+            _need_client(config, _CLIENT_SECRET)
+    elif assertion is not None:
+        _refuse((_CLIENT_SECRET, "sasl_oauthbearer_header_urlencode"), config, assertion, "the assertion takes the secret's place")
+    else:
+        _need_client(config, url)
+        if secret is None:
+            raise ValueError(f"{url} needs {_CLIENT_SECRET}, or an assertion in {_KEY_FILE} or {_ASSERTION_FILE}")
+
+
+def _assertion(config: "ConsumerConfig") -> str | None:
+    """Return the option that assertions come from, and check those that go with it."""
+    if config.sasl_oauthbearer_assertion_file is not None:
+        _refuse(_SIGNED, config, _ASSERTION_FILE, "the file has a whole assertion")
+        return _ASSERTION_FILE
+    if config.sasl_oauthbearer_assertion_private_key_file is None:
+        for name in _set_among(_SIGNED, config):
+            raise ValueError(f"{name} is set without {_KEY_FILE}; set both")
+        return None
+    if config.sasl_oauthbearer_assertion_template_file is None:
+        for name in (_ISSUER, _AUDIENCE):  # RFC 7523 section 3
+            if getattr(config, name) is None:
+                raise ValueError(f"{_KEY_FILE} needs {name}, or {_TEMPLATE} with that claim")
+    return _KEY_FILE
+
+
+def _need_client(config: "ConsumerConfig", needing: str) -> None:
+    if config.sasl_oauthbearer_client_credentials_client_id is None:
+        raise ValueError(f"{needing} needs {_CLIENT_ID}")
 
 
 def _refuse(names: Iterable[str], config: "ConsumerConfig", other: str, why: str) -> None:

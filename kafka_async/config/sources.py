@@ -26,7 +26,11 @@ _FILE: Final = Dialect()
 _REFUSED: Final = _FILE.refused
 _NEAR: Final = 0.8
 """How similar a variable must be to an option to count as a typing mistake: ``KAFKA_HOME`` and ``KAFKA_PORT`` are not."""
-_CASES: Final = {"security_protocol": str.upper, "group_protocol": str.lower}
+_CASES: Final = {
+    "security_protocol": str.upper,
+    "group_protocol": str.lower,
+    "sasl_oauthbearer_assertion_algorithm": str.upper,
+}
 """Options whose words Java takes in any case."""
 _CLASSES: Final = ("key_deserializer", "value_deserializer")
 _KEY: Final = re.compile(r"[A-Za-z]+([._-][A-Za-z]+)*")

@@ -11,6 +11,8 @@ DnsLookup: TypeAlias = Literal["use_all_dns_ips", "resolve_canonical_bootstrap_s
 RecoveryStrategy: TypeAlias = Literal["rebootstrap", "none"]
 SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
+GrantType: TypeAlias = Literal["client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"]
+SigningAlgorithm: TypeAlias = Literal["RS256", "ES256"]
 Background: TypeAlias = Literal["task", "thread"]
 
 

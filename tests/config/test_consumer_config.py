@@ -1,6 +1,7 @@
 """Options: the defaults; of TLS and SASL what belongs together, what contradicts what, and that no secret shows."""
 
 import functools
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,71 @@ def test_a_token_endpoint_without_tls_has_to_be_allowed() -> None:
     assert config(**OIDC, sasl_oauthbearer_allow_http=True) is not None
     made = config(**OIDC | {"sasl_oauthbearer_token_endpoint_url": url, "sasl_oauthbearer_allow_http": True})
     assert made.sasl_oauthbearer_token_endpoint_url == url
+
+
+ASKING = {name: OIDC[name] for name in ("security_protocol", "sasl_mechanism", "sasl_oauthbearer_token_endpoint_url")}
+JWT_BEARER = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}
+CLIENT = {"client_credentials_client_id": "client", "client_credentials_client_secret": SECRET}
+KEY = {"assertion_private_key_file": "key.pem", "assertion_claim_iss": "client", "assertion_claim_aud": "https://idp/token"}
+FILE = {"assertion_file": "token"}
+
+
+def asking(**options: Any) -> dict[str, Any]:
+    return ASKING | {f"sasl_oauthbearer_{name}": value for name, value in options.items()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        KEY,
+        FILE,
+        KEY | JWT_BEARER,
+        FILE | JWT_BEARER,
+        FILE | {"client_credentials_client_id": "client"},
+        FILE | CLIENT | JWT_BEARER,
+        {"assertion_private_key_file": "key.pem", "assertion_template_file": "template.json"},
+        KEY | {"assertion_algorithm": "ES256", "assertion_private_key_passphrase": SECRET, "assertion_claim_jti_include": True},
+    ],
+)
+def test_an_assertion_proves_who_asks(options: dict[str, Any]) -> None:
+    assert SECRET not in repr(config(**asking(**options)))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"client_credentials_client_id": "c"}, "client_secret, or an assertion in sasl_oauthbearer_assertion_private_key_file"),
+        (JWT_BEARER, "needs sasl_oauthbearer_assertion_file or sasl_oauthbearer_assertion_private_key_file"),
+        (JWT_BEARER | CLIENT, "needs sasl_oauthbearer_assertion_file or sasl_oauthbearer_assertion_private_key_file"),
+        (FILE | JWT_BEARER | {"client_credentials_client_secret": SECRET}, "client_secret needs .*client_id"),
+        (KEY | CLIENT, "client_secret is set together with .*private_key_file: the assertion takes the secret's place"),
+        (FILE | CLIENT, "client_secret is set together with sasl_oauthbearer_assertion_file"),
+        (FILE | {"header_urlencode": True}, "header_urlencode is set together with sasl_oauthbearer_assertion_file"),
+        (FILE | KEY, "private_key_file is set together with sasl_oauthbearer_assertion_file: the file has a whole assertion"),
+        (FILE | {"assertion_algorithm": "ES256"}, "assertion_algorithm is set together with sasl_oauthbearer_assertion_file"),
+        (CLIENT | {"assertion_claim_iss": "c"}, "claim_iss is set without sasl_oauthbearer_assertion_private_key_file"),
+        (KEY | {"assertion_claim_iss": None}, "private_key_file needs sasl_oauthbearer_assertion_claim_iss, or .*template_file"),
+        (KEY | {"assertion_claim_aud": None}, "private_key_file needs sasl_oauthbearer_assertion_claim_aud, or .*template_file"),
+        (KEY | {"assertion_algorithm": "none"}, "assertion_algorithm='none': expected one of 'RS256', 'ES256'"),
+        (KEY | {"assertion_claim_exp_seconds": 86_401}, "claim_exp_seconds=86401: expected an integer from 0 to 86400"),
+        (KEY | {"grant_type": "password"}, "grant_type='password': expected one of 'client_credentials', 'urn:ietf"),
+        (
+            KEY | {"assertion_private_key_file": f"-----BEGIN PRIVATE KEY-----{SECRET}"},
+            "private_key_file: expected the path of a file",
+        ),
+    ],
+)
+def test_assertions_that_cannot_work_are_refused_by_name(options: dict[str, Any], text: str) -> None:
+    refused = refusal(**asking(**options))
+    assert re.search(text, refused), refused
+    assert SECRET not in refused
+
+
+def test_assertions_are_for_a_token_endpoint() -> None:
+    text = refusal(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=str, **{
+        f"sasl_oauthbearer_{name}": value for name, value in FILE.items()
+    })  # fmt: skip
+    assert "sasl_oauthbearer_assertion_file is set together with sasl_oauth_token_provider" in text
 
 
 @pytest.mark.parametrize("provider", ["token", 7, object()])

@@ -27,6 +27,7 @@ OWN_NAMES = {
     "ssl_password": "ssl.key.password",
     "ssl_ciphers": "ssl.cipher.suites",
     "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
+    "sasl_oauthbearer_grant_type": "sasl.oauthbearer.jwt.retriever.class",
     "sasl_oauth_token_provider": "sasl.login.callback.handler.class",
 }
 """Options that have another name than Kafka's key."""
@@ -87,6 +88,7 @@ BOUNDS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:no effect with security_protocol:UserWarning")
 @pytest.mark.parametrize(("name", "bound"), BOUNDS)
 def test_the_bounds_of_a_range_are_allowed_and_what_lies_beyond_is_not(name: str, bound: int) -> None:
     neighbours: dict[str, Any] = {

@@ -173,6 +173,43 @@ def test_a_file_of_a_consumer_alone_logs_nothing(written: Any, caplog: pytest.Lo
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("retriever", "grant"),
+    [
+        ("", "client_credentials"),
+        ("DefaultJwtRetriever", "client_credentials"),
+        ("ClientCredentialsJwtRetriever", "client_credentials"),
+        ("JwtBearerJwtRetriever", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+    ],
+)
+def test_how_javas_client_asks_for_tokens_with_an_assertion_is_translated(retriever: str, grant: str, written: Any) -> None:
+    made = ConsumerConfig.from_properties(
+        written(rf"""
+security.protocol=SASL_SSL
+sasl.mechanism=OAUTHBEARER
+sasl.jaas.config={PACKAGE}.oauthbearer.OAuthBearerLoginModule required ;
+sasl.oauthbearer.token.endpoint.url=https://login.example.com/token
+{f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.{retriever}" if retriever else ""}
+sasl.oauthbearer.assertion.algorithm=es256
+sasl.oauthbearer.assertion.private.key.file=/etc/kafka/key.pem
+sasl.oauthbearer.assertion.private.key.passphrase={SECRET}
+sasl.oauthbearer.assertion.claim.iss=billing
+sasl.oauthbearer.assertion.claim.aud=https://login.example.com
+sasl.oauthbearer.assertion.claim.exp.seconds=60
+sasl.oauthbearer.assertion.claim.jti.include=true
+""")
+    )
+    assert (made.sasl_oauthbearer_grant_type, made.sasl_oauthbearer_assertion_algorithm) == (grant, "ES256")
+    assert made.sasl_oauthbearer_assertion_private_key_passphrase == SECRET
+    assert (made.sasl_oauthbearer_assertion_claim_exp_seconds, made.sasl_oauthbearer_assertion_claim_jti_include) == (60, True)
+    assert SECRET not in repr(made)
+
+
+def test_a_class_that_asks_otherwise_is_refused(written: Any) -> None:
+    with pytest.raises(KafkaConfigurationError, match=r"jwt\.retriever\.class is not supported: Java classes are not loaded"):
+        ConsumerConfig.from_properties(written(f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.FileJwtRetriever"))
+
+
 def test_an_option_of_producers_that_a_program_gives_is_refused_as_one() -> None:
     options: dict[str, Any] = {"linger_ms": 5}
     with pytest.raises(TypeError, match=r"unknown option 'linger_ms'; it is an option of producers$"):

@@ -1,10 +1,15 @@
 """Coming in with tokens: providers, a token endpoint, signatures that a real broker checks, sessions that end with their token."""
 
 import logging
+import re
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from kafka_async import AbstractTokenProvider
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
@@ -77,6 +82,81 @@ async def test_client_credentials_come_in_and_ask_once(
     assert len(asked) == 1
     assert tokens[-1] not in caplog.text
     assert SECRET not in caplog.text
+
+
+def put(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+@pytest.fixture
+def key(kafka_identity: Identity, tmp_path: Path) -> Iterator[Path]:
+    """The file of a private key that the token endpoint trusts, by the name "one"."""
+    made = ec.generate_private_key(ec.SECP256R1())
+    path = tmp_path / "key.pem"
+    put(path, made)
+    (tmp_path / "template.json").write_text('{"header": {"kid": "one"}}')
+    kafka_identity.endpoint.trusted["one"] = made.public_key()
+    yield path
+    kafka_identity.endpoint.trusted.clear()
+
+
+def asserting(identity: Identity, key: Path, grant: str, **options: Any) -> dict[str, Any]:
+    """Options for tokens from the endpoint by an assertion."""
+    defaults = {
+        "sasl_oauthbearer_token_endpoint_url": identity.endpoint.url,
+        "sasl_oauthbearer_grant_type": grant,
+        "sasl_oauthbearer_assertion_private_key_file": key,
+        "sasl_oauthbearer_assertion_algorithm": "ES256",
+        "sasl_oauthbearer_assertion_claim_iss": "client",
+        "sasl_oauthbearer_assertion_claim_sub": "client",
+        "sasl_oauthbearer_assertion_claim_aud": identity.endpoint.url,
+        "sasl_oauthbearer_assertion_claim_jti_include": True,
+        "sasl_oauthbearer_assertion_template_file": key.with_name("template.json"),
+        "sasl_oauthbearer_allow_http": True,
+    }
+    return defaults | options
+
+
+GRANTS = pytest.mark.parametrize("grant", ["client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"])
+
+
+@GRANTS
+async def test_an_assertion_comes_in_and_asks_once(
+    kafka_identity: Identity, key: Path, grant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    asked = kafka_identity.endpoint.asked
+    asked.clear()
+    await comes_in(kafka_identity, "SIGNED", **asserting(kafka_identity, key, grant))
+    (form,) = [each.form for each in asked]
+    assert form["grant_type"] == grant
+    assert form.get("assertion", form.get("client_assertion")) not in caplog.text
+
+
+@GRANTS
+async def test_a_key_that_is_not_trusted_gets_the_reason_of_the_endpoint(kafka_identity: Identity, key: Path, grant: str) -> None:
+    kafka_identity.endpoint.trusted["one"] = ec.generate_private_key(ec.SECP256R1()).public_key()
+    error = await refused(kafka_identity.consumer("SIGNED", "t", **asserting(kafka_identity, key, grant)))
+    assert isinstance(error, AuthenticationFailedError)
+    assert re.search(r"HTTP 400, no token: invalid_(client|grant): InvalidSignatureError", str(error))
+
+
+async def test_a_session_is_renewed_by_an_assertion_of_the_key_that_is_there_by_then(kafka_identity: Identity, key: Path) -> None:
+    endpoint = kafka_identity.endpoint
+    endpoint.lifetime, before = 4, len(endpoint.tokens)
+    try:
+        topic = new_topic(kafka_identity.cluster)
+        async with kafka_identity.consumer("SIGNED", topic, **asserting(kafka_identity, key, "client_credentials")) as consumer:
+            replacement = ec.generate_private_key(ec.SECP256R1())
+            endpoint.trusted["one"] = replacement.public_key()
+            put(key, replacement)
+            kafka_identity.cluster.produce(topic, 10)
+            await read(consumer, 10)
+            await until(lambda: len(endpoint.tokens) >= before + 2)
+            kafka_identity.cluster.produce(topic, 10)
+            assert [record.offset for record in await read(consumer, 10)] == list(range(10, 20))
+    finally:
+        endpoint.lifetime = 3600
 
 
 async def test_extensions_do_no_harm(kafka_identity: Identity) -> None:

@@ -10,7 +10,17 @@ from typing import Any, Final, Generic, Literal, TypedDict
 
 from ...background.share.settings import ShareSettings
 from ...config import ConsumerConfig, ConsumerOptions
-from ...config.words import Background, Deserializer, DnsLookup, Mechanism, RecoveryStrategy, SecurityProtocol, TokenProvider
+from ...config.words import (
+    Background,
+    Deserializer,
+    DnsLookup,
+    GrantType,
+    Mechanism,
+    RecoveryStrategy,
+    SecurityProtocol,
+    SigningAlgorithm,
+    TokenProvider,
+)
 from ...trace import Listener
 from .record import K, ShareRecord, V
 
@@ -142,6 +152,18 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_grant_type: GrantType
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    sasl_oauthbearer_assertion_algorithm: SigningAlgorithm
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | None
     sasl_oauthbearer_ssl_cafile: str | PathLike[str] | None

@@ -3,9 +3,10 @@
     conversation.py    SaslHandshake, then SaslAuthenticate until both sides are satisfied
     plain.py           PLAIN: name and password as they are (RFC 4616)
     scram.py           SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677)
+    assertion.py       JSON Web Tokens that prove to a token endpoint who asks
     oauthbearer.py     OAUTHBEARER (RFC 7628); jwt.py reads when a token ends
     tokens.py          where tokens come from: providers, and keeping a token for most of its life
-    oidc.py, msk.py    tokens by client credentials (KIP-768), tokens for Amazon MSK
+    oidc.py, msk.py    tokens from an OpenID Connect provider (KIP-768), tokens for Amazon MSK
     gssapi.py          GSSAPI (RFC 4752); kerberos.py calls libkrb5
     factory.py         which mechanism the options ask for
 

@@ -17,6 +17,7 @@ from ...config import ConsumerConfig
 from ...model import Node
 from ...values import define, field
 from ..auth import AuthenticatorFactory
+from .assertion import Assertion, AssertionFile, SignedAssertion
 from .conversation import Mechanism, SaslConversation
 from .gssapi import Gssapi
 from .kerberos import contexts
@@ -77,8 +78,10 @@ def _oauthbearer(config: ConsumerConfig) -> _Maker:
 def _oidc(config: ConsumerConfig) -> OidcTokenProvider:
     return OidcTokenProvider(
         config.sasl_oauthbearer_token_endpoint_url or "",
-        config.sasl_oauthbearer_client_credentials_client_id or "",
-        config.sasl_oauthbearer_client_credentials_client_secret or "",
+        config.sasl_oauthbearer_client_credentials_client_id,
+        config.sasl_oauthbearer_client_credentials_client_secret,
+        assertion=_assertion(config),
+        grant_type=config.sasl_oauthbearer_grant_type,
         scope=config.sasl_oauthbearer_scope,
         extensions=config.sasl_oauthbearer_extensions,
         urlencode=config.sasl_oauthbearer_header_urlencode,
@@ -90,6 +93,32 @@ def _oidc(config: ConsumerConfig) -> OidcTokenProvider:
         retry_backoff_max=config.sasl_login_retry_backoff_max_ms / 1000,
         timeout=_TOKEN_SHARE * config.socket_connection_setup_timeout_ms / 1000,
     )
+
+
+def _assertion(config: ConsumerConfig) -> Assertion | None:
+    """Return what makes assertions, if the options ask for them. Raises ``ValueError`` if a file cannot be used."""
+    if config.sasl_oauthbearer_assertion_file is not None:
+        found: Assertion = AssertionFile(config.sasl_oauthbearer_assertion_file)
+    elif config.sasl_oauthbearer_assertion_private_key_file is not None:
+        claims = {
+            "iss": config.sasl_oauthbearer_assertion_claim_iss,
+            "sub": config.sasl_oauthbearer_assertion_claim_sub,
+            "aud": config.sasl_oauthbearer_assertion_claim_aud,
+        }
+        found = SignedAssertion(
+            key_file=config.sasl_oauthbearer_assertion_private_key_file,
+            passphrase=config.sasl_oauthbearer_assertion_private_key_passphrase,
+            algorithm=config.sasl_oauthbearer_assertion_algorithm,
+            claims={name: value for name, value in claims.items() if value is not None},
+            template=config.sasl_oauthbearer_assertion_template_file,
+            expires_after=config.sasl_oauthbearer_assertion_claim_exp_seconds,
+            valid_before=config.sasl_oauthbearer_assertion_claim_nbf_seconds,
+            with_id=config.sasl_oauthbearer_assertion_claim_jti_include,
+        )
+    else:
+        return None
+    found.make()
+    return found
 
 
 def _gssapi(config: ConsumerConfig) -> _Maker:

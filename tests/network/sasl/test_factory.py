@@ -2,11 +2,15 @@
 
 import base64
 import threading
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
+from kafka_async import KafkaConsumer
 from kafka_async.config import ConsumerConfig
 from kafka_async.model import Node
 from kafka_async.network.auth import PendingWork
@@ -15,11 +19,16 @@ from kafka_async.network.sasl import factory as factory_module
 from kafka_async.network.sasl.factory import SaltedPasswords
 from kafka_async.network.sasl.scram import salted_password
 from kafka_async.wire import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
-from tests.token_endpoint import TokenEndpoint
+from tests.token_endpoint import Reply, TokenEndpoint
 
 NODE = Node(1, "one", 9092)
 LOGIN = {"sasl_plain_username": "user", "sasl_plain_password": "pencil"}
 SALT = b"salt" * 4
+OIDC: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://idp/token",
+}
 
 
 def config(**options: Any) -> ConsumerConfig:
@@ -145,3 +154,66 @@ async def test_a_token_endpoint_is_asked_once_for_all_conversations() -> None:
         (asked,) = endpoint.asked
     assert asked.form["scope"] == "kafka"
     assert said == [b"n,,\x01auth=Bearer " + endpoint.tokens[0].encode() + b"\x01cluster=one\x01\x01"] * 2
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Any:
+    """A private key, which is in the file ``key.pem`` with a passphrase."""
+    made = generate_private_key(public_exponent=65537, key_size=2048)
+    data = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pencil"))
+    (tmp_path / "key.pem").write_bytes(data)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:.*used without TLS:RuntimeWarning")
+@pytest.mark.parametrize("grant", ["client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"])
+async def test_options_make_assertions_that_a_token_endpoint_takes(grant: str, key: Any, tmp_path: Path) -> None:
+    (tmp_path / "template.json").write_text('{"header": {"kid": "one"}}')
+    with TokenEndpoint() as endpoint:
+        endpoint.trusted["one"] = key.public_key()
+        options = config(
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=endpoint.url,
+            sasl_oauthbearer_grant_type=grant,
+            sasl_oauthbearer_assertion_private_key_file=tmp_path / "key.pem",
+            sasl_oauthbearer_assertion_private_key_passphrase="pencil",  # for this test
+            sasl_oauthbearer_assertion_claim_iss="client",
+            sasl_oauthbearer_assertion_claim_sub="client",
+            sasl_oauthbearer_assertion_claim_aud=endpoint.url,
+            sasl_oauthbearer_assertion_claim_exp_seconds=120,
+            sasl_oauthbearer_assertion_claim_nbf_seconds=10,
+            sasl_oauthbearer_assertion_claim_jti_include=True,
+            sasl_oauthbearer_assertion_template_file=tmp_path / "template.json",
+            sasl_oauthbearer_allow_http=True,
+        )
+        said = await token_of(authenticators(options))
+    (claims,) = endpoint.asserted
+    assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("client", "client", 120)
+    assert claims["iat"] - claims["nbf"] == 10
+    assert said == b"n,,\x01auth=Bearer " + endpoint.tokens[0].encode() + b"\x01\x01"
+    assert "pencil" not in repr(options)
+
+
+@pytest.mark.filterwarnings("ignore:.*used without TLS:RuntimeWarning")
+async def test_an_assertion_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a.b.c\n")
+    with TokenEndpoint(Reply(body=b'{"access_token": "good"}')) as endpoint:
+        options = config(
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=endpoint.url,
+            sasl_oauthbearer_assertion_file=tmp_path / "token",
+            sasl_oauthbearer_allow_http=True,
+        )
+        assert await token_of(authenticators(options)) == b"n,,\x01auth=Bearer good\x01\x01"
+    assert endpoint.asked[0].form["client_assertion"] == "a.b.c"
+
+
+@pytest.mark.parametrize("option", ["file", "private_key_file"])
+async def test_a_file_that_is_missing_is_said_before_anything_connects(option: str, tmp_path: Path) -> None:
+    claims = {f"sasl_oauthbearer_assertion_claim_{name}": "a" for name in ("iss", "aud")} if option != "file" else {}
+    consumer: KafkaConsumer[Any, Any] = KafkaConsumer(
+        **OIDC, **claims, **{f"sasl_oauthbearer_assertion_{option}": tmp_path / "missing"}
+    )
+    with pytest.raises(ValueError, match=f"sasl_oauthbearer_assertion_{option}=.*No such file"):
+        await consumer.start()
+    await consumer.stop()

@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import ssl
+import threading
 import time
 from typing import Any
 from urllib.parse import quote_plus
@@ -323,3 +324,128 @@ async def test_no_secret_is_shown_whatever_the_endpoint_repeats(caplog: pytest.L
     assert quote_plus(SECRET) not in text
     assert shown[-1] == endpoint.tokens[0]
     assert endpoint.tokens[0] not in text
+
+
+# --- assertions ------------------------------------------------------------------------------------------------------------------
+
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+def asserting(endpoint: TokenEndpoint, assertion: Any, **arguments: Any) -> OidcTokenProvider:
+    options: dict[str, Any] = {"allow_http": True, "retry_backoff": 0.001} | arguments
+    return OidcTokenProvider(endpoint.url, assertion=assertion, **options)
+
+
+async def test_an_assertion_takes_the_place_of_the_secret() -> None:
+    given = answer(access_token="good")  # no secret
+    with TokenEndpoint(given, given) as endpoint:
+        await asserting(endpoint, lambda: "a.b.c", scope="read").token()
+        await asserting(endpoint, lambda: "a.b.c", client_id="client").token()
+    first, second = endpoint.asked
+    assert first.form == {
+        "grant_type": "client_credentials",
+        "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        "client_assertion": "a.b.c",
+        "scope": "read",
+    }
+    assert second.form["client_id"] == "client"
+    assert "Authorization" not in first.headers.keys() | second.headers.keys()
+
+
+async def test_an_assertion_is_exchanged_for_a_token() -> None:
+    given = answer(access_token="good")  # no secret
+    with TokenEndpoint(given, given) as endpoint:
+        await asserting(endpoint, lambda: "a.b.c", grant_type=JWT_BEARER, scope="read").token()
+        await asserting(endpoint, lambda: "a.b.c", grant_type=JWT_BEARER, client_id="client", client_secret=SECRET).token()
+    first, second = endpoint.asked
+    assert first.form == {"grant_type": JWT_BEARER, "assertion": "a.b.c", "scope": "read"}
+    assert "Authorization" not in first.headers
+    assert second.form == {"grant_type": JWT_BEARER, "assertion": "a.b.c"}
+    assert second.headers["Authorization"].startswith("Basic ")
+
+
+async def test_each_request_has_an_assertion_of_its_own() -> None:
+    """An endpoint that has taken one, and whose answer was lost, does not take it again."""
+    numbers = itertools.count()
+
+    async def make() -> str:
+        return f"a.b.{next(numbers)}"
+
+    with TokenEndpoint(Reply(503), Reply(503), answer(access_token="good")) as endpoint:
+        await asserting(endpoint, make).token()
+    assert [asked.form["client_assertion"] for asked in endpoint.asked] == ["a.b.0", "a.b.1", "a.b.2"]
+
+
+async def test_a_plain_function_makes_assertions_in_a_thread() -> None:
+    threads: list[threading.Thread] = []
+
+    def make() -> str:
+        threads.append(threading.current_thread())
+        return "a.b.c"
+
+    with TokenEndpoint(answer(access_token="good")) as endpoint:
+        await asserting(endpoint, make).token()
+    assert threads[0] is not threading.current_thread()
+
+
+async def test_an_assertion_that_fails_for_a_while_is_made_again() -> None:
+    results: list[Any] = [OSError("hidden: hunter2"), KafkaConnectionError("the file is being written"), "no assertion", 7, "a.b.c"]
+
+    def make() -> Any:
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    with TokenEndpoint(answer(access_token="good")) as endpoint:
+        assert await asserting(endpoint, make).token() == "good"
+    assert len(endpoint.asked) == 1
+
+
+async def test_an_assertion_that_goes_on_failing_is_the_error_and_is_not_shown() -> None:
+    def fails() -> str:
+        raise OSError("hunter2")
+
+    with TokenEndpoint() as endpoint:
+        with pytest.raises(KafkaConnectionError, match="/token: the assertion raised OSError: no token") as caught:
+            await asserting(endpoint, fails, timeout=0.1).token()
+        with pytest.raises(KafkaConnectionError, match="is no JSON Web Token; it is not shown") as shown:
+            await asserting(endpoint, lambda: "hunter2 hunter2", timeout=0.1).token()
+    assert "hunter2" not in f"{caught.value} {shown.value}"
+    assert not endpoint.asked
+
+
+async def test_an_assertion_that_has_expired_is_said_to_have() -> None:
+    with TokenEndpoint(Reply(400, b'{"error": "invalid_grant"}')) as endpoint:
+        old = endpoint.token(-600)
+        with pytest.raises(
+            AuthenticationFailedError, match=r"HTTP 400, no token: invalid_grant \(the assertion expired 6\d\d s ago\)$"
+        ):
+            await asserting(endpoint, lambda: old, grant_type=JWT_BEARER).token()
+
+
+async def test_no_assertion_is_shown_whatever_the_endpoint_repeats(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    echo = json.dumps({"error": "assertion a.b.hunter2", "error_description": "signature hunter2"}).encode()
+    with TokenEndpoint(Reply(401, echo)) as endpoint:
+        tokens = asserting(endpoint, lambda: "a.b.hunter2")
+        with pytest.raises(AuthenticationFailedError) as caught:
+            await tokens.token()
+    assert "***" in str(caught.value)
+    assert "hunter2" not in f"{caught.value!r} {tokens!r} {caplog.text}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "expected client_id and client_secret, or an assertion"),
+        ({"client_id": "client"}, "expected client_id and client_secret, or an assertion"),
+        ({"client_secret": SECRET}, "client_secret is given without client_id"),
+        ({"client_id": "c", "client_secret": SECRET, "assertion": str}, "client_secret and assertion are both given"),
+        ({"client_id": "c", "client_secret": SECRET, "grant_type": JWT_BEARER}, "needs an assertion"),
+    ],
+)
+def test_what_does_not_prove_who_asks_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text) as caught:
+        OidcTokenProvider("https://host/token", **arguments)
+    assert SECRET not in str(caught.value)

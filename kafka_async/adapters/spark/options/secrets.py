@@ -34,6 +34,7 @@ REGISTRY_SECRETS: Final = tuple(f"{part}.schema.registry.{name}" for part in ("v
 SECRETS: Final = frozenset(
     (
         "sasl_jaas_config",
+        "sasl_oauthbearer_assertion_private_key_passphrase",
         "sasl_oauthbearer_client_credentials_client_secret",
         "sasl_plain_password",
         "ssl_keystore_key",

@@ -302,7 +302,6 @@ def test_what_is_done_anyway_stops_no_job() -> None:
         ({"sasl.client.callback.handler.class": "x"}, "use kafka.sasl.mechanism=OAUTHBEARER and kafka.sasl.oauth.token.provider"),
         ({"sasl.login.callback.handler.class": "com.example.H"}, "kafka.sasl.oauth.token.provider=module:callable"),
         ({"sasl.oauthbearer.jwt.retriever.class": "FileJwtRetriever"}, "kafka.sasl.oauth.token.provider=module:callable"),
-        ({"sasl.oauthbearer.assertion.private.key.passphrase": "hunter2"}, "requested with client credentials only; use"),
         ({"config.providers": "file"}, "use env:NAME, file:/path"),
         ({"ssl.engine.factory.class": "x"}, "use kafka.ssl.truststore.*"),
         ({"sasl.jass.config": "hunter2"}, "did you mean 'kafka.sasl.jaas.config'?"),

@@ -89,6 +89,7 @@ def test_only_options_that_hold_secrets_are_looked_up(referred: dict[str, str]) 
         looked_up |= {option for value in resolve(kafka).values() if FOUND in str(value)}
     assert looked_up == {
         "kafka.sasl.jaas.config",
+        "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
         "kafka.sasl.oauthbearer.client.credentials.client.secret",
         "kafka.sasl.plain.password",
         "kafka.ssl.key.password",
