@@ -210,10 +210,10 @@ async def test_an_assertion_may_be_in_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["file", "private_key_file"])
 async def test_a_file_that_is_missing_is_said_before_anything_connects(option: str, tmp_path: Path) -> None:
-    claims = {f"sasl_oauthbearer_assertion_claim_{name}": "a" for name in ("iss", "aud")} if option != "file" else {}
-    consumer: KafkaConsumer[Any, Any] = KafkaConsumer(
-        **OIDC, **claims, **{f"sasl_oauthbearer_assertion_{option}": tmp_path / "missing"}
-    )
+    names = ("iss", "aud") if option != "file" else ()
+    claims: dict[str, Any] = {f"sasl_oauthbearer_assertion_claim_{name}": "a" for name in names}
+    options: dict[str, Any] = {**OIDC, **claims, f"sasl_oauthbearer_assertion_{option}": tmp_path / "missing"}
+    consumer: KafkaConsumer[Any, Any] = KafkaConsumer(**options)
     with pytest.raises(ValueError, match=f"sasl_oauthbearer_assertion_{option}=.*No such file"):
         await consumer.start()
     await consumer.stop()
