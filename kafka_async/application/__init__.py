@@ -8,7 +8,7 @@ reading.py         the read calls; iteration.py, _iteration.pyx: ``async for``; 
 unread.py          data that was fetched and not handed out yet; cursor.py: the same for one partition, and its position
 turns.py           the order in which partitions hand out what they have
 arrow.py           columns as Arrow record batches
-committing.py      which offsets are committed, and when
+commits.py         how offsets are committed; committing.py: which, and when they are without being asked
 subscribed.py      the subscription; rebalancing.py: carrying out assignments that the background proposes
 calls.py           calls to the background; outbox.py, inbox.py: the ends of its queues; reported.py: its errors
 runtime.py         where the background loop runs
