@@ -253,11 +253,6 @@ class Cursor:
         return first.error if isinstance(first, (Failure, Halted)) else None
 
     @property
-    def has_data(self) -> bool:
-        """Whether it holds bytes of the buffer."""
-        return self.data is not None or any(isinstance(parcel, FetchedData) for parcel in self.parcels)
-
-    @property
     def has_more(self) -> bool:
         """Whether a read may find something, even if only an error."""
         return self.front() is not None or self.data is not None or bool(self.parcels)

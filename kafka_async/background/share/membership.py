@@ -160,11 +160,6 @@ class ShareMembership:
         """A request to leave is due, or not answered yet."""
         return self.state is _S.LEAVING
 
-    @property
-    def has_partitions(self) -> bool:
-        """The coordinator has given us something to read."""
-        return bool(self._assigned)
-
     def shown(self, now: float) -> ConsumerState:
         """Return what the member is doing, for people."""
         seen_at = self._talk.seen_at
