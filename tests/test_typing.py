@@ -138,9 +138,9 @@ def test_mypy_refuses_what_does_not_fit_the_type_of_the_values(tmp_path: Path) -
 @pytest.mark.brokers
 @pytest.mark.parametrize(("program", "errors"), [(PROGRAM, 0), (WRONG, 5)], ids=["right", "wrong"])
 def test_pyright_sees_what_mypy_sees(tmp_path: Path, program: str, errors: int) -> None:
-    pyright = shutil.which("pyright")
+    pyright = shutil.which("pyright") or shutil.which("basedpyright", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if pyright is None:
-        pytest.skip("pyright is not installed: npm install --global pyright")
+        pytest.skip("pyright is not installed: npm install --global pyright, or pip install basedpyright")
     site = installed(tmp_path)
     (tmp_path / "program.py").write_text(program)
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(site)], "typeCheckingMode": "standard"}))
