@@ -61,15 +61,15 @@ def show(
                 return _share_offsets(group, [row for row in shared if not topics or row.partition.topic in topics], as_json)
             committed = await Admin(client).committed(group)
             chosen = {each: offset for each, offset in committed.items() if not topics or each.topic in topics}
-            rows = progress(chosen, await ends_of(lookups, chosen.keys()))
+            rows = progress(chosen, await ends_of(lookups, chosen.keys()), kept=await read_maps(lookups, chosen))
         if as_json:
             return b"".join(json_row({"group": group, **row.as_json()}) for row in rows)
         lines = [
-            (*row.partition, row.offset, row.end, row.lag, row.committed.leader_epoch, row.committed.metadata)
+            (*row.partition, row.offset, row.end, row.lag, row.committed.leader_epoch, row.committed.metadata, row.note)
             for row in rows
             if row.committed is not None
         ]
-        header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LEADER-EPOCH", "METADATA")
+        header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LEADER-EPOCH", "METADATA", "NOTE")
         return table(header, lines) if lines else "No committed offsets.\n"
 
     start(work, debug)
