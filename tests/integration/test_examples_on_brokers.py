@@ -23,7 +23,7 @@ import pytest
 
 from kafka_async.adapters.cli.demo import order
 from tests.brokers import KafkaCluster
-from tests.test_examples import ROOT
+from tests.whole.test_examples import ROOT
 
 from .tools import PATIENCE, new_topic, until
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.brokers import KafkaCluster
-from tests.test_examples import ROOT
+from tests.whole.test_examples import ROOT
 
 pytestmark = pytest.mark.brokers
 

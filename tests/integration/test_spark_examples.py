@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import KafkaCluster
-from tests.test_examples import run, skip_without_spark
+from tests.whole.test_examples import run, skip_without_spark
 
 from .test_examples_on_brokers import ALL, ORDERS, PARTITIONS, orders, second, write
 from .tools import new_topic

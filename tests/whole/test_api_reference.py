@@ -8,7 +8,7 @@ import pytest
 import kafka_async
 
 pytest.importorskip("pdoc", reason="pdoc is not installed: pip install '.[docs]'")
-COMMAND = Path(__file__).parent.parent / ".docs" / "build.py"
+COMMAND = Path(__file__).parents[2] / ".docs" / "build.py"
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_async.trace import Fault, LoggingListener
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "kafka_async" / "LOGGING.md").read_text()
 LINE = re.compile(
     r"^\d\d:\d\d:\d\d (?P<level>[A-Z]+) +kafka_async(\.\w+)? \[(?P<who>web-\w+), group \w+\] (?P<text>.*)$", re.MULTILINE

@@ -14,7 +14,7 @@ from kafka_async.lazy import public_name
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BUILT = (ROOT / "kafka_async" / "README.md").read_text()
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from kafka_async import TopicPartition
 
-from .application.support import consumer_on, filled, virtual
-from .hanging import report, shown
+from ..application.support import consumer_on, filled, virtual
+from ..hanging import report, shown
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HANGS = """
 import pytest
 from kafka_async.testing import Cluster

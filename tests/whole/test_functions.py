@@ -11,7 +11,7 @@ from kafka_async import ConsumerRebalanceListener, KafkaConsumer
 from kafka_async.errors import DeserializationError
 from kafka_async.functions import check_plain, check_work, is_async, returned, why_never
 
-from .application.support import consumer_on, filled, read_values, virtual
+from ..application.support import consumer_on, filled, read_values, virtual
 
 
 def _generator(*arguments: Any) -> Iterator[None]:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import lanes, page, svg
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 MADE = page.outputs()
 PICTURES = [path for path in MADE if path.suffix == ".svg"]

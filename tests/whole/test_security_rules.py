@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from .effort import for_each
+from ..effort import for_each
 
-PACKAGE = Path(__file__).parent.parent / "kafka_async"
+PACKAGE = Path(__file__).parents[2] / "kafka_async"
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 ONLY_AT_THE_EDGE = {

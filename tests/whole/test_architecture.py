@@ -12,9 +12,9 @@ import pytest
 
 from kafka_async.background.boundary import WRITER, EventHandler, FetchBuffer, UnreadBytes
 
-from .effort import for_each
+from ..effort import for_each
 
-PACKAGE = Path(__file__).parent.parent / "kafka_async"
+PACKAGE = Path(__file__).parents[2] / "kafka_async"
 LADDER = ("adapters", "application", "background", "network", "records", "testing", "wire")
 LEAVES = ("config", "errors", "events", "model", "trace")
 IMPURE = {
@@ -159,7 +159,7 @@ def test_one_place_writes_a_partition_as_text() -> None:
 
 
 def test_a_file_of_tests_has_one_subject() -> None:
-    lengths = {path.name: len(path.read_text().splitlines()) for path in Path(__file__).parent.rglob("*.py")}
+    lengths = {path.name: len(path.read_text().splitlines()) for path in Path(__file__).parents[1].rglob("*.py")}
 
     assert {name for name, length in lengths.items() if length > 1000} == set(), "split them by subject"
 

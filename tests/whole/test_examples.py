@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem not in ("__init__", "job_queue", "mock"))
 
 SAYS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FOREIGN = re.compile(r"\bpip3? install\b[^\n;&|`]*?\bkafka[-_.]async(?!-consumer)(?![\w/])|kafka[-]async\[")
 """A line that installs the foreign distribution, or names it with an extra."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from .brokers import CURRENT, OLDER, PREVIOUS
+from ..brokers import CURRENT, OLDER, PREVIOUS
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text()
 DOCUMENTS: Final = sorted(
     path

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from .tiers import BROKERS, FAST, SPARK, WATCH, Watch, tier_needed, tier_of
+from ..tiers import BROKERS, FAST, SPARK, WATCH, Watch, tier_needed, tier_of
 
 JAVA = ("java", ["java", "org.apache.spark.deploy.SparkSubmit"], None, None)
 

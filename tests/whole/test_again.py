@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .again import MOST, main, to_repeat
+from ..again import MOST, main, to_repeat
 
 pytest_plugins = ["pytester"]
 
@@ -28,7 +28,7 @@ def test_only_a_few_tests_that_wait_for_other_programs_are_repeated(
     assert to_repeat(status, failed) == expected
 
 
-@pytest.mark.parametrize("failed", [None, {}, {"tests/test_tiers.py::test": "fast"}])
+@pytest.mark.parametrize("failed", [None, {}, {"tests/whole/test_tiers.py::test": "fast"}])
 def test_what_is_not_repeated_has_failed(failed: Mapping[str, str] | None, tmp_path: Path) -> None:
     if failed is not None:
         file = tmp_path / "d" / "tests-that-failed" / "by-tier.json"
