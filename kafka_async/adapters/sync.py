@@ -457,13 +457,14 @@ class KafkaConsumer(Generic[K, V]):
         reader, seat = self._consumer._reader, self._seat
         handout = reader.handout
         while True:
-            portion, hand = handout.portion, handout.hand
-            if handout.left and handout.calm and not seat.taken_by:
+            hand = handout.hand
+            if handout.calm and not seat.taken_by and handout.advance():
                 if hand.holder is None:  # the last record came by a call
                     reader.turn_to(threading.current_thread())
                     continue  # another thread may have come in between; it cannot before the record is taken below
+                portion = handout.portion
                 record: ConsumerRecord[K, V] = portion.records[portion.place]
-                hand.last = record
+                hand.last, hand.beginning = record, portion.beginning
                 portion.place += 1
             else:
                 try:

@@ -57,6 +57,7 @@ cdef class Portion:
     cdef public Py_ssize_t place
     cdef public object start
     cdef public object end
+    cdef public object beginning
 
     def __init__(self, list records, list raw, start, end):
         self.records = records
@@ -64,6 +65,7 @@ cdef class Portion:
         self.place = 0
         self.start = start
         self.end = end
+        self.beginning = None
 
     def discard(self):
         """See ``iteration.Portion.discard``."""
@@ -92,6 +94,8 @@ cdef class HandOut:
 
     cdef public Portion portion
     cdef public Hand hand
+    cdef list following
+    cdef Py_ssize_t at
     cdef object current
     cdef dict running
     cdef object loop
@@ -105,6 +109,8 @@ cdef class HandOut:
     def __init__(self, clock=None):
         self.portion = Portion([], [], (0, None), (0, None))
         self.hand = Hand(None)
+        self.following = []
+        self.at = 0
         self.current = get_ident
         self.running = None
         self.loop = None
@@ -146,9 +152,13 @@ cdef class HandOut:
         """See ``iteration.HandOut.looked``."""
         return self.attention
 
-    def load(self, Portion portion, Hand hand, long long looked, double look_at):
+    def load(self, list portions, Hand hand, long long looked, double look_at):
         """See ``iteration.HandOut.load``."""
-        self.portion = portion
+        if not portions:
+            raise IndexError("no portions to hand out")
+        self.portion = portions[0]
+        self.following = portions
+        self.at = 1
         self.hand = hand
         self.seen = looked
         self.look_at = look_at
@@ -166,10 +176,28 @@ cdef class HandOut:
         """See ``iteration.HandOut.calm``."""
         return bool(self.is_calm())
 
+    cdef bint go_on(self) except -1:
+        cdef Portion portion = self.portion
+        while portion.place >= len(portion.records):
+            if self.at >= len(self.following):
+                return False
+            portion = self.following[self.at]
+            self.portion = portion
+            self.at += 1
+        return True
+
+    def advance(self):
+        """See ``iteration.HandOut.advance``."""
+        return bool(self.go_on())
+
     @property
     def left(self):
         """See ``iteration.HandOut.left``."""
-        return len(self.portion.records) - self.portion.place
+        cdef Portion portion = self.portion
+        cdef Py_ssize_t found = len(portion.records) - portion.place
+        for portion in self.following[self.at :]:
+            found += len(portion.records) - portion.place
+        return found
 
 
 cdef class RecordIterator:
@@ -246,12 +274,14 @@ cdef class Step:
 
 cdef PySendResult step_send(Step step, object value, PyObject** result) except PYGEN_ERROR:
     cdef HandOut handout = step.iterator.handout
-    cdef Portion portion = handout.portion
+    cdef Portion portion
     cdef Hand hand = handout.hand
-    if step.coroutine is None and portion.place < len(portion.records) and hand.holder is step.caller and handout.is_calm():
+    if step.coroutine is None and hand.holder is step.caller and handout.is_calm() and handout.go_on():
+        portion = handout.portion
         record = portion.records[portion.place]
         portion.place += 1
         hand.last = record
+        hand.beginning = portion.beginning
         if Refcount(<PyObject*>step) == 1:  # nobody has it but the await that ends now: it serves the next step
             step.iterator.used = step
             step.iterator = None

@@ -31,10 +31,11 @@ class Portion(Generic[T]):
     """Records of one partition that are ready to be handed out, and how many of them were.
 
     ``raw`` has the records before deserializers saw them; the same list if there are none. ``start`` and ``end`` are the
-    positions before and past them: ``(offset, leader epoch)``. ``records[:place]`` were handed out.
+    positions before and past them: ``(offset, leader epoch)``. ``records[:place]`` were handed out. ``beginning``: where reading
+    of the partition began, for the hand into which they go.
     """
 
-    __slots__ = ("end", "place", "raw", "records", "start")
+    __slots__ = ("beginning", "end", "place", "raw", "records", "start")
 
     def __init__(self, records: list[T], raw: list[Any], start: tuple[int, int | None], end: tuple[int, int | None]) -> None:
         self.records = records
@@ -42,6 +43,7 @@ class Portion(Generic[T]):
         self.place = 0
         self.start = start
         self.end = end
+        self.beginning: Any = None
 
     def discard(self) -> None:
         """Hand out nothing more of it: the position was moved elsewhere, or the partition is gone."""
@@ -64,14 +66,29 @@ class Hand(Generic[T]):
 
 
 class HandOut(Generic[T]):
-    """The portion that is being handed out, and whether the next record may be taken from it at once, and into which hand."""
+    """The portion that is being handed out, those that follow, whether the next record may be taken at once, and into which
+    hand.
+    """
 
-    __slots__ = ("_attention", "_clock", "_current", "_look_at", "_seen", "_thread", "hand", "portion")
+    __slots__ = (
+        "_at",
+        "_attention",
+        "_clock",
+        "_current",
+        "_following",
+        "_look_at",
+        "_seen",
+        "_thread",
+        "hand",
+        "portion",
+    )
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.portion: Portion[T] = Portion([], [], (0, None), (0, None))
         self.hand: Hand[T] = Hand(None)
         """Whose steps may take a record at once."""
+        self._following: list[Portion[T]] = []
+        self._at = 0
         self._current: Callable[[], Any] = get_ident
         self._attention = 0
         self._seen = 0
@@ -104,9 +121,10 @@ class HandOut(Generic[T]):
         """Return what to give to ``load`` afterwards: whatever happens after this call is not overlooked."""
         return self._attention
 
-    def load(self, portion: Portion[T], hand: Hand[T], looked: int, look_at: float) -> None:
-        """Hand out ``portion`` from now on, into ``hand``, in this thread, without another look until ``look_at``."""
-        self.portion = portion
+    def load(self, portions: list[Portion[T]], hand: Hand[T], looked: int, look_at: float) -> None:
+        """Hand out ``portions`` from now on, into ``hand``, in this thread, without another look until ``look_at``."""
+        self.portion = portions[0]
+        self._following, self._at = portions, 1
         self.hand = hand
         self._seen = looked
         self._look_at = look_at
@@ -121,10 +139,20 @@ class HandOut(Generic[T]):
             return False
         return self._clock() < self._look_at
 
+    def advance(self) -> bool:
+        """Go on to the next portion if the first one is used up; return whether there is a record to hand out."""
+        while self.portion.place >= len(self.portion.records):
+            if self._at >= len(self._following):
+                return False
+            self.portion = self._following[self._at]
+            self._at += 1
+        return True
+
     @property
     def left(self) -> int:
-        """Number of records of the portion that were not handed out yet. It changes with every step."""
-        return len(self.portion.records) - self.portion.place
+        """Number of records that were loaded and not handed out yet. It changes with every step. From any thread."""
+        portions = [self.portion, *self._following[self._at :]]
+        return sum(len(portion.records) - portion.place for portion in portions)
 
 
 class RecordIterator(AsyncIterator[T], Generic[T]):
@@ -149,9 +177,11 @@ class RecordIterator(AsyncIterator[T], Generic[T]):
 
     async def _next(self, caller: Any) -> T:
         handout = self._handout
-        portion, hand = handout.portion, handout.hand
-        if portion.place < len(portion.records) and hand.holder is caller and handout.calm:
+        hand = handout.hand
+        if hand.holder is caller and handout.calm and handout.advance():
+            portion = handout.portion
             record = hand.last = portion.records[portion.place]
+            hand.beginning = portion.beginning
             portion.place += 1
             return record
         return await self._refill(caller)

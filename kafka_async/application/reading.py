@@ -189,7 +189,7 @@ class Reader:
         """Return the portion whose next record is to be handed to ``holder`` by one call, and remember that."""
         if only:
             portion = await self._one(only, holder)
-        elif self.handout.left and self.handout.calm:
+        elif self.handout.calm and self.handout.advance():
             self._entered(self.runtime.clock())
             portion = self.handout.portion
         else:
@@ -206,6 +206,14 @@ class Reader:
             portion = await self._until(only, LONG, limit, lambda: self.unread.portion(limit, only, decode=decode), holder)
         return portion
 
+    async def _next_ones(self, holder: Any) -> "list[Portion[Record]]":
+        """Return the portions whose records are to be handed out next, waiting for one as long as it takes."""
+        self.unread.settle()
+        portions, decode, limit, take = None, self.preparation is None, self._limit, self.unread.portions
+        while portions is None:
+            portions = await self._until((), LONG, limit, lambda: take(limit, decode=decode), holder)
+        return portions
+
     @property
     def _limit(self) -> int:
         return self._pace if self.preparation is not None else self.config.max_poll_records
@@ -215,15 +223,17 @@ class Reader:
         steps take theirs at once while nothing happens.
         """
         handout, holdings = self.handout, self.auto_commit.holdings
-        if handout.left and handout.calm:  # the last step was that of another task
+        calm = handout.calm
+        if handout.advance() and calm:  # the last step was that of another task
             self.turn_to(holder)
         else:
             looked = handout.looked()
-            portion = await self._one((), holder)
+            portions = await self._next_ones(holder)
+            portion = portions[0]
             if portion is not handout.portion:
                 self._keep_pace()
             look_at = min(self.gate.handler.session_deadline, self.auto_commit.look_at)
-            handout.load(portion, holdings.hand_for(holder, portion.records[portion.place]), looked, look_at)
+            handout.load(portions, holdings.hand_for(holder, portion.records[portion.place]), looked, look_at)
         handout.hand.last = handout.portion.records[handout.portion.place]
         return handout.portion
 

@@ -4,9 +4,9 @@ A partition keeps its turn until it has decoded its part of a round, in records 
 the end of the line. How the data came, in small parcels or in large ones, has no influence: the next parcel of a busy partition
 is always there before the last one is used up, so a turn that ended with the data would never end.
 
-A round is as many turns as there are partitions in line when it begins, and all of its turns together have ``ROUND`` records.
-Whoever comes to the end of the line during a round has its turn in the next one at the latest: after ``2 * ROUND`` records at
-most.
+A turn has its part of ``ROUND`` records: as many as there were partitions in line at most, in this round or the one before.
+Whoever joins the line waits for one turn of each partition that is there already, and for no longer turns than those that
+began with it in line, however many leave meanwhile: after ``ROUND`` records, and what was ready before it came, it is its turn.
 """
 
 from collections import OrderedDict
@@ -19,8 +19,10 @@ from ..model import TopicPartition
 from ..values import define, field
 from .cursor import Cursor, PartitionCustody
 
-ROUND: Final = 5000
-"""Records of a round."""
+ROUND: Final = 8000
+"""Records of one turn of each partition."""
+READY: Final = 1000
+"""Records of a partition that may be made ready for an iteration at once, since nothing comes before what is ready."""
 TURN_BYTES: Final = 1024 * 1024
 """Fetched bytes after which a turn ends, if the parcel that holds them is used up: records can be large."""
 
@@ -33,6 +35,8 @@ class Turn:
     bytes: int = 0
     held: int = 0
     """What the batch in which the last turn ended was decompressed to."""
+    counted: bool = False
+    """The round lasts until it has had its turn, or has left."""
 
 
 @define(eq=False)
@@ -44,7 +48,11 @@ class Turns:
     _held: int = field(default=0, init=False)
     line: OrderedDict[Cursor, Turn] = field(factory=OrderedDict, init=False)
     _most: int = field(default=ROUND, init=False)
-    """Records of each turn of this round."""
+    """Records of each turn."""
+    _longest: int = field(default=1, init=False)
+    """Partitions that were in line at once in this round."""
+    _longest_before: int = field(default=1, init=False)
+    """The same in the round before: some of those that wait have joined the line then."""
     _left: int = field(default=0, init=False)
     """Turns that the round still has."""
 
@@ -52,13 +60,25 @@ class Turns:
         """There is something to read of a partition: it waits for its turn, unless it does so already."""
         if cursor not in self.line:
             self.line[cursor] = Turn()
+            if (length := len(self.line)) > self._longest:
+                self._longest = length
+                self._share_out()
 
     def leave(self, cursor: Cursor) -> None:
         """There is nothing more to read, or the partition is not ours any more."""
         turn = self.line.pop(cursor, None)
         if turn is not None:
-            self._left -= 1
+            self._left -= turn.counted
             self._held -= turn.held
+
+    def rejoin(self, cursor: Cursor) -> None:
+        """Nothing of the partition could be read for a while, so others were counted on to come before it."""
+        turn = self.line.get(cursor)
+        if turn is not None:
+            self.line.move_to_end(cursor)
+            turn.records = turn.bytes = 0  # or it would come to its turn with one that is over
+            self._left -= turn.counted
+            turn.counted = False
 
     def readable(self, only: Collection[TopicPartition]) -> Iterable[tuple[Cursor, bool]]:
         """Return the partitions (of ``only``) that may be read now, in order, each with whether it is the only one."""
@@ -71,8 +91,7 @@ class Turns:
 
     def _of_several(self, only: Collection[TopicPartition]) -> Iterator[tuple[Cursor, bool]]:
         if self._left <= 0:
-            self._left = max(1, sum(cursor.is_readable for cursor in self.line))
-            self._most = max(1, ROUND // self._left)
+            self._begin_round()
         found = (cursor for cursor in tuple(self.line) if cursor.is_readable and (not only or cursor.partition in only))
         first, second = next(found, None), next(found, None)
         if first is None:
@@ -81,13 +100,29 @@ class Turns:
             yield first, True
             return
         # Records that were decoded in a turn belong to it, so it has not ended before they are handed out.
-        is_over = first.front() is None and self.end_if_over(first)
-        for cursor in chain((second,), found, (first,)) if is_over else chain((first, second), found):
-            yield cursor, False
+        ended: list[Cursor] = []
+        while first is not None and first.front() is None and self.end_if_over(first):
+            ended.append(first)
+            first, second = second, next(found, None)
+        for cursor in chain((first, second), found, ended):
+            if cursor is not None:
+                yield cursor, False
+
+    def _begin_round(self) -> None:
+        self._left = 0
+        for cursor, turn in self.line.items():
+            turn.counted = cursor.is_readable
+            self._left += turn.counted
+        self._longest_before, self._longest = self._longest, len(self.line)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        self._most = max(1, ROUND // max(self._longest, self._longest_before))
 
     def left(self, turn: Turn) -> int:
         """Return how many records may still be decoded in a turn; at least 1, since a turn that is over has ended."""
-        return max(self._most - turn.records, 1)
+        left = self._most - turn.records
+        return left if left > 1 else 1
 
     @staticmethod
     def is_long(turn: Turn, read: FetchedData | None) -> bool:
@@ -97,16 +132,19 @@ class Turns:
     def end_if_over(self, cursor: Cursor) -> bool:
         """Put a partition at the end of the line if it has had its part of the round; return whether it had."""
         turn = self.line.get(cursor)
-        is_over = turn is not None and (turn.records >= self._most or turn.bytes >= TURN_BYTES)
-        if turn is not None and is_over:
-            self.line.move_to_end(cursor)  # in one step: a signal handler may raise between any two
-            turn.records = turn.bytes = 0
-            self._hold(turn, 0 if cursor.reader is None else cursor.reader.held)
+        if turn is None or (turn.records < self._most and turn.bytes < TURN_BYTES):
+            return False
+        self.line.move_to_end(cursor)  # in one step: a signal handler may raise between any two
+        turn.records = turn.bytes = 0
+        held = 0 if cursor.reader is None else cursor.reader.held
+        if held or turn.held:
+            self._hold(turn, held)
             if self._held > self.most_held and turn.held:
                 cursor.reader = None
                 self._hold(turn, 0)
-            self._left -= 1
-        return is_over
+        self._left -= 1
+        turn.counted = False
+        return True
 
     def _hold(self, turn: Turn, held: int) -> None:
         self._held += held - turn.held

@@ -27,7 +27,7 @@ from ..values import define, field
 from .cursor import OTHER_PIECES, Cursor, Failure, Halted, PartitionCustody, Piece, Raw, Refusal, Standing, standing_in
 from .iteration import PORTION, HandOut, Portion
 from .outbox import Outbox
-from .turns import Turns
+from .turns import READY, Turns
 
 Record = ConsumerRecord[Any, Any]
 Batch = dict[TopicPartition, list[Record]]
@@ -179,6 +179,7 @@ class Unread:
             cursor = self.partitions.get(partition)
             if cursor is not None:
                 cursor.custody = custody
+                self._turns.rejoin(cursor)
         self.handout.attend()
 
     def follow(self, wanted: Callable[[str], bool]) -> None:
@@ -191,7 +192,10 @@ class Unread:
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         """Hand out nothing of these partitions, or go on. What was fetched is kept."""
         for partition in partitions:
-            self.partitions[partition].paused = paused
+            cursor = self.partitions[partition]
+            if cursor.paused and not paused:
+                self._turns.rejoin(cursor)
+            cursor.paused = paused
         self.outbox.add((PausePartitions if paused else ResumePartitions)(partitions=frozenset(partitions)))
         self.handout.attend()
 
@@ -485,7 +489,7 @@ class Unread:
         """Let a partition keep its turn while it has not had its part, and while pieces are ahead."""
         if cursor.reader is not None and cursor.reader.exhausted:
             self._close(cursor)
-        if cursor.front() is None:
+        if not cursor.ahead or cursor.front() is None:
             if cursor.data is None and not cursor.parcels:
                 self._turns.leave(cursor)
             else:
@@ -515,8 +519,14 @@ class Unread:
                 if cursor not in before:
                     if cursor.taken_to is None:
                         self.locate(cursor)
-                    before[cursor] = (cursor.standing, cursor.consumed_records)
-                records = self._take_from(cursor, left, alone=alone, decode=decode, raw=raw)
+                    is_behind = bool(cursor.ahead)
+                    standing = cursor.standing if is_behind else cursor.taken_to
+                    before[cursor] = (standing, cursor.consumed_records if is_behind else cursor.passed_records)
+                if cursor.ahead or raw is not None or not decode:
+                    records = self._take_from(cursor, left, alone=alone, decode=decode, raw=raw)
+                else:  # nearly always: with a hundred partitions in line, a turn has no more than eighty records
+                    records = self._take_data(cursor, left, [], alone=alone)
+                    cursor.passed_records += len(records)
                 if records:
                     known = batch.get(cursor.partition)
                     batch[cursor.partition] = records if known is None else known + records
@@ -560,8 +570,12 @@ class Unread:
         """Decode records of one partition, up to the end of its turn unless it is ``alone``, and append them to ``records``."""
         turn = self._turns.line[cursor]
         if not alone:
-            max_records = min(max_records, len(records) + self._turns.left(turn))
-        while len(records) < max_records and cursor.front() is None and (reader := self._open(cursor)) is not None:
+            most = len(records) + self._turns.left(turn)
+            max_records = most if most < max_records else max_records
+        while len(records) < max_records and not (cursor.ahead and cursor.front() is not None):
+            reader = cursor.reader
+            if (reader is None or reader.exhausted) and (reader := self._open(cursor)) is None:
+                break
             try:
                 more = reader.read(max_records - len(records))
             except _OF_A_READ as error:
@@ -580,18 +594,34 @@ class Unread:
         """Return the portion whose records come next; decodes one of up to ``max_records`` if none is ready. Hands nothing
         out.
         """
+        found = self.portions(max_records, only, decode=decode, alone=True)
+        return found[0] if found else None
+
+    def portions(
+        self, max_records: int, only: Collection[TopicPartition] = (), *, decode: bool = True, alone: bool = False
+    ) -> "list[Portion[Record]]":
+        """Return the portions whose records come next, in order, with about ``max_records`` in all, or the first one ``alone``;
+        decodes them if none are ready. Hands nothing out.
+        """
+        found: list[Portion[Record]] = []
         if self.is_empty:
-            return None
+            return found
         self.receive()
-        for cursor, alone in self._turns.readable(only):
+        left = max_records
+        for cursor, is_only in self._turns.readable(only):
             piece = cursor.front()
             if piece is None and decode and (cursor.data is not None or cursor.parcels):
-                self._stage(cursor, max_records, alone=alone, ready=True)
+                self._stage(cursor, left if left < READY else READY, alone=is_only, ready=True)
                 piece = cursor.front()
-            self._settle_turn(cursor)
+            if piece is None or (cursor.reader is not None and cursor.reader.exhausted):
+                self._settle_turn(cursor)
             if piece is not None and not isinstance(piece, OTHER_PIECES):
-                return piece
-        return None
+                piece.beginning = cursor.beginning
+                found.append(piece)
+                left -= len(piece.records) - piece.place
+                if alone or left <= 0:
+                    break
+        return found
 
     def stage(self, max_records: int, only: Collection[TopicPartition] = ()) -> dict[Cursor, Raw]:
         """Decode up to ``max_records`` records for call-backs to see and return them, with those that wait for call-backs
@@ -603,7 +633,7 @@ class Unread:
             if max_records <= 0:
                 break
             if cursor.front() is None:
-                self._stage(cursor, max_records, alone=alone, ready=False)
+                self._stage(cursor, min(max_records, READY), alone=alone, ready=False)
             piece = cursor.front()
             if isinstance(piece, Raw):
                 staged[cursor] = piece

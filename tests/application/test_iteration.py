@@ -48,7 +48,7 @@ def made(request: pytest.FixtureRequest) -> SimpleNamespace:
 
     def load(records: list[Any], look_at: float = ENDLESS) -> Any:
         loaded = portion(records, records, (0, None), (len(records), None))
-        handout.load(loaded, mine, handout.looked(), look_at)
+        handout.load([loaded], mine, handout.looked(), look_at)
         return loaded
 
     return SimpleNamespace(
@@ -75,6 +75,24 @@ async def test_a_new_list_goes_on_in_the_same_iteration(made: SimpleNamespace) -
     assert await anext(records) == 1
     made.load([2, 3])
     assert [await anext(records), await anext(records)] == [2, 3]
+
+
+async def test_portions_of_several_partitions_follow_one_another(made: SimpleNamespace) -> None:
+    """Those that others took, or that were left meanwhile, are passed; each record is held with the beginning of its partition."""
+    portions = [made.load([number * 10, number * 10 + 1]) for number in range(4)]
+    for portion in portions:
+        portion.beginning = f"of {portion.records[0]}"
+    made.handout.load(portions, made.mine, made.handout.looked(), ENDLESS)
+    assert made.handout.left == 8
+    records = made.iterator()
+    assert [await anext(records), await anext(records)] == [0, 1]
+    portions[1].place, portions[2].records = 2, [20]
+    assert made.handout.left == 3
+    assert (await anext(records), made.mine.last, made.mine.beginning) == (20, 20, "of 20")
+    portions[3].discard()
+    made.source.queue.put_nowait(99)
+    assert await anext(records) == 99
+    assert made.handout.left == 0
 
 
 async def test_what_is_discarded_is_not_handed_out(made: SimpleNamespace) -> None:
@@ -106,7 +124,7 @@ async def test_a_step_goes_the_long_way_once_something_has_happened(made: Simple
     assert not made.handout.calm
     made.source.queue.put_nowait("looked")
     assert await anext(records) == "looked"
-    made.handout.load(portion, made.mine, made.handout.looked(), ENDLESS)
+    made.handout.load([portion], made.mine, made.handout.looked(), ENDLESS)
     assert await anext(records) == 2
 
 
@@ -123,7 +141,7 @@ async def test_what_happens_during_a_look_asks_for_another_one(made: SimpleNames
     portion = made.load([1])
     looked = made.handout.looked()
     made.handout.attend()
-    made.handout.load(portion, made.mine, looked, ENDLESS)
+    made.handout.load([portion], made.mine, looked, ENDLESS)
     assert not made.handout.calm
 
 
@@ -155,7 +173,7 @@ async def test_a_record_goes_into_the_hand_of_whoever_asks_for_the_step(made: Si
     assert await step == "asked for by somebody"
     assert (made.mine.last, made.source.callers) == (1, ["somebody"])
     theirs = made.hand("somebody")
-    made.handout.load(portion, theirs, made.handout.looked(), ENDLESS)
+    made.handout.load([portion], theirs, made.handout.looked(), ENDLESS)
     made.source.queue.put_nowait("asked for by me")
     assert await anext(records) == "asked for by me"
     made.handout.set_callers(lambda: "somebody")
