@@ -4,12 +4,17 @@
     .venv/bin/python .docs/build.py            # writes .docs/reference/index.html; another folder may be named
 
 Decides: which modules are public. A warning of pdoc, such as an annotation that it cannot read, is an error.
+
+PySpark is not needed, which takes 490 MB: a few of its classes stand in annotations, and here only their names count.
 """
 
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import pdoc
@@ -27,6 +32,14 @@ MODULES = (
 )
 """What a program may import."""
 
+OF_SPARK = {
+    "pyspark": (),
+    "pyspark.sql": ("SparkSession",),
+    "pyspark.sql.streaming": (),
+    "pyspark.sql.streaming.listener": ("StreamingQueryListener", "StreamingQueryProgress"),
+}
+"""The modules and classes of PySpark in annotations."""
+
 
 def build(folder: Path, *, search: bool = True) -> None:
     """Write the reference into a folder. Raises a ``Warning`` for what pdoc complains of.
@@ -35,9 +48,28 @@ def build(folder: Path, *, search: bool = True) -> None:
     """
     pdoc.render.configure(docformat="restructuredtext", show_source=False, search=search, footer_text="kafka_async")
     shown = {"PDOC_DISPLAY_ENV_VARS": "1"}  # or a constant that equals an environment variable, such as 127.0.0.1, is a warning
-    with warnings.catch_warnings(), patch.dict(os.environ, shown):
+    with warnings.catch_warnings(), patch.dict(os.environ, shown), stand_ins():
         warnings.simplefilter("error")
         pdoc.pdoc(*MODULES, output_directory=folder)
+
+
+@contextmanager
+def stand_ins() -> Iterator[None]:
+    """Have the modules of ``OF_SPARK``, with nothing but their classes, in place of PySpark's."""
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "pyspark"}
+    for name in before:
+        del sys.modules[name]
+    for name, classes in OF_SPARK.items():
+        module = ModuleType(name)
+        for each in classes:
+            setattr(module, each, type(each, (), {"__module__": name}))
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name in OF_SPARK:
+            del sys.modules[name]
+        sys.modules.update(before)
 
 
 if __name__ == "__main__":

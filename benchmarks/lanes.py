@@ -27,9 +27,6 @@ class _Commits(ConsumerInterceptor):
     def __init__(self) -> None:
         self.seen: list[tuple[float, int]] = []
 
-    def on_consume(self, records: Any) -> Any:
-        return records
-
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         at = asyncio.get_running_loop().time()
         self.seen += [(at, each.offset) for each in offsets.values()]

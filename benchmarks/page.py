@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 from attrs import frozen
@@ -44,7 +45,7 @@ def gather(files: Sequence[Path]) -> dict[str, Any]:
         if about["commit"].endswith("-dirty") or about["commit"] == "unknown":
             raise ValueError(f"{path} is of commit {about['commit']}; expected one that others can check out")
         groups += [_kept(group) for group in found["groups"]]
-    named = [(group["command"], group["scenario"], json.dumps(group["shape"])) for group in groups]
+    named = [(group["command"], group["title"], json.dumps(group["shape"])) for group in groups]
     if twice := [name for name in dict.fromkeys(named) if named.count(name) > 1]:
         raise ValueError(f"measured more than once: {twice}")
     return {"about": {**about, "from": min(dates), "to": max(dates)}, "groups": groups}
@@ -296,16 +297,16 @@ CONSUMERS: Final[tuple[tuple[str, tuple[Row, ...]], ...]] = (
     ),
 )
 
-SPARK: Final = ("kafka_async", "Spark's connector", "the same, tuned", "the limit")
+SPARK: Final = ("kafka_async", "Spark's connector", "prepared batches")
 _SECONDS: Final = (("seconds", fixed(2)), ("cpu_s", fixed(2)))
-_ROWS: Final = dict(zip(SPARK, ("kafka_async.read", "jvm.default", "jvm.tuned", "prebuilt.read"), strict=True))
+_ROWS: Final = dict(zip(SPARK, ("kafka_async.read", "jvm.default", "prebuilt.read"), strict=True))
 
 
 def _job(label: str, command: str, clients: Mapping[str, str] = _ROWS, **shape: object) -> Row:
     return Row(label=label, command=command, metrics=_SECONDS, clients=clients, shape=shape)
 
 
-_VALUE: Final = {"kafka_async": "kafka_async.value", "the limit": "prebuilt.value"}
+_VALUE: Final = {"kafka_async": "kafka_async.value", "Spark's connector": "jvm.default"}
 ON_SPARK: Final = (
     _job("2 M records of 100 B, all columns", "spark batch", size=100, codec="none"),
     _job("the same, value only", "spark batch", _VALUE, size=100, codec="none"),
@@ -325,6 +326,44 @@ ON_SPARK: Final = (
 )
 
 
+NOTES: Final = (
+    (
+        "throughput",
+        """- Medians of the rounds; an empty cell was not measured. Each client runs in a process of its own, with its defaults.
+The clients take turns, so that a busy moment hits none of them alone.""",
+    ),
+    (
+        "throughput",
+        """- Whole topics: the clock starts when the first batch has come. confluent-kafka runs without its pause of a second when
+its queue is full (`fetch.queue.backoff.ms=1`), except in the row that says so. It checks no CRCs; all others do. Java
+is measured by Kafka's own tool, `kafka-consumer-perf-test`. Peak memory is that of these runs.""",
+    ),
+    (
+        "processing",
+        """- Handlers: aiokafka runs `asyncio.gather` of 100, confluent-kafka 100 threads; both lose the order within a batch and
+wait for its slowest record. FastStream has `max_workers=100`, and commits what was handed out. `process` keeps the
+order of each key and commits what is done.""",
+    ),
+    (
+        "share",
+        """- Share groups: one member, one partition, explicit acknowledgements. Our rows without a note have `async def` handlers,
+which sleep on the event loop; the peers' handlers are threads. Uneven: one job in fifty takes 103 ms and the others 3
+ms. Larger batches are of 2,000 jobs.""",
+    ),
+    (
+        "faults",
+        """- Faults: a group of three reads 300 records/s of six partitions from three brokers, through proxies, and commits after
+every batch. A record waits from its acknowledgement by Kafka to its delivery.""",
+    ),
+)
+"""What the rows of each command need to be understood; a note is left out if the command was not measured."""
+ABOUT_SPARK: Final = """On Spark: `local[2]`, 6 partitions, record batches of 16 KB as Kafka's own producer makes them; this source
+and Spark's own connector in one session, in turn. CPU is that of all processes but the broker. "Prepared
+batches" is a source that reads nothing and returns what was made before."""
+LINE: Final = 138
+"""Letters of a line of the page."""
+
+
 def consumers(figures: Figures) -> str:
     """Return the table of the clients. A row that nobody was measured for is left out."""
     lines = [_line("", *PEERS), "|---" * (len(PEERS) + 1) + "|"]
@@ -339,7 +378,17 @@ def spark(figures: Figures) -> str:
     """Return the table of Spark's sources; nothing if they were not measured."""
     lines = [_line("seconds (CPU)", *SPARK), "|---" * (len(SPARK) + 1) + "|"]
     shown = [(row.label, cells) for row in ON_SPARK if any(cells := list(row.cells(figures, SPARK)))]
-    return "\n".join([*lines, *(_line(label, *cells) for label, cells in shown)]) if shown else ""
+    return (
+        "\n".join([fill(" ".join(ABOUT_SPARK.split()), LINE), "", *lines, *(_line(label, *cells) for label, cells in shown)])
+        if shown
+        else ""
+    )
+
+
+def notes(figures: Figures) -> str:
+    """Return what is to be known about the rows that are shown."""
+    measured = {group["command"] for group in figures.groups}
+    return "\n".join(fill(" ".join(text.split()), LINE, subsequent_indent="  ") for command, text in NOTES if command in measured)
 
 
 def run_of(figures: Figures) -> str:
@@ -445,7 +494,12 @@ def outputs() -> dict[Path, str]:
     """Return every file that is made from what is kept, with its content."""
     figures, readme, front = Figures(**json.loads(KEPT.read_text())), HERE / "README.md", HERE.parent / "README.md"
     page = readme.read_text()
-    for name, content in (("run", run_of(figures)), ("consumers", consumers(figures)), ("spark", spark(figures))):
+    for name, content in (
+        ("run", run_of(figures)),
+        ("consumers", consumers(figures)),
+        ("notes", notes(figures)),
+        ("spark", spark(figures)),
+    ):
         page = between(page, name, content)
     row = re.compile(r"^\| records/s of 100 B, .*$", re.MULTILINE)
     return {

@@ -40,12 +40,12 @@ class ConsumerInterceptor(Protocol):
     """Sees records before the application does, and offsets after they were committed (KIP-42). Methods may be ``async def``."""
 
     def on_consume(self, records: Batch) -> Awaitable[Batch] | Batch:
-        """Return the records to give to the application."""
-        ...
+        """Return the records to give to the application; by default all."""
+        return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Awaitable[None] | None:
-        """Called with offsets that were committed."""
-        ...
+        """Called with offsets that were committed; by default nothing."""
+        return None
 
 
 def check_listener(listener: Any) -> None:

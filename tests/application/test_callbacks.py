@@ -7,7 +7,14 @@ import anyio
 import pytest
 from attrs import Factory, define, field
 
-from kafka_async import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async import (
+    ConsumerInterceptor,
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    KafkaConsumer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka_async.application.callbacks import Deserialized, Deserializers
 from kafka_async.errors import DeserializationError
 from kafka_async.testing.simulation import FakeCluster
@@ -231,6 +238,21 @@ async def test_an_interceptor_decides_what_the_application_gets() -> None:
         assert offsets(await consumer.getmany(timeout_ms=1000)) == {one: list(range(0, 20, 2))}
         assert await consumer.position(one) == 20
     assert [n for batch in interceptor.batches for n in batch[one]] == list(range(20))
+
+
+@virtual
+async def test_an_interceptor_that_only_wants_commits_passes_records_on() -> None:
+    cluster, one, _ = two_topics()
+    committed: list[object] = []
+
+    class Committed(ConsumerInterceptor):
+        def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            committed.append(offsets)
+
+    async with consumer_on(cluster, "one", interceptors=[Committed()], group_id="g") as consumer:
+        assert offsets(await consumer.getmany(timeout_ms=1000)) == {one: list(range(20))}
+        await consumer.commit()
+    assert committed == [{one: OffsetAndMetadata(20, "", 0)}]
 
 
 @virtual

@@ -1,6 +1,8 @@
-"""The API reference can be made from the docstrings, without a warning, and has what programs import."""
+"""The API reference can be made from the docstrings, without a warning and without PySpark, and has what programs import."""
 
 import runpy
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,5 +22,16 @@ def test_the_reference_has_every_public_name_and_costs_no_warning(tmp_path: Path
     assert '<div id="KafkaConsumer.getmany"' in page
     assert '<section id="CommitFailedError">' in (tmp_path / "kafka_async" / "errors.html").read_text()
     assert '<div id="KafkaConsumer.getmany"' in (tmp_path / "kafka_async" / "sync.html").read_text()
+    assert "SparkSession" in (tmp_path / "kafka_async" / "spark.html").read_text()
     for module in command["MODULES"]:
         assert (tmp_path / module.replace(".", "/")).with_suffix(".html").exists()
+
+
+def test_the_reference_needs_no_pyspark_and_leaves_that_of_others_alone() -> None:
+    extras = tomllib.loads((COMMAND.parent.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert not any("spark" in needed for needed in extras["docs"])
+    before = {name: module for name, module in sys.modules.items() if name.startswith("pyspark")}
+    command = runpy.run_path(str(COMMAND))
+    with command["stand_ins"]():
+        assert {name for name in sys.modules if name.partition(".")[0] == "pyspark"} == set(command["OF_SPARK"])
+    assert {name: module for name, module in sys.modules.items() if name.startswith("pyspark")} == before
