@@ -60,6 +60,25 @@ def test_headers_that_a_producer_adds_go_back_too() -> None:
     assert headers_back(letter_of(record(OWN), ("traceparent", b"00"))) == [*OWN, ("traceparent", b"00"), (REDRIVES, b"1")]
 
 
+BROKERS: Headers = [
+    ("__dlq.errors.topic", b"jobs"),
+    ("__dlq.errors.partition", b"1"),
+    ("__dlq.errors.offset", b"9"),
+    ("__dlq.errors.group", b"workers"),
+    ("__dlq.errors.delivery.count", b"5"),
+    ("__dlq.errors.message", b"too often"),
+]
+
+
+def test_a_letter_of_a_broker_is_incomplete() -> None:
+    letter = read(record(BROKERS))
+
+    assert (letter.source, letter.source_offset, letter.group) == (("jobs", 1), 9, "workers")
+    assert (letter.attempts, letter.reason, letter.exception, letter.timestamp) == (5, "too often", None, None)
+    assert letter.incomplete
+    assert DeadLetter.read(record(BROKERS[:-1])) is None
+
+
 @pytest.mark.parametrize(
     "headers",
     [

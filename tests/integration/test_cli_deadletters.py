@@ -19,7 +19,7 @@ from tests.brokers import KafkaCluster
 
 from .cli import lines, run
 from .secure import PASSWORD, Secure
-from .tools import make, new_topic, read, topic_name, until
+from .tools import eventually, make, new_topic, read, topic_name, until
 
 pytestmark = pytest.mark.brokers
 
@@ -153,7 +153,7 @@ async def test_a_value_that_was_left_out_comes_from_the_first_record_while_it_is
     kafka44.admin.delete_records([Place(source, 0, 3)])[Place(source, 0)].result()
     result = await asyncio.to_thread(run, kafka44, "deadletters", "redrive", letters, "--execute")
     assert result.exit_code == 1
-    assert f"% Not written: 0:1: its value, which the letter has left out, is no longer at {source}:0:1" in result.stderr
+    assert f"% Not written: 0:1: the record, of which the letter has not everything, is no longer at {source}:0:1" in result.stderr
     assert len(await asyncio.to_thread(show, kafka44, letters)) == 1
 
 
@@ -175,10 +175,54 @@ def test_records_that_are_no_letters_are_counted_and_left(kafka44: KafkaCluster)
     topic = new_topic(kafka44)
     kafka44.produce(topic, 3)
     shown = run(kafka44, "deadletters", "show", topic)
-    assert "no letters; 3 records are no dead letters of DeadLetters" in shown.stderr
+    assert "no letters; 3 records are no dead letters" in shown.stderr
     assert "There is nothing to write back." in run(kafka44, "deadletters", "redrive", topic, "--execute").stderr
     unknown = run(kafka44, "deadletters", "show", topic_name())
     assert (unknown.exit_code, "does not exist" in unknown.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+async def test_letters_that_brokers_write_for_a_share_group_go_back_as_the_records_were(
+    kafka_share: KafkaCluster, copies: bool
+) -> None:
+    jobs = fill(kafka_share)
+    group = f"workers-{jobs}"
+    letters = kafka_share.create_topic(f"dlq.{jobs}", config={"errors.deadletterqueue.group.enable": "true"})
+    configure = [
+        "share.auto.offset.reset=earliest",
+        f"errors.deadletterqueue.topic.name={letters}",
+        f"errors.deadletterqueue.copy.record.enable={str(copies).lower()}",
+    ]
+    await asyncio.to_thread(run, kafka_share, "groups", "configure", group, *configure)
+    rejected = await asyncio.to_thread(run, kafka_share, "share", "consume", jobs, "-G", group, "--reject", "-c", "10", "-q")
+    assert rejected.exit_code == 0
+
+    async def letters_there() -> bool:
+        return len(await asyncio.to_thread(show, kafka_share, letters)) == 10
+
+    await eventually(letters_there)
+    shown = await asyncio.to_thread(show, kafka_share, letters)
+    assert {(row["from"]["topic"], row["group"], row["attempts"], row["exception"]) for row in shown} == {(jobs, group, 1, None)}
+
+    done, _ = await asyncio.to_thread(redrive, kafka_share, letters, "--count", "9", "--execute")
+    assert [(row["to"], row["letters"], row["written"]) for row in done] == [(jobs, 9, 9)]
+    records = await records_of(kafka_share, jobs, 19)
+    first = {json.loads(record.value)["n"]: record for record in records if record.offset < 5}
+    back = [record for record in records if record.offset >= 5]
+    assert len(back) == 9
+    for record in back:
+        original = first[json.loads(record.value)["n"]]
+        assert (record.partition, record.key) == (original.partition, original.key)
+        assert record.headers == (*original.headers, ("dead-letter-redrives", b"1"))
+
+    # What is not in the topic any more goes back from the letter, if that has a copy.
+    for partition in range(2):
+        kafka_share.admin.delete_records([Place(jobs, partition, -1)])[Place(jobs, partition)].result()
+    result = await asyncio.to_thread(run, kafka_share, "deadletters", "redrive", letters, "--execute")
+    assert result.exit_code == (0 if copies else 1), result.stderr
+    if copies:
+        (last,) = await records_of(kafka_share, jobs, 1)
+        assert last.headers == (("dead-letter-redrives", b"1"),)
 
 
 @pytest.mark.parametrize("library", ["aiokafka", "confluent_kafka"])

@@ -23,7 +23,7 @@ from ...errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionErro
 from ...events import TopicDescription
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
-from ..letters import DeadLetter, headers_back
+from ..letters import DeadLetter, counted, headers_back, redrives
 from .copying import find_partitions
 from .done_maps import Committed, commit_around
 from .formats import Record, json_row
@@ -107,7 +107,7 @@ class LetterChoice:
 
     def __contains__(self, letter: DeadLetter) -> bool:
         """Whether a letter is meant."""
-        names = {letter.exception, letter.exception.rpartition(".")[2]}
+        names = set() if letter.exception is None else {letter.exception, letter.exception.rpartition(".")[2]}
         return (
             (not self.letters or (letter.partition, letter.offset) in self.letters)
             and (not self.sources or letter.source.topic in self.sources)
@@ -278,13 +278,13 @@ def _group(topic: str) -> str:
 
 
 def _counted(shown: Sequence[DeadLetter], box: Letterbox, everything: bool) -> str:
-    by_name = Counter(letter.exception for letter in shown)
+    by_name = Counter(letter.exception or "of brokers" for letter in shown)
     parts = ", ".join(f"{count} {name}" for name, count in by_name.most_common())
     gone = sum(entry.gone_back for entry in box.entries if entry.letter is not None)
     notes = [
         f"{_letters(len(shown))}{f': {parts}' if parts else ''}",
         f"{gone} more have gone back (--all shows them)" if gone and not everything else "",
-        f"{box.strangers()} records are no dead letters of DeadLetters" if box.strangers() else "",
+        f"{box.strangers()} records are no dead letters" if box.strangers() else "",
     ]
     return "% " + "; ".join(filter(None, notes))
 
@@ -440,7 +440,7 @@ class WayBack:
     reader: LetterReader
     write: Write
     originals: KafkaConsumer[Any, Any]
-    """Reads what letters left out of their values."""
+    """Reads records of which letters have not everything."""
     memory: KafkaConsumer[Any, Any]
     """Commits for the group; the others are reading."""
     failures: list[str] = field(factory=list, init=False)
@@ -467,11 +467,14 @@ class WayBack:
         ready: list[tuple[Record, Outgoing]] = []
         for record in batch:
             letter = self.plan.going[record.partition, record.offset]
-            value = record.value if letter.left_out is None else await self._left_out(letter)
-            if letter.left_out is not None and value is None:
-                self._failed(record, f"its value, which the letter has left out, is no longer at {_origin(letter)}")
+            original = await self._original(letter) if letter.incomplete else None
+            has_copy = letter.by_broker and (record.key is not None or record.value is not None)
+            if letter.incomplete and original is None and not has_copy:
+                self._failed(record, f"the record, of which the letter has not everything, is no longer at {_origin(letter)}")
+            elif original is not None and redrives(original.headers) >= self.wanted.most_redrives:
+                self._failed(record, f"it went back {redrives(original.headers)} times already (--max-redrives)")
             else:
-                ready.append((record, self._outgoing(record, letter, value)))
+                ready.append((record, self._outgoing(record, letter, original)))
         results = await self.write([outgoing for _, outgoing in ready])
         for (record, _), error in zip(ready, results, strict=True):
             if error is None:
@@ -484,21 +487,22 @@ class WayBack:
     def _failed(self, record: Record, why: str) -> None:
         self.failures.append(f"{record.partition}:{record.offset}: {why}")
 
-    def _outgoing(self, record: Record, letter: DeadLetter, value: bytes | None) -> Outgoing:
+    def _outgoing(self, record: Record, letter: DeadLetter, original: Record | None) -> Outgoing:
         topic = self.wanted.to or letter.source.topic
         # A record without a key has no other way to its partition; one with a key may be of a producer that partitions otherwise.
         stays = topic == letter.source.topic and letter.source.partition < self.plan.topics[topic]
+        timestamp = letter.timestamp if original is None else original.timestamp
         return Outgoing(
             topic=topic,
             partition=letter.source.partition if stays else None,
-            key=record.key,
-            value=value,
-            headers=headers_back(record),
-            timestamp=letter.timestamp if self.wanted.keep_timestamps and letter.timestamp >= 0 else None,
+            key=record.key if original is None else original.key,
+            value=record.value if original is None else original.value,
+            headers=counted([*original.headers] if original is not None else []) if letter.by_broker else headers_back(record),
+            timestamp=timestamp if self.wanted.keep_timestamps and timestamp is not None and timestamp >= 0 else None,
         )
 
-    async def _left_out(self, letter: DeadLetter) -> bytes | None:
-        """Return a value from where the record was first; ``None`` if it is not there any more."""
+    async def _original(self, letter: DeadLetter) -> Record | None:
+        """Return a record from where it was first; ``None`` if it is not there any more."""
         try:
             begin = (await self.originals.beginning_offsets([letter.source]))[letter.source]
             end = (await self.originals.end_offsets([letter.source]))[letter.source]
@@ -510,8 +514,9 @@ class WayBack:
         self.originals.seek(letter.source, letter.source_offset)
         found = await self.originals.getmany(timeout_ms=_PATIENCE, max_records=1)
         for record in found.get(letter.source, ()):
-            if record.offset == letter.source_offset and record.serialized_value_size == letter.left_out:
-                return bytes(record.value)
+            same = letter.left_out is None or record.serialized_value_size == letter.left_out
+            if record.offset == letter.source_offset and same:
+                return record
         return None
 
     async def _commit(self) -> None:
@@ -597,11 +602,11 @@ def summary(wanted: Redrive, outcome: RedriveOutcome) -> str:
 def _by_destination(wanted: Redrive, outcome: RedriveOutcome) -> list[dict[str, Any]]:
     counts: dict[tuple[str, str], list[int]] = {}
     for place, letter in outcome.plan.going.items():
-        row = counts.setdefault((wanted.to or letter.source.topic, letter.exception), [0, 0])
+        row = counts.setdefault((wanted.to or letter.source.topic, letter.exception or ""), [0, 0])
         row[0] += 1
         row[1] += place in outcome.done
     return [
-        {"topic": wanted.topic, "to": to, "exception": exception, "letters": letters, "written": written}
+        {"topic": wanted.topic, "to": to, "exception": exception or None, "letters": letters, "written": written}
         for (to, exception), (letters, written) in sorted(counts.items())
     ]
 
