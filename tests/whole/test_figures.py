@@ -69,7 +69,8 @@ ABOUT = {"date": "2026-11-25T10:00:00+00:00", "commit": "abc", "machine": "2 CPU
 def written(folder: Path, name: str, *, scenario: str = "", **about: str) -> Path:
     runs = [{"client": "ours", "round": number, "values": {"p50_ms": number + 0.123456}, "error": None} for number in (0, 1)]
     runs.append({"client": "peer", "round": 0, "values": {}, "error": "died"})
-    group = {"command": "latency", "title": f"t {scenario}", "scenario": scenario, "shape": {"size": 100}, "runs": runs, "verdicts": []}
+    kind = {"command": "latency", "title": f"latency {scenario}", "scenario": scenario, "shape": {"size": 100}}
+    group = {**kind, "runs": runs, "verdicts": []}
     path = folder / name
     path.write_text(json.dumps({"about": ABOUT | about, "groups": [group]}))
     return path
