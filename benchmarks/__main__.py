@@ -327,6 +327,8 @@ def known(command: str) -> list[str]:
     """Return the clients that a command may be told to leave out."""
     if command == "spark":
         return list(VARIANTS)
+    if command == "faults":
+        return list(fault_members.MEMBERS)
     return [*CLIENTS, java_perf.NAME] if command == "throughput" else list(CLIENTS)
 
 

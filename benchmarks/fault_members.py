@@ -8,7 +8,9 @@ end because of an error that the library calls retriable: an application would r
 import asyncio
 import json
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
@@ -16,6 +18,8 @@ from typing import Any, Final
 
 from benchmarks.jobs import Job
 
+JAVA: Final = "java.verifiable"
+JAVA_TOOL: Final = "org.apache.kafka.tools.VerifiableConsumer"
 SESSION_MS: Final = 10_000
 WAIT_MS: Final = 100
 """Most milliseconds of a read call, so that a member notices that it is to end."""
@@ -51,6 +55,15 @@ class Report:
         sys.stdout.flush()
 
 
+def _shared(job: Job) -> dict[str, Any]:
+    """Return the options that all clients have under the same names."""
+    return {"auto_offset_reset": job.reset, "metadata_max_age_ms": job.metadata_ms}
+
+
+def _dotted(job: Job) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in _shared(job).items()}
+
+
 async def ours(job: Job, report: Report) -> None:
     """This package."""
     from kafka_async import ConsumerRebalanceListener, KafkaConsumer
@@ -60,7 +73,7 @@ async def ours(job: Job, report: Report) -> None:
         def on_partitions_assigned(self, assigned: object) -> None:
             report.assigned()
 
-    options: dict[str, Any] = {"group_id": job.group, "group_protocol": job.protocol, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"group_id": job.group, "group_protocol": job.protocol} | _shared(job)
     if job.protocol == "classic":
         options |= {"session_timeout_ms": SESSION_MS}
     consumer: KafkaConsumer[Any, Any] = KafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False, **options)
@@ -82,7 +95,7 @@ async def aiokafka(job: Job, report: Report) -> None:
         def on_partitions_revoked(self, revoked: Any) -> None:
             """Nothing: everything was committed."""
 
-    options: dict[str, Any] = {"group_id": job.group, "session_timeout_ms": SESSION_MS, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"group_id": job.group, "session_timeout_ms": SESSION_MS} | _shared(job)
     consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False, **options)
     consumer.subscribe([job.topic], listener=Listener())
     await consumer.start()
@@ -107,7 +120,10 @@ def confluent(job: Job, report: Report) -> None:
     """confluent-kafka."""
     from confluent_kafka import Consumer, KafkaException
 
-    options: dict[str, Any] = {"group.id": job.group, "group.protocol": job.protocol, "auto.offset.reset": "earliest"}
+    options: dict[str, Any] = {"group.id": job.group, "group.protocol": job.protocol} | _dotted(job)
+    options["topic.metadata.refresh.interval.ms"] = (
+        job.metadata_ms
+    )  # librdkafka's name for it; metadata.max.age.ms drops what is old
     if job.protocol == "classic":
         options |= {"session.timeout.ms": SESSION_MS}
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "enable.auto.commit": False, "log_level": 0, **options})
@@ -139,7 +155,7 @@ def kafka_python(job: Job, report: Report) -> None:
         def on_partitions_revoked(self, revoked: Any) -> None:
             """Nothing: everything was committed."""
 
-    options: dict[str, Any] = {"group_id": job.group, "session_timeout_ms": SESSION_MS, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"group_id": job.group, "session_timeout_ms": SESSION_MS} | _shared(job)
     consumer = KafkaConsumer(bootstrap_servers=job.bootstrap, enable_auto_commit=False, **options)
     consumer.subscribe([job.topic], listener=Listener())
     while not report.over:
@@ -153,14 +169,39 @@ def kafka_python(job: Job, report: Report) -> None:
     consumer.close()
 
 
+def java(job: Job, report: Report) -> None:
+    """Java's consumer, in the tool that Kafka's own system tests use. It ends when this process's group is told to."""
+    from tests.brokers import CURRENT, jars
+
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as settings:
+        settings.writelines(f"{name}={value}\n" for name, value in _dotted(job).items())
+        settings.flush()
+        command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", f"{jars(CURRENT)}/*", JAVA_TOOL, "--verbose"]
+        command += ["--bootstrap-server", job.bootstrap, "--topic", job.topic, "--group-id", job.group, "--reset-policy", job.reset]
+        command += ["--group-protocol", job.protocol, "--command-config", settings.name]
+        if job.protocol == "classic":
+            command += ["--session-timeout", str(SESSION_MS)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as tool:  # noqa: S603  # Kafka's
+            for line in tool.stdout or ():
+                event = json.loads(line)
+                match event["name"]:
+                    case "record_data":
+                        report.read([(event["partition"], event["offset"])])
+                    case "partitions_assigned":
+                        report.assigned()
+                    case "offsets_committed" if not event.get("success", True):
+                        report.failed("commit", RuntimeError(event.get("error")))
+
+
 MEMBERS: Final[dict[str, Callable[[Job, Report], Coroutine[Any, Any, None] | None]]] = {
     "kafka_async.getmany": ours,
     "aiokafka.getmany": aiokafka,
     "confluent.consume": confluent,
     "kafka_python.poll": kafka_python,
+    JAVA: java,
 }
 """Clients that can be members, by the name that ``--clients`` takes; a blocking one is a plain function."""
-BOTH_PROTOCOLS: Final = ("kafka_async.getmany", "confluent.consume")
+BOTH_PROTOCOLS: Final = ("kafka_async.getmany", "confluent.consume", JAVA)
 """Those that speak the consumer protocol too."""
 
 

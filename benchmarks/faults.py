@@ -10,6 +10,7 @@ leaders, during which nothing is acknowledged, is not charged to the client.
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,8 +22,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, cast
 
-from attrs import define, field
-from confluent_kafka import Producer
+from attrs import define, evolve, field
+from confluent_kafka import KafkaException, Producer
 
 from benchmarks.fault_members import SESSION_MS
 from benchmarks.jobs import Job, Protocol
@@ -41,6 +42,10 @@ SETTLING: Final = 120.0
 """Seconds in which three members of any client share the partitions, even on a busy machine."""
 LATELY: Final = 3.0
 """Seconds in which a member of a settled group reads a record of each of its partitions, even on a busy machine."""
+GROWTH: Final = 20
+"""How often the topic of ``topic-grows`` gets two more partitions."""
+METADATA_MS: Final = 3000
+"""``metadata.max.age.ms`` of the members of ``topic-grows``, so that a member learns of each growth within the run."""
 _TICK: Final = 0.02
 
 
@@ -50,6 +55,7 @@ class Load:
 
     bootstrap: str
     topic: str
+    partitions: int = PARTITIONS
     acknowledged: dict[tuple[int, int], float] = field(factory=dict)
     ends: dict[int, int] = field(factory=dict)
     """The offset after the last acknowledged record, by partition."""
@@ -64,11 +70,13 @@ class Load:
 
     def run(self) -> None:
         """Write until it is over; return when everything is acknowledged."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
+        options = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0, "topic.metadata.refresh.interval.ms": 200}
+        producer = Producer({"bootstrap.servers": self.bootstrap, **options})
         number = 0
         while not self.over.wait(_TICK):
             for _ in range(int(RATE * _TICK)):
-                producer.produce(self.topic, bytes(100), partition=number % PARTITIONS, on_delivery=self._delivered)
+                with contextlib.suppress(KafkaException):  # a partition that the producer does not know yet
+                    producer.produce(self.topic, bytes(100), partition=number % self.partitions, on_delivery=self._delivered)
                 number += 1
             producer.poll(0)
         producer.flush(PATIENCE)
@@ -110,20 +118,24 @@ class Member:
             if "failed" in event:
                 self.failed.append(event["failed"])
 
+    def signal(self, number: int) -> None:
+        """Send a signal to it, and to what it has started."""
+        os.killpg(self.process.pid, number)
+
     def kill(self) -> None:
         """Crash it."""
         self.told_to_end = True
-        self.process.kill()
+        self.signal(signal.SIGKILL)
 
     async def end(self) -> None:
         """Have it end within ten seconds."""
         if self.process.returncode is None:
             self.told_to_end = True
-            self.process.terminate()
+            self.signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(self.process.wait(), 10)
         except TimeoutError:
-            self.process.kill()
+            self.signal(signal.SIGKILL)
         if self.task is not None:
             await self.task
 
@@ -136,12 +148,15 @@ class Run:
     proxy: Proxy
     client: str
     job: Job
+    load: Load
     members: list[Member] = field(factory=list)
 
     async def start_member(self) -> Member:
         """Start one more member."""
         command = [sys.executable, "-m", "benchmarks.fault_members", self.client, self.job.to_json()]
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         member = Member(process, cast("asyncio.StreamReader", process.stdout))
         member.task = asyncio.create_task(member.listen())
         self.members.append(member)
@@ -162,19 +177,23 @@ class Run:
         fair = all(len(partitions) == PARTITIONS // MEMBERS for partitions in lately)  # else there is a rebalance to come
         return fair and len(set().union(*lately)) == PARTITIONS
 
-    def measured(self, load: Load, since: float, until: float) -> dict[str, float]:
+    def owed(self, since: float) -> set[tuple[int, int]]:
+        """Return what the group has to read: all, or, if it begins at the ends of the partitions, what came after it had begun."""
+        return {place for place, at in self.load.acknowledged.items() if self.job.reset == "earliest" or at >= since}
+
+    def measured(self, since: float, until: float) -> dict[str, float]:
         """Return what the fault cost. From ``until`` on the members are leaving, which does not count."""
         came: dict[tuple[int, int], float] = {}
         times: Counter[tuple[int, int]] = Counter()
         for at, partition, offset in sorted(entry for member in self.members for entry in member.read):
             came.setdefault((partition, offset), at)
             times[partition, offset] += at >= since
-        after = {place: at for place, at in load.acknowledged.items() if at >= since}
+        after = {place: at for place, at in self.load.acknowledged.items() if at >= since}
         waits = sorted(max(0.0, came[place] - at) for place, at in after.items() if place in came)
         return {
             "stall_s": waits[-1],
             "p99_s": waits[int(0.99 * len(waits))],
-            "lost": sum(place not in came for place in load.acknowledged),
+            "lost": sum(place not in came for place in self.owed(since)),
             "duplicates": sum(count - 1 for count in times.values() if count > 1),
             "rebalances": max(sum(since <= at < until for at in member.assigned) for member in self.members),
             "errors": sum(len(member.failed) for member in self.members),
@@ -247,12 +266,11 @@ async def member_killed(run: Run) -> None:
 
 async def member_frozen(run: Run) -> None:
     """SIGSTOP to a member for 15 s, longer than its session, so that the others have its partitions when it goes on."""
-    process = run.members[0].process
-    process.send_signal(signal.SIGSTOP)
+    run.members[0].signal(signal.SIGSTOP)
     try:
         await asyncio.sleep(15)
     finally:
-        process.send_signal(signal.SIGCONT)
+        run.members[0].signal(signal.SIGCONT)
 
 
 DAMAGE: Final[tuple[tuple[int, Way, Strike], ...]] = (
@@ -275,6 +293,19 @@ async def hostile_frames(run: Run) -> None:
     run.proxy.everyone.traps.clear()
 
 
+async def topic_grows(run: Run) -> None:
+    """The topic gets two more partitions 20 times, 2 s apart; members die in between; new partitions have no committed offset."""
+    for number in range(1, GROWTH + 1):
+        run.load.partitions += 2
+        await asyncio.to_thread(run.cluster.add_partitions, run.job.topic, run.load.partitions)
+        await asyncio.sleep(number % 4 / 4)  # the next death comes at another moment: before it is known, as it is assigned, ...
+        if number % 5 == 1:
+            run.members[-MEMBERS].kill()
+            await run.start_member()
+        await asyncio.sleep(2 - number % 4 / 4)
+    await asyncio.sleep(SESSION_MS / 1000)
+
+
 Scenario = Callable[[Run], Awaitable[None]]
 SCENARIOS: Final[dict[str, Scenario]] = {
     "broker-killed": broker_killed,
@@ -286,7 +317,10 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "member-killed": member_killed,
     "member-frozen": member_frozen,
     "hostile-frames": hostile_frames,
+    "topic-grows": topic_grows,
 }
+LATEST: Final = (topic_grows,)
+"""Scenarios whose members begin at the ends of the partitions. Elsewhere they begin at the first record."""
 
 
 @contextlib.contextmanager
@@ -313,16 +347,18 @@ async def _suffer(cluster: KafkaCluster, client: str, protocol: Protocol, scenar
     async with proxied(cluster) as proxy, _loaded(cluster, name) as load:
         servers = proxy.bootstrap_servers
         job = Job(mode="member", bootstrap=servers, topic=name, partitions=PARTITIONS, group=name, protocol=protocol)
-        async with _running(Run(cluster, proxy, client, job)) as run:
+        if scenario in LATEST:
+            job = evolve(job, reset="latest", metadata_ms=METADATA_MS)
+        async with _running(Run(cluster, proxy, client, job, load)) as run:
             await run.settled()
             await asyncio.sleep(CALM)
             since = time.monotonic()
             await scenario(run)
             await asyncio.sleep(CALM)
             await load.stop()
-            await _drained(run, load)
+            await _drained(run, since)
             until = time.monotonic()
-        return run.measured(load, since, until)
+        return run.measured(since, until)
 
 
 @asynccontextmanager
@@ -348,12 +384,12 @@ async def _end(run: Run) -> None:
     await asyncio.gather(*(member.end() for member in run.members))
 
 
-async def _drained(run: Run, load: Load) -> None:
+async def _drained(run: Run, since: float) -> None:
     """Wait until nothing is missing, or until it counts as lost."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         read = {(partition, offset) for member in run.members for _, partition, offset in member.read}
-        if load.acknowledged.keys() <= read:
+        if run.owed(since) <= read:
             return
         await asyncio.sleep(0.2)
 

@@ -44,8 +44,8 @@ class Job:
     ``reset``: where reading begins. ``at_once``: records per call of clients that wait for a full batch (confluent's ``consume``)
     and records per step of the clients that iterate. ``max_records``: limit of a read call of the others; ``None``: their default.
     ``size``: bytes of a value, for clients that do not look at it. ``seconds``: how long to measure if time ends the run;
-    ``pause``: seconds that a slow reader sleeps after each read. ``group``, ``protocol``: of a member, whose ``partitions`` are
-    the number that it is to get.
+    ``pause``: seconds that a slow reader sleeps after each read. ``group``, ``protocol``, ``metadata_ms``
+    (``metadata.max.age.ms``): of a member, whose ``partitions`` are the number that it is to get.
     """
 
     mode: Mode
@@ -62,6 +62,7 @@ class Job:
     pause: float = 0.0
     group: str = ""
     protocol: Protocol = "consumer"
+    metadata_ms: int = 300_000
 
     def to_json(self) -> str:
         """Return the job as one line of JSON."""

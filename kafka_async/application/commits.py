@@ -4,10 +4,11 @@ The others only choose offsets. Must never read a position.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from ..background.newcomers import asks_for_others
 from ..errors import CommitFailedError, KafkaError, TopicRecreatedError
 from ..events import Call, CommitOffsets, Refusals
 from ..model import OffsetAndMetadata, TopicPartition
@@ -15,6 +16,7 @@ from ..trace import Fault, Listener, Recovered
 from ..values import define, field, frozen
 from .arguments import one_partition
 from .callbacks import settled
+from .cursor import PartitionCustody
 from .outbox import Outbox
 from .unread import Unread
 
@@ -46,6 +48,8 @@ class Commit:
     why: Why
     offsets: Offsets
     call: Call[Refusals]
+    beginnings: Offsets = field(factory=dict)
+    """What is sent along; nobody is told what becomes of it. See ``Commits._beginnings``."""
 
     @property
     def done(self) -> bool:
@@ -118,18 +122,35 @@ class Commits:
             cursor = self.unread.partitions.get(partition)
             if cursor is not None:
                 cursor.stored.attempted = offset.offset
-        commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application))
-        self.outbox.add(CommitOffsets(call=commit.call, offsets=offsets, once=why is not Why.CALLER))
+        beginnings = self._beginnings(offsets) if why is Why.CALLER else {}
+        commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application), beginnings)
+        self.outbox.add(CommitOffsets(call=commit.call, offsets={**beginnings, **offsets}, once=why is not Why.CALLER))
         if why is Why.GIVEN_UP:
             self.book(offsets)
         return commit
 
+    def _beginnings(self, committed: Collection[TopicPartition]) -> Offsets:
+        """Return where reading of those other partitions began of which the group has nothing stored.
+
+        They go along with a commit of the application, so that whoever is given one of them next knows that it was there
+        (promise 15): otherwise it would count as new once others of its topic have an offset.
+        """
+        if not asks_for_others(self.unread.config):
+            return {}
+        return {
+            partition: OffsetAndMetadata(cursor.stored.begins, "", None, cursor.stored.topic_id)
+            for partition, cursor in self.unread.partitions.items()
+            if cursor.stored.begins is not None and cursor.custody is PartitionCustody.OURS and partition not in committed
+        }
+
     def end(self, commit: Commit) -> KafkaError | None:
         """Book and report what became of a commit that is done. Return what the application has to know, if it asked for it."""
         try:
-            refused = commit.call.result()
+            outcome = commit.call.result()
         except KafkaError as error:
             return self.fail(commit, error)
+        self.book({partition: offset for partition, offset in commit.beginnings.items() if partition not in outcome})
+        refused = {partition: error for partition, error in outcome.items() if partition in commit.offsets}
         if achieved := {partition: offset for partition, offset in commit.offsets.items() if partition not in refused}:
             self.achieved.append(achieved)
         told = _to_tell(refused)
@@ -155,7 +176,7 @@ class Commits:
         for partition, offset in offsets.items():
             cursor = self.unread.partitions.get(partition)
             if cursor is not None and cursor.is_of(offset.topic_id):
-                cursor.stored.committed = offset.offset
+                cursor.stored.committed, cursor.stored.begins = offset.offset, None
 
     async def intercept(self) -> None:
         """Pass what was committed to the interceptors. Raises what one raises; the next call goes on with later commits."""

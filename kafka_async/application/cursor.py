@@ -105,10 +105,12 @@ class Stored:
     """What was committed last, by this consumer or where it began; ``None``: nothing, or the position was moved elsewhere since."""
     attempted: int | None = None
     """The offset it tried to commit last. The answer may be on its way, so nothing below it is committed either."""
+    begins: int | None = None
+    """Where reading began if the group had stored nothing; ``None`` once it has, or after the position was moved elsewhere."""
 
     def forget(self) -> None:
         """The position was moved elsewhere: what was committed says nothing about what comes now."""
-        self.committed = self.attempted = None
+        self.committed = self.attempted = self.begins = None
 
 
 @frozen(eq=False)
@@ -173,6 +175,8 @@ class Cursor:
         self.belong(moved.topic_id)
         if moved.is_committed and self.stored.committed is None:
             self.stored.committed = moved.offset
+        if moved.is_first:
+            self.stored.begins = moved.offset
         self.place((moved.offset, moved.leader_epoch))
 
     def front(self) -> Piece | None:

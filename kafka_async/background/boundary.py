@@ -131,6 +131,8 @@ class Repositioned:
     leader_epoch: int | None = None
     is_committed: bool = False
     """It is the committed offset."""
+    is_first: bool = False
+    """The group has stored no offset of the partition; this is where it begins."""
     topic_id: UUID | None = None
     """The topic that the offset belongs to. If it is another one than before, nothing that is known about that one counts."""
 

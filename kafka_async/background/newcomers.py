@@ -5,14 +5,20 @@ before anybody found it would be lost. So a partition for which no offset is sto
 
 - This consumer knew the topic with fewer partitions, or without any, since it subscribed. What it saw first is kept for as long
   as it is subscribed to the topic.
-- The group has stored offsets of other partitions of the topic. A member that commits automatically stores the position of each
-  partition it has begun with, records or not, so there was none who had this one. If the application commits by itself, it may
-  leave out partitions without records; then only a partition after all those with an offset is new, since topics grow at their
-  end.
+- The group has stored offsets of other partitions of the topic. Members store the position at which they have begun with a
+  partition, records or not: by themselves if they commit automatically, else along with the application's next commit. So there
+  was none who had this one. Numbers say nothing: of several partitions that appear at once, one may have an offset before the
+  member that is given another one looks.
+
+The second sign is for a consumer that subscribes. What other consumers of the group have committed tells one nothing that was
+given its partitions by ``assign``, since nobody reads all of the topic then.
 
 What cannot be known: a group that had stored nothing of the topic when it grew, such as one whose first members died within
-their first commit interval. For it the partition was there from the start, and ``auto_offset_reset`` holds. KIP-1327 has
-brokers say which partitions are new; none does so far.
+their first commit interval. For it the partition was there from the start, and ``auto_offset_reset`` holds. The other way round, a
+partition that was there counts as new, and is read from its beginning, if nobody has stored an offset of it and others of the
+topic have one: its member died before its first commit, or the members were another client's, which stores no offset of a
+partition without records, or were given their partitions by ``assign``. KIP-1327 has brokers say which partitions are new; none
+does so far.
 """
 
 from collections.abc import Collection, Mapping
@@ -95,20 +101,19 @@ class Newcomers:
     def strategy(self, partition: TopicPartition, wanted: str | None) -> str:
         """Return how a partition gets a position: what is ``wanted`` of its reset, by policy where that says no more."""
         policy = self.config.auto_offset_reset
-        if wanted == FIRST_OF_NEW or (wanted == FIRST and self._is_new(partition)):
+        subscribed = self._names is None or partition.topic in self._names
+        if (wanted == FIRST_OF_NEW and subscribed) or (wanted == FIRST and self._is_new(partition)):
             return self.config.auto_offset_reset_new_partitions
-        return policy if wanted in (None, FIRST) else wanted
+        return policy if wanted in (None, FIRST, FIRST_OF_NEW) else wanted
 
     def _is_new(self, partition: TopicPartition) -> bool:
         seen = self._seen.get(partition.topic)
         return seen is not None and partition.partition >= seen[1]
 
 
-def first_strategy(config: ConsumerConfig, partition: TopicPartition, stored: Collection[TopicPartition]) -> str:
+def first_strategy(partition: TopicPartition, stored: Collection[TopicPartition]) -> str:
     """Return ``FIRST``, or ``FIRST_OF_NEW`` if the partitions of the group's ``stored`` offsets show that this one is new."""
-    others = [other.partition for other in stored if other.topic == partition.topic]
-    is_new = bool(others) and (config.enable_auto_commit or partition.partition > max(others))
-    return FIRST_OF_NEW if is_new else FIRST
+    return FIRST_OF_NEW if any(other.topic == partition.topic for other in stored) else FIRST
 
 
 def asks_for_others(config: ConsumerConfig) -> bool:

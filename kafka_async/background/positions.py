@@ -36,7 +36,7 @@ from .boundary import EventHandler, FetchBuffer, PartitionFailed, Repositioned
 from .cluster import ClusterChanges, Leader
 from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
 from .metadata import MetadataManager
-from .newcomers import FIRST, Newcomers
+from .newcomers import FIRST, FIRST_OF_NEW, Newcomers
 from .partition_outage import PartitionOutage
 from .request_manager import NEVER, Poll, retry_delay
 from .subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
@@ -317,8 +317,9 @@ class PositionsManager:
         elif outcome.offset < 0:  # by_duration: no record is that recent, so the next one to come is the first
             self.subscription.reset(entry, "latest")
         else:
+            is_first = entry.strategy in (FIRST, FIRST_OF_NEW)
             self.subscription.seek(entry, FetchPosition(outcome.offset))
-            self._moved(entry, outcome.offset, None)
+            self._moved(entry, outcome.offset, None, is_first=is_first)
 
     # --- validation (KIP-320) --------------------------------------------------------------------------------------------------
 
@@ -405,13 +406,14 @@ class PositionsManager:
             self.subscription.seek(entry, FetchPosition(divergent.offset, divergent.leader_epoch))
             self._moved(entry, divergent.offset, divergent.leader_epoch)
 
-    def _moved(self, entry: PartitionState, offset: int, epoch: int | None) -> None:
+    def _moved(self, entry: PartitionState, offset: int, epoch: int | None, *, is_first: bool = False) -> None:
         self.buffer.put(
             Repositioned(
                 partition=entry.partition,
                 stamp=entry.stamp,
                 offset=offset,
                 leader_epoch=epoch,
+                is_first=is_first,
                 topic_id=self.metadata.cluster.incarnations.last(entry.partition.topic),
             )
         )

@@ -243,10 +243,11 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     A topic that grows gets new partitions, and producers write to them before consumers know of them. With ``earliest`` none of
     these records is missed, whatever ``auto_offset_reset`` says for partitions that were there before. The same holds for a
     topic that appears while a pattern is subscribed, or its name. A partition counts as new if nothing is committed for it, and
-    this consumer knew the topic without it, or the group has committed offsets of other partitions of the topic. Members that
-    commit automatically commit the positions of all their partitions. If the application commits offsets of its own choice,
-    only a partition after all those with a committed offset counts as new by this sign. A group that had committed nothing of a
-    topic when it grew cannot tell.
+    this consumer knew the topic without it, or the group has committed offsets of other partitions of the topic. For that,
+    members commit the position of each partition with which they begin, also without records: automatically, or along with the
+    next offsets that the application commits. A group that had committed nothing of a topic when it grew cannot tell. A group
+    whose members were another client's, or that were given their partitions by ``assign``, may have committed nothing of a
+    partition that was there before: it counts as new. Where that would be wrong, set ``latest`` for the first start.
 
     Values are those of ``auto_offset_reset``.
 

@@ -246,3 +246,81 @@ async def _reading_the_new_topic() -> None:
         for _ in range(5):
             await consumer.getmany(timeout_ms=500)
         assert cluster.committed == {("g", tp): 60}
+
+
+# --- where reading began, of partitions of which the group has nothing stored (promise 15) ----------------------------------------
+
+
+LATEST: Final = {**GROUP, "auto_offset_reset": "latest", "enable_auto_commit": False}
+
+
+@virtual
+async def test_the_applications_commit_stores_where_other_partitions_began() -> None:
+    cluster, one, two = two_partitions()
+    told = CommitRecorder()
+    async with consumer_on(cluster, "t", **LATEST, interceptors=(told,)) as consumer:
+        assert [await consumer.position(each) for each in (one, two)] == [10, 10]
+        await consumer.commit({one: 12})
+        assert cluster.committed == {("g", one): 12, ("g", two): 10}
+        cluster.produce(two, "a")
+        assert len(await read_values(consumer, 1)) == 1
+        await consumer.commit({one: 13})
+        assert cluster.committed == {("g", one): 13, ("g", two): 10}, "the record may be in work"
+        assert told.offsets == [{one: 12}, {one: 13}], "the interceptor is told what the application has committed"
+
+
+@virtual
+async def test_a_beginning_is_not_stored_if_the_application_has_moved_or_an_offset_is_stored() -> None:
+    cluster, one, two = two_partitions()
+    async with consumer_on(cluster, "t", **LATEST) as consumer:
+        await consumer.position(two)
+        consumer.seek(two, 3)
+        await consumer.commit({one: 12})
+        assert cluster.committed == {("g", one): 12}
+        await consumer.commit({two: 4})
+    async with consumer_on(cluster, "t", **LATEST) as consumer:
+        await consumer.position(two)
+        commits = len(cluster.asked(Api.OFFSET_COMMIT))
+        await consumer.commit({one: 14})
+        (request,) = cluster.asked(Api.OFFSET_COMMIT)[commits:]
+        assert [len(topic.partitions) for topic in request.request.topics] == [1]
+
+
+@virtual
+async def test_nothing_but_what_the_application_commits_is_stored_if_new_partitions_are_read_like_others() -> None:
+    cluster, one, two = two_partitions()
+    for options in ({"auto_offset_reset": "earliest"}, {"auto_offset_reset_new_partitions": "latest"}):
+        async with consumer_on(cluster, "t", **{**LATEST, **options}) as consumer:
+            await consumer.position(two)
+            await consumer.commit({one: 1})
+            assert cluster.committed == {("g", one): 1}
+
+
+@virtual
+async def test_a_beginning_that_is_refused_is_no_error_of_the_applications_commit() -> None:
+    cluster, one, two = two_partitions()
+    cluster.create_topic("u")
+    other = TopicPartition("u", 0)
+    async with consumer_on(cluster, "t", "u", **LATEST) as consumer:
+        for each in (one, two, other):
+            await consumer.position(each)
+        cluster.topics["u"].error = TopicAuthorizationFailedError.errno
+        await consumer.commit({one: 12})
+        assert cluster.committed == {("g", one): 12, ("g", two): 10}
+        with pytest.raises(TopicAuthorizationFailedError):
+            await consumer.commit({other: 1})
+
+
+@virtual
+async def test_of_two_new_partitions_one_with_an_offset_does_not_make_the_other_one_old() -> None:
+    cluster, one, two = two_partitions()
+    async with consumer_on(cluster, "t", **LATEST) as consumer:
+        await consumer.position(two)
+        await consumer.commit({one: 10})
+    cluster.add_partitions("t", 4)
+    new = [TopicPartition("t", index) for index in (2, 3)]
+    for each in new:
+        cluster.produce(each, "a")
+    cluster.groups.offsets.positions["g", new[1]] = 1  # a member that died was faster with this one
+    async with consumer_on(cluster, "t", **LATEST) as consumer:
+        assert [await consumer.position(each) for each in (one, two, *new)] == [10, 10, 0, 1]

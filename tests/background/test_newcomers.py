@@ -134,19 +134,25 @@ def test_an_offset_that_is_out_of_range_is_reset_by_policy_even_in_a_new_partiti
 
 
 @pytest.mark.parametrize(
-    ("auto_commit", "stored", "expected"),
+    ("stored", "expected"),
     [
-        (True, (), FIRST),
-        (True, (A0,), FIRST_OF_NEW),
-        (True, (A3,), FIRST_OF_NEW),
-        (True, (B0,), FIRST),
-        (False, (A0, A1), FIRST_OF_NEW),  # after all those with an offset
-        (False, (A0, A3), FIRST),  # topics grow at their end
-        (False, (), FIRST),
+        ((), FIRST),
+        ((A0,), FIRST_OF_NEW),
+        ((A0, A1), FIRST_OF_NEW),
+        ((A0, A3), FIRST_OF_NEW),  # both are new; the member that has the other one was faster
+        ((B0,), FIRST),
     ],
 )
-def test_stored_offsets_of_other_partitions_show_whether_one_is_new(
-    auto_commit: bool, stored: tuple[TopicPartition, ...], expected: str
+def test_stored_offsets_of_other_partitions_show_whether_one_is_new(stored: tuple[TopicPartition, ...], expected: str) -> None:
+    assert first_strategy(A2, stored) == expected
+
+
+@pytest.mark.parametrize(("topics", "expected"), [((), "latest"), (("a",), "earliest"), (("b",), "latest")])
+def test_stored_offsets_of_others_tell_a_consumer_nothing_that_was_given_its_partitions(
+    topics: tuple[str, ...], expected: str
 ) -> None:
-    config = ConsumerConfig(auto_offset_reset="latest", enable_auto_commit=auto_commit)
-    assert first_strategy(config, A2, stored) == expected
+    cluster = Cluster()
+    cluster.subscribe(*topics)
+    cluster.answer(topic("a", 4), topic("b", 1))
+
+    assert cluster.newcomers.strategy(A2, FIRST_OF_NEW) == expected

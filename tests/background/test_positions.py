@@ -75,7 +75,7 @@ def test_a_new_partition_is_looked_up_by_policy(policy: str, expected: int) -> N
     world, now = looking_up(auto_offset_reset=policy)
     assert timestamp(world) == expected + (int(now * 1000) if policy.startswith("by") else 0)
     world.answer(ListOffsetsRequest, found(A, 42), now)
-    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=42, topic_id=topic_id("t"))]
+    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=42, is_first=True, topic_id=topic_id("t"))]
     world.poll(now)
     assert asked(world.waiting(FetchRequest)[0]) == {0: 42}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kafka_async import KafkaConsumer
+from kafka_async import KafkaConsumer, TopicPartition
 from tests.brokers import KafkaCluster
 
 from .groups import both, new_group
@@ -60,4 +60,26 @@ async def test_a_member_that_comes_after_the_topic_grew_learns_it_from_what_the_
     await asyncio.to_thread(kafka44.add_partitions, topic, GROWN)
     new = await asyncio.to_thread(_written, kafka44, topic, range(2, GROWN))
     async with group.member(topic, **LATEST) as consumer:
+        assert await _seen(consumer, new) == new
+
+
+@both
+async def test_members_that_commit_by_themselves_and_die_leave_no_new_partition_that_counts_as_old(
+    kafka44: KafkaCluster, protocol: str
+) -> None:
+    topic = new_topic(kafka44, 2)
+    kafka44.produce(topic, 20, partitions=2)
+    group = new_group(kafka44, protocol)
+    by_hand = LATEST | {"enable_auto_commit": False}
+    async with group.member(topic, **by_hand) as consumer:
+        old = await asyncio.to_thread(_written, kafka44, topic, range(1))
+        await _seen(consumer, old)
+        await consumer.commit({TopicPartition(topic, 0): 20})  # partition 1 has had no record
+    await asyncio.to_thread(kafka44.add_partitions, topic, GROWN)
+    new = await asyncio.to_thread(_written, kafka44, topic, range(2, GROWN))
+    async with group.member(topic, **by_hand) as consumer:
+        await consumer.position(TopicPartition(topic, GROWN - 1))
+        await consumer.commit({TopicPartition(topic, GROWN - 1): 10})  # and dies before it has read from the others
+    new = {(partition, offset) for partition, offset in new if partition != GROWN - 1}
+    async with group.member(topic, **by_hand) as consumer:
         assert await _seen(consumer, new) == new

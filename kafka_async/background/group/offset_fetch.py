@@ -320,7 +320,7 @@ class OffsetFetchManager:
         stored = found[entry.partition]
         if stored is None:
             others = [partition for partition, offset in found.items() if offset is not None]
-            self.subscription.reset(entry, first_strategy(self.config, entry.partition, others))
+            self.subscription.reset(entry, first_strategy(entry.partition, others))
             return
         epoch = stored.leader_epoch
         self.subscription.seek(entry, FetchPosition(stored.offset, epoch), validate=epoch is not None)
