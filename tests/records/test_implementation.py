@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,11 @@ def test_a_missing_compiled_decoder_is_one_warning_with_the_remedy(pure: str | N
         assert "a C compiler, or from a wheel" in line
         assert "KAFKA_ASYNC_PURE=1" in line
         assert line.endswith(f"({Path(kafka_async.records.__file__).parent})"), "a worker may have another copy of the package"
+
+
+@pytest.mark.brokers
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python was built with the GIL")
+def test_importing_the_package_does_not_turn_the_gil_on() -> None:
+    show = "import sys, kafka_async, kafka_async.records, kafka_async.application.iteration; print(sys._is_gil_enabled())"
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
+    assert done.stdout == "False\n"
