@@ -106,10 +106,10 @@ TARGETS: Final = (
     Target("spark json, 1 % bad", SPARK, "rows_per_s", 1.5, JVM),
     Target("spark json, loose", SPARK, "rows_per_s", 1.5, JVM),
     Target("spark json", SPARK, "cpu_s", 2 / 3, JVM),
-    Target("spark take", SPARK, "seconds", 0.9),
+    Target("spark take", SPARK, "seconds", 0.7),
     Target("spark short", SPARK, "rows_per_s", 0.25, JVM),
     Target("spark short", SPARK, "seconds", 1.2),
     Target("spark stream", SPARK, "rows_per_s", 1.6, JVM),
     Target("spark stream", SPARK, "cpu_s", 2 / 3, JVM),
-    Target("spark latency", SPARK, "batch_ms", 1.3, JVM),
+    Target("spark latency", SPARK, "batch_ms", 1.15, JVM),
 )
