@@ -1,8 +1,8 @@
-"""An asyncio-native Apache Kafka consumer::
+"""An asyncio-native Apache Kafka consumer.
 
-async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
-    async for record in consumer:
-        ...
+    async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
+        async for record in consumer:
+            ...
 
 Programs import from here, and from ``errors``, ``sync``, ``spark``, ``testing`` and ``adapters``. The packages, from top to bottom,
 each importing only those below it and the plain modules::

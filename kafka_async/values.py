@@ -69,9 +69,9 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__.rsplit('>.', 1)[-1]}({values})"
 
 
-def types_of(cls: type) -> Mapping[str, Any]:
-    """Return the fields of a class and the type of each."""
-    return {each.name: each.type for each in attrs.fields(cls)}
+def metadata_of(cls: type) -> Mapping[str, Mapping[Any, Any]]:
+    """Return the fields of a class and the metadata of each."""
+    return {each.name: each.metadata for each in attrs.fields(cls)}
 
 
 def defaults_of(cls: type) -> Mapping[str, Any]:

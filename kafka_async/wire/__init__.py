@@ -1,13 +1,11 @@
 """What the bytes mean: Kafka's messages and their versions.
 
-Decides: how a message of the newest shape is carried by the version that a broker speaks. Owns: the messages and the tables of
-versions. Must never wait, read a clock, or remember anything about a broker or a connection.
+Nothing here waits, reads a clock, or remembers anything about a broker or a connection.
 
-    messages/        every message once, in its newest shape
+    messages/        every message once, in its newest shape: its fields, their types and versions
     shapes.py        the few whose older versions are built differently
     versions.py      what we speak, what a broker offers, which version carries a request
-    schemas.py       the fields of all messages and their versions, as Kafka has them
-    layout.py        which of them one version of a message has
+    layout.py        which fields one version of a message has
     compiler.py      readers and writers made from that
     primitives.py    strings, arrays, tags
     admin_shapes.py  the same for messages that only tools and tests use

@@ -1,9 +1,7 @@
 """Messages of tools whose older versions are built differently.
 
-Decides: how the newest shape is folded into an old one and unfolded again. Owns: the old shapes. Must never be imported by a
-consumer, which sends none of them.
-
-DeleteTopics before v6 (KIP-516) has the names of topics, and no ids; ``versions.py`` has refused a topic without a name by then.
+A module of its own, since consumers send none of them. DeleteTopics before v6 (KIP-516) has the names of topics, and no ids;
+``versions.py`` has refused a topic without a name by then.
 """
 
 from collections.abc import Mapping
@@ -13,14 +11,14 @@ from attrs import frozen
 
 from .messages import Request
 from .messages.admin import DeleteTopicsRequest, DeleteTopicState
-from .messages.base import Struct
+from .messages.base import Struct, int32
 from .shapes import OldShape
 
 
 @frozen(kw_only=True)
 class _DeleteTopicsRequest(Struct):
     topic_names: tuple[str, ...]
-    timeout_ms: int
+    timeout_ms: int32
 
 
 def _fold_delete_topics_request(new: DeleteTopicsRequest) -> Struct:

@@ -1,7 +1,6 @@
 """Messages to bytes and back, for any version we speak.
 
-Decides: headers, which layout belongs to a message in a version, and how bad bytes are reported. Owns: a cache of compiled readers
-and writers. Must never let an exception of another kind than ours out, whatever the bytes are.
+Whatever the bytes are, no exception of another kind than ours gets out.
 
 Sources: the protocol guide ("Request and Response Headers"); KIP-482, KIP-511 (the header of an ApiVersions response is always
 version 0, and a broker that does not know the version asked answers in version 0).
@@ -14,10 +13,10 @@ from ..errors import IllegalArgumentError, MalformedResponseError, UnsupportedVe
 from . import compiler
 from .layout import WireStruct, layout_of, memo
 from .messages import Api, ApiVersionsResponse, Request
-from .messages.base import Response, Struct
+from .messages.base import NEWEST, Response, Struct
 from .primitives import Buffer, Reader, Writer, read_tags
 from .step import READ, WRITTEN, FetchStep, read_step, write_step
-from .versions import UNSUPPORTED_VERSION, check
+from .versions import FLEXIBLE, SUPPORTED, UNSUPPORTED_VERSION, check
 
 if TYPE_CHECKING:  # only members of groups need them
     from .messages.group import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -31,7 +30,7 @@ _CORRELATION_ID = struct.Struct(">i")
 _VERSION = struct.Struct(">h")
 _BAD_BYTES = (IndexError, ValueError, OverflowError, MemoryError, TypeError, struct.error)
 _BAD_VALUES = (ValueError, OverflowError, TypeError, AttributeError, struct.error)
-_CONSUMER_PROTOCOL_VERSION = 3
+CONSUMER_PROTOCOL_VERSION = 3
 _MAY_BE_LONGER = frozenset({Api.API_VERSIONS, Api.METADATA})
 """APIs whose responses may end in bytes that we do not know: librdkafka's mock cluster ends Metadata 9 and up with a byte too many.
 
@@ -51,9 +50,12 @@ def _old_shape(api: Api, cls: type[Struct], version: int) -> "OldShape | None":
 
 @memo
 def layout(api: Api, cls: type[Struct], version: int) -> WireStruct:
-    """Return the layout of a request or response class in a version."""
+    """Return the layout of a request or response class in a version. Raises ``UnsupportedVersionError`` for one not spoken here."""
+    spoken = SUPPORTED[api]
+    if not spoken.lowest <= version <= spoken.highest:
+        raise UnsupportedVersionError(f"{cls.__name__} has no version {version} here; those from {spoken} are known.")
     old = _old_shape(api, cls, version)
-    return layout_of(cls.__name__, version, cls if old is None else old.cls)
+    return layout_of(cls if old is None else old.cls, version, flexible=version >= FLEXIBLE.get(api, NEWEST))
 
 
 @memo
@@ -182,12 +184,12 @@ def _read_api_versions(version: int, frame: Buffer, *, exact: bool) -> ApiVersio
     return response
 
 
-def encode_subscription(subscription: "ConsumerProtocolSubscription", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
+def encode_subscription(subscription: "ConsumerProtocolSubscription", version: int = CONSUMER_PROTOCOL_VERSION) -> bytes:
     """Return what a classic member sends to the leader, version included. Raises ``IllegalArgumentError``."""
     return _encode_data(subscription, version)
 
 
-def encode_assignment(assignment: "ConsumerProtocolAssignment", version: int = _CONSUMER_PROTOCOL_VERSION) -> bytes:
+def encode_assignment(assignment: "ConsumerProtocolAssignment", version: int = CONSUMER_PROTOCOL_VERSION) -> bytes:
     """Return what the leader gives a classic member, version included. Raises ``IllegalArgumentError``."""
     return _encode_data(assignment, version)
 
@@ -208,13 +210,13 @@ def decode_assignment(data: Buffer) -> "ConsumerProtocolAssignment":
 
 @memo
 def _data_codec(cls: type[Struct], version: int) -> tuple[Reader, Writer]:
-    data_layout = layout_of(cls.__name__, version, cls)
+    data_layout = layout_of(cls, version, flexible=False)
     return compiler.reader(data_layout), compiler.writer(data_layout)
 
 
 def _encode_data(value: Struct, version: int) -> bytes:
-    if not 0 <= version <= _CONSUMER_PROTOCOL_VERSION:
-        spoken = f"0 to {_CONSUMER_PROTOCOL_VERSION}"
+    if not 0 <= version <= CONSUMER_PROTOCOL_VERSION:
+        spoken = f"0 to {CONSUMER_PROTOCOL_VERSION}"
         raise UnsupportedVersionError(
             f"{type(value).__name__} version {version} is not spoken by this client, which speaks {spoken}."
         )
@@ -232,7 +234,7 @@ def _decode_data(cls: type[S], data: Buffer) -> S:
         version = _VERSION.unpack_from(data, 0)[0]
         if version < 0:
             raise ValueError(f"version {version}")
-        value, end = _data_codec(cls, min(version, _CONSUMER_PROTOCOL_VERSION))[0](data, _VERSION.size)
+        value, end = _data_codec(cls, min(version, CONSUMER_PROTOCOL_VERSION))[0](data, _VERSION.size)
         if end > len(data):
             raise ValueError(f"{end} bytes were expected")
     except _BAD_BYTES as error:

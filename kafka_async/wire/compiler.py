@@ -1,7 +1,5 @@
 """Readers and writers of structs, compiled from their layouts.
 
-Decides: how a layout becomes code. Owns: nothing. Must never see a version number.
-
 For each layout two small functions are generated and compiled, as attrs does for ``__init__``: neighboring fields of fixed size
 are unpacked by one ``struct`` call, everything else by a reader of ``primitives.py``. A generated reader looks like this::
 

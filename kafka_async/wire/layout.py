@@ -1,52 +1,21 @@
-"""The layout of a message in one version: which fields it has there, and in which order.
+"""The layout of a message in one version: which fields it has there, in the order of the bytes.
 
-Decides: which field of a class of ours is which of Kafka's, and what is written for the few that we leave out. Owns nothing; the
-fields and their versions are in ``schemas.py``. Must never read or write a message: ``compiler.py`` makes what does.
-
-Fields are matched by name, structs by the place where they stand, so that a struct may be called differently here.
+It is read off the message's class (``messages/base.py``). ``compiler.py`` makes of it what reads and writes bytes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from inspect import get_annotations
+from types import NoneType
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
+from uuid import UUID
 
-from ..errors import UnsupportedVersionError
-from ..values import frozen, types_of
-from . import schemas
-from .messages.base import Struct
-from .schemas import Field, Versions
+from ..values import frozen, metadata_of
+from .messages.base import NEWEST, NotOurs, Struct
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KINDS = {
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "bool": "?",
-    "uuid": "16s",
-}
-"""Kafka's name of a type of fixed size -> its ``struct`` code; others are called here as there."""
-
-SKIPPED: dict[tuple[str, str], int] = {
-    ("FetchRequest", "replica_id"): -1,
-    ("FetchRequest", "replica_state"): -1,
-    ("FetchRequest", "cluster_id"): -1,
-    ("FetchPartition", "log_start_offset"): -1,
-    ("FetchPartition", "replica_directory_id"): -1,
-    ("PartitionData", "snapshot_id"): -1,
-    ("ListOffsetsRequest", "replica_id"): -1,
-    ("OffsetForLeaderEpochRequest", "replica_id"): -1,
-    ("OffsetCommitRequest", "retention_time_ms"): -1,
-    ("MetadataRequest", "include_cluster_authorized_operations"): 0,
-    ("MetadataResponse", "cluster_authorized_operations"): -(2**31),
-    ("ApiVersionsResponse", "zk_migration_ready"): 0,
-}
-"""Fields that are not needed here -> what is written for them; tagged ones are not written at all.
-
-They are for replicas (-1 says "a consumer"), for the old controller, or were dropped by Kafka itself (KIP-211, KIP-700).
-"""
+_KINDS = {bool: "?", UUID: "16s", str: "string", bytes: "bytes"}
 
 
 @frozen(kw_only=True)
@@ -54,7 +23,6 @@ class WireField:
     """A field in one version of a struct."""
 
     name: str
-    """Our name of it, or Kafka's if it is skipped."""
     kind: str
     """A ``struct`` code, ``"string"``, ``"bytes"`` or ``"struct"``."""
     array: bool
@@ -62,7 +30,7 @@ class WireField:
     tag: int | None
     struct: "WireStruct | None"
     skipped: int | None
-    """What is written for a field that we leave out; ``None`` for all others."""
+    """What is written for a field that is not ours; ``None`` for all others."""
 
 
 @frozen(kw_only=True)
@@ -76,44 +44,25 @@ class WireStruct:
     """Compact types and tags are in use (KIP-482)."""
 
 
-def layout_of(name: str, version: int, cls: type[Struct]) -> WireStruct:
-    """Return the layout of ``cls`` as ``version`` of a request, a response or a piece of data that Kafka calls ``name``.
-
-    Raises ``UnsupportedVersionError`` if Kafka has no such version of it.
-    """
-    message = schemas.message(name)
-    if not _is_in(version, message.versions):
-        first, last = message.versions
-        raise UnsupportedVersionError(f"{name} has no version {version}; those from {first} to {last} are known.")
-    flexible = message.flexible is not None and version >= message.flexible
-    return _layout(cls, message.fields, version, flexible)
-
-
-def _is_in(version: int, versions: Versions | None) -> bool:
-    return versions is not None and versions[0] <= version <= versions[1]
-
-
-def _layout(cls: type[Struct], fields: Iterable[Field], version: int, flexible: bool) -> WireStruct:
-    there = (field for field in fields if _is_in(version, field.versions))
-    known = (_field(cls, field, version, flexible) for field in there)
-    return WireStruct(cls=cls, fields=tuple(field for field in known if field is not None), flexible=flexible)
-
-
-def _field(cls: type[Struct], field: Field, version: int, flexible: bool) -> WireField | None:
-    """Match a field of Kafka's; ``None`` for a tagged one that is skipped."""
-    skipped = SKIPPED.get((cls.__name__, field.name))
-    if skipped is not None and field.tag is not None:
-        return None
-    kind = field.type.removeprefix("[]")
-    return WireField(
-        name=field.name,
-        kind=KINDS.get(kind, kind),
-        array=kind != field.type,
-        nullable=_is_in(version, field.nullable),
-        tag=field.tag,
-        struct=_layout(struct_types(cls)[field.name], field.fields, version, flexible) if kind == "struct" else None,
-        skipped=skipped,
-    )
+def layout_of(cls: type[Struct], version: int, *, flexible: bool) -> WireStruct:
+    """Return the layout of ``cls`` in a version, with compact types and tags if it is ``flexible``."""
+    fields = []
+    for name, type_, versions, other in fields_of(cls):
+        tag = versions.get("tag")
+        if versions.get("first", 0) <= version <= versions.get("until", NEWEST) and (other is None or tag is None):
+            kind, array, optional, struct = parts_of(type_)
+            fields.append(
+                WireField(
+                    name=name,
+                    kind=kind,
+                    array=array,
+                    nullable=optional and version >= versions.get("null", 0),
+                    tag=tag,
+                    struct=None if struct is None else layout_of(struct, version, flexible=flexible),
+                    skipped=None if other is None else other.default,
+                )
+            )
+    return WireStruct(cls=cls, fields=tuple(fields), flexible=flexible)
 
 
 def memo(function: F) -> F:
@@ -121,15 +70,30 @@ def memo(function: F) -> F:
     return cast(F, cache(function))
 
 
+def fields_of(cls: type[Struct]) -> Iterator[tuple[str, Any, Mapping[str, Any], NotOurs | None]]:
+    """Yield the fields of a class in the order of the bytes: name, type, what ``since`` says, and what stands for one not ours."""
+    own = metadata_of(cls)
+    for name, annotation in get_annotations(cls).items():
+        if name in own:
+            yield name, annotation, own[name], None
+        elif isinstance(other := getattr(cls, name), NotOurs):
+            yield name, other.type, other.versions, other
+
+
 @memo
-def struct_types(cls: type[Struct]) -> dict[str, type[Struct]]:
-    """Return the fields of ``cls`` that hold structs, one or many, and the class of each."""
-    found = {name: _inside(annotation) for name, annotation in types_of(cls).items()}
-    return {name: inner for name, inner in found.items() if isinstance(inner, type) and issubclass(inner, Struct)}
-
-
-def _inside(annotation: Any) -> Any:
-    """Return the type of a field, or that of the items of one that holds many."""
-    if get_origin(annotation) in (Union, UnionType):
-        (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
-    return get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+def parts_of(annotation: Any) -> tuple[str, bool, bool, type[Struct] | None]:
+    """Return what a type says: the kind of values, whether there are many, whether it may be ``None``, and the class of structs."""
+    kind = ""
+    array = optional = False
+    while (origin := get_origin(annotation)) is not None:
+        annotation, *more = get_args(annotation)
+        if origin is Annotated:
+            (kind,) = more
+        elif origin is tuple:
+            array = True
+        else:  # a union with None
+            (annotation,) = (part for part in (annotation, *more) if part is not NoneType)
+            optional = True
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return "struct", array, optional, annotation
+    return kind or _KINDS.get(annotation, ""), array, optional, None

@@ -1,7 +1,6 @@
 """Kafka's primitive types, read from and written to bytes.
 
-Decides: how a string, an array or a tag buffer lies in a message, and what is refused. Owns: no state but a cache of topic ids.
-Must never allocate more than the bytes at hand justify: a length is compared with them before anything is made.
+A length is compared with the bytes at hand before anything is made, so that no message allocates more than they justify.
 
 Reading happens on attacker-controlled bytes. Running off the end raises ``IndexError`` or ``struct.error``; a slice that is cut
 short raises nothing, but leaves the offset beyond the end, where the next read or the final comparison with the length fails.
@@ -35,11 +34,6 @@ _ITEM_SIZES = {"b": 1, "h": 2, "i": 4, "q": 8}
 def to_uuid(data: bytes) -> UUID | None:
     """Return the id in 16 bytes; all zeros mean none. Cached: the same topic ids come back in every response."""
     return None if data == NO_UUID else UUID(bytes=data)
-
-
-def from_uuid(value: UUID | None) -> bytes:
-    """Return the 16 bytes of an id; none is all zeros."""
-    return NO_UUID if value is None else value.bytes
 
 
 def read_varint(buffer: Buffer, offset: int) -> tuple[int, int]:

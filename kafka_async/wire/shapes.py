@@ -1,6 +1,4 @@
-"""The few messages whose older versions are built differently, not only shorter.
-
-Decides: how the newest shape is folded into an old one and unfolded again. Owns: the old shapes. Must never read or write bytes.
+"""The few messages whose older versions are built differently, not only shorter: how the newest shape is folded and unfolded.
 
 Three APIs were batched later: what used to be the message became an item of a list in it. FindCoordinator before v4 (KIP-699) and
 OffsetFetch before v8 (KIP-709) carry one key or group, LeaveGroup before v3 (KIP-345) one member. DeleteTopics, which
@@ -26,7 +24,7 @@ from .messages import (
     OffsetFetchResponseTopics,
     Request,
 )
-from .messages.base import Struct
+from .messages.base import Struct, int8, int16, int32, since
 
 
 @frozen(kw_only=True)
@@ -44,31 +42,31 @@ class OldShape:
 @frozen(kw_only=True)
 class _FindCoordinatorRequest(Struct):
     key: str
-    key_type: int = 0
+    key_type: int8 = 0
 
 
 @frozen(kw_only=True)
 class _FindCoordinatorResponse(Struct):
-    throttle_time_ms: int = 0
-    error_code: int
+    throttle_time_ms: int32 = 0
+    error_code: int16
     error_message: str | None = None
-    node_id: int
+    node_id: int32
     host: str
-    port: int
+    port: int32
 
 
 @frozen(kw_only=True)
 class _OffsetFetchRequest(Struct):
     group_id: str
     topics: tuple[OffsetFetchRequestTopics, ...] | None
-    require_stable: bool = False
+    require_stable: bool = since(7, default=False)
 
 
 @frozen(kw_only=True)
 class _OffsetFetchResponse(Struct):
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = since(3, default=0)
     topics: tuple[OffsetFetchResponseTopics, ...]
-    error_code: int = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)

@@ -1,7 +1,6 @@
 """One step of a fetch session: a request that moves one partition on, and an answer with records of one partition.
 
-Decides: when the bytes of a step may be written and read at once. Owns: nothing. Must never differ from the general codec: anything
-that is not exactly a step is left to it, and ``tests/wire/test_step.py`` compares the two.
+Anything that is not exactly a step is left to the general codec, and ``tests/wire/test_step.py`` compares the two.
 
 A consumer that keeps up with a partition does this hundreds of times a second, and nothing else: the request names the partition
 that advanced, with its new offset (KIP-227), and the response has records of one partition and no errors. The general codec makes

@@ -1,7 +1,4 @@
-"""Which version of an API is used with which broker.
-
-Decides: the versions this client speaks, which of them can carry a given request, and the next step of the version negotiation
-(KIP-511). Owns: the table ``SUPPORTED``. Must never read or write bytes.
+"""Which version of an API is used with which broker: what both sides speak, and what can carry the request.
 
 The lower bounds let in every broker that this client is meant for (2.1 and newer, and some older ones at no cost); the upper
 bounds are Kafka 4.4's, without Fetch 18, which only replicas use. A field that an older version lacks is dropped when the
@@ -24,6 +21,7 @@ from .messages import (
     MetadataRequest,
     Request,
 )
+from .messages.base import NEWEST
 from .step import FetchStep
 
 if TYPE_CHECKING:  # a consumer, or one without a group, does not need them
@@ -49,7 +47,6 @@ Without anything to say the version before it does as well, which older brokers 
 """
 _BROKER_REGISTRATION: Final = 62
 """The API with which brokers tell the controller that they are there: only controllers offer it (KIP-631)."""
-_ANY = 0x7FFF
 
 
 class VersionRange(NamedTuple):
@@ -106,14 +103,56 @@ SUPPORTED: Mapping[Api, VersionRange] = {
     Api.ALTER_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
     Api.DELETE_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
 }
-"""What this client speaks.
+"""What this client speaks. After a change here, ``python -m tests.wire.generate`` writes which fields the messages have.
 
 Metadata starts where auto-creation can be declined, OffsetFetch where all positions can be asked for, JoinGroup where the rebalance
 timeout exists, SaslHandshake where SaslAuthenticate follows, DeleteTopics, which only tools use, where its shape is today's,
 Produce where records have format 2. Transactions end before the versions that only brokers and the newest kind of transaction use
 (KIP-890), share groups after the version that only their early access had.
 """
-
+FLEXIBLE: Mapping[Api, int] = {
+    Api.PRODUCE: 9,
+    Api.FETCH: 12,
+    Api.LIST_OFFSETS: 6,
+    Api.METADATA: 9,
+    Api.OFFSET_COMMIT: 8,
+    Api.OFFSET_FETCH: 6,
+    Api.FIND_COORDINATOR: 3,
+    Api.JOIN_GROUP: 6,
+    Api.HEARTBEAT: 4,
+    Api.LEAVE_GROUP: 4,
+    Api.SYNC_GROUP: 4,
+    Api.DESCRIBE_GROUPS: 5,
+    Api.LIST_GROUPS: 3,
+    Api.API_VERSIONS: 3,
+    Api.CREATE_TOPICS: 5,
+    Api.DELETE_TOPICS: 4,
+    Api.DELETE_RECORDS: 2,
+    Api.INIT_PRODUCER_ID: 2,
+    Api.OFFSET_FOR_LEADER_EPOCH: 4,
+    Api.ADD_PARTITIONS_TO_TXN: 3,
+    Api.ADD_OFFSETS_TO_TXN: 3,
+    Api.END_TXN: 3,
+    Api.TXN_OFFSET_COMMIT: 3,
+    Api.DESCRIBE_CONFIGS: 4,
+    Api.SASL_AUTHENTICATE: 2,
+    Api.CREATE_PARTITIONS: 2,
+    Api.DELETE_GROUPS: 2,
+    Api.INCREMENTAL_ALTER_CONFIGS: 1,
+    Api.DESCRIBE_CLUSTER: 0,
+    Api.CONSUMER_GROUP_HEARTBEAT: 0,
+    Api.CONSUMER_GROUP_DESCRIBE: 0,
+    Api.GET_TELEMETRY_SUBSCRIPTIONS: 0,
+    Api.PUSH_TELEMETRY: 0,
+    Api.SHARE_GROUP_HEARTBEAT: 1,
+    Api.SHARE_GROUP_DESCRIBE: 1,
+    Api.SHARE_FETCH: 1,
+    Api.SHARE_ACKNOWLEDGE: 1,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: 0,
+    Api.ALTER_SHARE_GROUP_OFFSETS: 0,
+    Api.DELETE_SHARE_GROUP_OFFSETS: 0,
+}
+"""The first version of an API with compact types and tags (KIP-482); the others have none."""
 
 _LAST_BEFORE_2_4: Mapping[int, int] = {Api.JOIN_GROUP: 5, Api.SYNC_GROUP: 3, Api.LEAVE_GROUP: 2}
 """Highest versions of Kafka 2.3, the last broker whose ApiVersions ends before version 3.
@@ -144,8 +183,8 @@ class Need(NamedTuple):
 
 
 _FETCH_WITHOUT_ID = Need(0, 12, "a topic without an id")
-_FETCH_WITHOUT_NAME = Need(13, _ANY, "a topic without a name")
-_FETCH_SESSION = Need(7, _ANY, "a fetch session")
+_FETCH_WITHOUT_NAME = Need(13, NEWEST, "a topic without a name")
+_FETCH_SESSION = Need(7, NEWEST, "a fetch session")
 
 
 _STEP: Final = [_FETCH_SESSION]
@@ -181,30 +220,30 @@ def _produce(request: "ProduceRequest") -> Iterator[Need]:
     if any(topic.topic_id is None for topic in request.topic_data):
         yield Need(0, 12, "a topic without an id")
     if not all(topic.name for topic in request.topic_data):
-        yield Need(13, _ANY, "a topic without a name")
+        yield Need(13, NEWEST, "a topic without a name")
 
 
 def _list_offsets(request: ListOffsetsRequest) -> Iterator[Need]:
     if request.isolation_level:
-        yield Need(2, _ANY, "the isolation level")
+        yield Need(2, NEWEST, "the isolation level")
     for special in {partition.timestamp for topic in request.topics for partition in topic.partitions if partition.timestamp < -2}:
-        yield Need(_LIST_OFFSETS_TIMESTAMPS.get(special, 0), _ANY, f"the timestamp {special}")
+        yield Need(_LIST_OFFSETS_TIMESTAMPS.get(special, 0), NEWEST, f"the timestamp {special}")
 
 
 def _metadata(request: MetadataRequest) -> Iterator[Need]:
     if any(topic.topic_id is not None or topic.name is None for topic in request.topics or ()):
-        yield Need(12, _ANY, "a topic by id")  # versions 10 and 11 have the field, but brokers refuse it
+        yield Need(12, NEWEST, "a topic by id")  # versions 10 and 11 have the field, but brokers refuse it
     if request.include_topic_authorized_operations:
-        yield Need(8, _ANY, "the authorized operations")
+        yield Need(8, NEWEST, "the authorized operations")
 
 
 def _offset_commit(request: "OffsetCommitRequest") -> Iterator[Need]:
     if any(topic.topic_id is None for topic in request.topics):
         yield Need(0, 9, "a topic without an id")
     if not all(topic.name for topic in request.topics):
-        yield Need(10, _ANY, "a topic without a name")
+        yield Need(10, NEWEST, "a topic without a name")
     if request.group_instance_id is not None:
-        yield Need(7, _ANY, "a group instance id")
+        yield Need(7, NEWEST, "a group instance id")
 
 
 def _offset_fetch(request: "OffsetFetchRequest") -> Iterator[Need]:
@@ -212,78 +251,78 @@ def _offset_fetch(request: "OffsetFetchRequest") -> Iterator[Need]:
     if any(topic.topic_id is None for topic in topics):
         yield Need(0, 9, "a topic without an id")
     if not all(topic.name for topic in topics):
-        yield Need(10, _ANY, "a topic without a name")
+        yield Need(10, NEWEST, "a topic without a name")
     if len(request.groups) != 1:
-        yield Need(8, _ANY, f"{len(request.groups)} groups")
+        yield Need(8, NEWEST, f"{len(request.groups)} groups")
 
 
 def _find_coordinator(request: "FindCoordinatorRequest") -> Iterator[Need]:
     if len(request.coordinator_keys) != 1:
-        yield Need(4, _ANY, f"{len(request.coordinator_keys)} keys")
+        yield Need(4, NEWEST, f"{len(request.coordinator_keys)} keys")
     if request.key_type > 1:
-        yield Need(6, _ANY, f"the key type {request.key_type}")
+        yield Need(6, NEWEST, f"the key type {request.key_type}")
 
 
 def _join_group(request: "JoinGroupRequest") -> Iterator[Need]:
     if request.group_instance_id is not None:
-        yield Need(5, _ANY, "a group instance id")
+        yield Need(5, NEWEST, "a group instance id")
 
 
 def _static_member(request: "HeartbeatRequest | SyncGroupRequest") -> Iterator[Need]:
     if request.group_instance_id is not None:
-        yield Need(3, _ANY, "a group instance id")
+        yield Need(3, NEWEST, "a group instance id")
 
 
 def _leave_group(request: "LeaveGroupRequest") -> Iterator[Need]:
     if len(request.members) != 1:
-        yield Need(3, _ANY, f"{len(request.members)} members")
+        yield Need(3, NEWEST, f"{len(request.members)} members")
     if any(member.group_instance_id is not None for member in request.members):
-        yield Need(3, _ANY, "a group instance id")
+        yield Need(3, NEWEST, "a group instance id")
 
 
 def _describe_groups(request: "DescribeGroupsRequest") -> Iterator[Need]:
     if request.include_authorized_operations:
-        yield Need(3, _ANY, "the authorized operations")
+        yield Need(3, NEWEST, "the authorized operations")
 
 
 def _list_groups(request: "ListGroupsRequest") -> Iterator[Need]:
     if request.states_filter:
-        yield Need(4, _ANY, "a filter by state")
+        yield Need(4, NEWEST, "a filter by state")
     if request.types_filter:
-        yield Need(5, _ANY, "a filter by type")
+        yield Need(5, NEWEST, "a filter by type")
 
 
 def _create_topics(request: "CreateTopicsRequest") -> Iterator[Need]:
     if any(-1 in (topic.num_partitions, topic.replication_factor) and not topic.assignments for topic in request.topics):
-        yield Need(4, _ANY, "the broker's defaults")
+        yield Need(4, NEWEST, "the broker's defaults")
 
 
 def _delete_topics(request: "DeleteTopicsRequest") -> Iterator[Need]:
     if any(topic.name is None for topic in request.topics):
-        yield Need(6, _ANY, "topics without a name")
+        yield Need(6, NEWEST, "topics without a name")
 
 
 def _describe_cluster(request: "DescribeClusterRequest") -> Iterator[Need]:
     if request.endpoint_type != 1:
-        yield Need(1, _ANY, f"the endpoint type {request.endpoint_type}")
+        yield Need(1, NEWEST, f"the endpoint type {request.endpoint_type}")
     if request.include_fenced_brokers:
-        yield Need(2, _ANY, "fenced brokers")
+        yield Need(2, NEWEST, "fenced brokers")
 
 
 def _consumer_group_heartbeat(request: "ConsumerGroupHeartbeatRequest") -> Iterator[Need]:
     if request.subscribed_topic_regex:  # an empty one takes a pattern back, which version 0 never had
-        yield Need(1, _ANY, "a subscription by pattern")
+        yield Need(1, NEWEST, "a subscription by pattern")
 
 
 def _share_fetch(request: "ShareFetchRequest") -> Iterator[Need]:
     if request.share_acquire_mode:
-        yield Need(2, _ANY, "a strict limit of records")
+        yield Need(2, NEWEST, "a strict limit of records")
     yield from _renewal(request)
 
 
 def _renewal(request: "ShareFetchRequest | ShareAcknowledgeRequest") -> Iterator[Need]:
     if request.is_renew_ack:
-        yield Need(2, _ANY, "the renewal of locks")
+        yield Need(2, NEWEST, "the renewal of locks")
 
 
 _NEEDS: Mapping[Api, Callable[[Any], Iterable[Need]]] = {
@@ -326,7 +365,7 @@ def check(request: Request[Any], version: int) -> None:
 
 
 def _bounds(need: Need) -> str:
-    return f"{need.lowest} and above" if need.highest == _ANY else f"{need.highest} and below"
+    return f"{need.lowest} and above" if need.highest == NEWEST else f"{need.highest} and below"
 
 
 @frozen(kw_only=True)
@@ -398,7 +437,7 @@ class BrokerVersions:
         """Whether offsets are committed under the ids of topics (KIP-848's last part, from Kafka 4.1 on), and not by name."""
         return self.supports(Api.OFFSET_COMMIT, 10)
 
-    def choose(self, request: Request[Any], *, lowest: int = 0, highest: int = _ANY) -> int:
+    def choose(self, request: Request[Any], *, lowest: int = 0, highest: int = NEWEST) -> int:
         """Return the highest version that both sides speak and that can carry ``request``.
 
         ``lowest`` and ``highest`` are bounds of the caller's own, such as 9 for a commit under the consumer protocol, or 12 for an
@@ -417,7 +456,7 @@ class BrokerVersions:
     def _refusal(self, api: Api, demands: list[Need]) -> str:
         offered = self.ranges.get(api)
         offer = f"offers versions {offered}" if offered is not None else "does not offer it"
-        causes = [f"{need.cause} needs {_bounds(need)}" for need in demands if need.lowest or need.highest != _ANY]
+        causes = [f"{need.cause} needs {_bounds(need)}" for need in demands if need.lowest or need.highest != NEWEST]
         if self.range(api) is None:
             causes += [
                 f"it is of no use without {other.name} {lowest} and above (the broker offers {self.ranges.get(other, 'none')})"

@@ -13,6 +13,8 @@ from kafka_async.wire.shapes import old_shape
 
 VERSIONS = [(api, version) for api, spoken in SUPPORTED.items() for version in range(spoken.lowest, spoken.highest + 1)]
 """Every version of every API that is spoken."""
+AHEAD_OF_KIO = frozenset({(Api.API_VERSIONS, 5)})
+"""Those that ``kio``, the second reader of every message, does not have yet."""
 
 KNOWN_ERROR_CODES = st.sampled_from([-1, 0, 1, 16, 27, 35, 113])
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
@@ -32,7 +34,7 @@ def _scalars(field: WireField) -> st.SearchStrategy[Any]:
     if field.name.endswith("error_code"):
         return KNOWN_ERROR_CODES
     if field.kind == "q" and field.name.endswith("_ms"):
-        return st.integers(0, _MAX_TIME)
+        return st.integers(-1 if field.name == "log_append_time_ms" else 0, _MAX_TIME)  # -1: there is none
     bound = 2 ** (_BITS[field.kind] - 1)
     return st.integers(-bound, bound - 1)
 
@@ -43,7 +45,7 @@ def _values(field: WireField) -> st.SearchStrategy[Any]:
         values = st.lists(values, max_size=3).map(tuple)
     if not field.nullable or field.kind == "16s":
         return values
-    return (st.just(-1) if field.kind == "q" and not field.array else st.none()) | values  # a time that there is none of is -1
+    return st.none() | values
 
 
 def structs(layout: WireStruct) -> st.SearchStrategy[Struct]:

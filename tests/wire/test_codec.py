@@ -61,8 +61,7 @@ from kafka_async.wire.messages import (
 )
 from kafka_async.wire.shapes import old_shape
 from tests.effort import examples
-from tests.wire.kafka_schemas import AHEAD_OF_KIO
-from tests.wire.strategies import VERSIONS, requests, responses
+from tests.wire.strategies import AHEAD_OF_KIO, VERSIONS, requests, responses
 
 every_version = pytest.mark.parametrize(("api", "version"), VERSIONS, ids=lambda value: getattr(value, "name", str(value)))
 few = examples(0.08)

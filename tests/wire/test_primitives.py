@@ -39,13 +39,12 @@ def test_cut_varint_is_refused() -> None:
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_uuid_comes_back_as_it_went(data: bytes) -> None:
-    assert primitives.from_uuid(primitives.to_uuid(data)) == data
+def test_uuid_is_that_of_its_bytes(data: bytes) -> None:
+    assert (primitives.to_uuid(data) or UUID(int=0)).bytes == data
 
 
 def test_zero_uuid_is_none() -> None:
     assert primitives.to_uuid(bytes(16)) is None
-    assert primitives.from_uuid(None) == bytes(16)
     assert primitives.to_uuid(bytes(15) + b"\1") == UUID(int=1)
 
 

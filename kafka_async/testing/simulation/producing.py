@@ -160,7 +160,7 @@ class Producers:
             code = INVALID_PRODUCER_EPOCH
         if not code:
             code = self.cluster.groups.refuses_transaction(
-                request.group_id, request.member_id, request.group_instance_id, request.generation_id
+                request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
             )
         topics = []
         for topic in request.topics:

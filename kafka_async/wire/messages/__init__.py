@@ -1,8 +1,6 @@
 """Every message that a consumer speaks, one class each, in its newest shape.
 
-Decides: nothing. Owns: nothing; the classes are in the modules of this folder, by subject, and are imported from here:
-
-    base.py       the numbers of the APIs, and what every message is
+    base.py       the numbers of the APIs, and what a message is made of
     cluster.py    versions, brokers, topics
     fetch.py      records, offsets by time, the end offsets of leader epochs
     coordinator.py, describing.py, login.py, telemetry.py      messages that a plain consumer does not need
@@ -12,8 +10,8 @@ Decides: nothing. Owns: nothing; the classes are in the modules of this folder, 
     admin.py      requests of tools and tests; not imported from here
     produce.py    requests of producers, for tools and tests; not imported from here
 
-Must never hold a version number: managers see one type per message, and ``codec.py`` carries it down to the version in use and back
-up. A module is imported when the first of its names is used.
+Managers see one type per message; ``codec.py`` carries it down to the version in use and back up. A module is imported when the
+first of its names is used.
 """
 
 from typing import TYPE_CHECKING
@@ -35,7 +33,7 @@ if TYPE_CHECKING:  # the names stand where they are defined, and nowhere else
     from .share import *  # noqa: F403
     from .telemetry import *  # noqa: F403
 else:
-    small = {
+    small = {  # found without a look into the others, which would import them
         ".coordinator": "Coordinator FindCoordinatorResponse FindCoordinatorRequest",
         ".describing": """
             DescribeConfigsSynonym DescribeConfigsResourceResult DescribeConfigsResult DescribeConfigsResponse
@@ -47,4 +45,5 @@ else:
             GetTelemetrySubscriptionsResponse GetTelemetrySubscriptionsRequest PushTelemetryResponse PushTelemetryRequest
         """,
     }
-    __getattr__ = from_modules(__name__, ("cluster", "fetch", "group", "offsets", "share"), small)
+    known = ("cluster", "fetch", "group", "offsets", "share")
+    __getattr__ = from_modules(__name__, (*known, "coordinator", "describing", "login", "telemetry"), small)

@@ -1,18 +1,13 @@
 """Not for consumers: describing groups, creating and deleting topics, for tests and tools; imported by name only.
 
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything. Sources: DescribeGroupsRequest.json, ListGroupsRequest.json,
-ConsumerGroupDescribeRequest.json, CreateTopicsRequest.json, DeleteTopicsRequest.json, CreatePartitionsRequest.json,
-DeleteGroupsRequest.json, OffsetDeleteRequest.json, ShareGroupDescribeRequest.json,
-DescribeShareGroupOffsetsRequest.json, AlterShareGroupOffsetsRequest.json, DeleteShareGroupOffsetsRequest.json,
-IncrementalAlterConfigsRequest.json and their responses; KIP-195, 229, 339, 496, 516, 848, 932, 1226.
+Sources: KIP-195, 229, 339, 496, 516, 848, 932, 1226.
 """
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, Request, Response, Struct, int8, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -20,7 +15,7 @@ class DescribedGroupMember(Struct):
     """A member of a classic group."""
 
     member_id: str
-    group_instance_id: str | None = None  # v4+
+    group_instance_id: str | None = since(4, default=None)
     client_id: str = ""
     client_host: str = ""
     member_metadata: bytes = b""  # an encoded ``ConsumerProtocolSubscription``
@@ -31,21 +26,21 @@ class DescribedGroupMember(Struct):
 class DescribedGroup(Struct):
     """A classic group."""
 
-    error_code: int = 0
-    error_message: str | None = None  # v6+
+    error_code: int16 = 0
+    error_message: str | None = since(6, default=None)
     group_id: str
     group_state: str = ""
     protocol_type: str = ""
     protocol_data: str = ""  # the assignor in use
     members: tuple[DescribedGroupMember, ...] = ()
-    authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for; v3+
+    authorized_operations: int32 = since(3, default=-(2**31))  # bit set, or the smallest int if not asked for
 
 
 @frozen(kw_only=True)
 class DescribeGroupsResponse(Response):
     """Classic groups."""
 
-    throttle_time_ms: int = 0  # v1+
+    throttle_time_ms: int32 = since(1, default=0)
     groups: tuple[DescribedGroup, ...] = ()
 
 
@@ -56,7 +51,7 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     api: ClassVar = Api.DESCRIBE_GROUPS
     response: ClassVar = DescribeGroupsResponse
     groups: tuple[str, ...] = ()
-    include_authorized_operations: bool = False  # v3+
+    include_authorized_operations: bool = since(3, default=False)
 
 
 @frozen(kw_only=True)
@@ -65,16 +60,16 @@ class ListedGroup(Struct):
 
     group_id: str
     protocol_type: str = ""
-    group_state: str = ""  # v4+
-    group_type: str = ""  # v5+
+    group_state: str = since(4, default="")
+    group_type: str = since(5, default="")
 
 
 @frozen(kw_only=True)
 class ListGroupsResponse(Response):
     """Groups that a broker coordinates."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
+    throttle_time_ms: int32 = since(1, default=0)
+    error_code: int16 = 0
     groups: tuple[ListedGroup, ...] = ()
 
 
@@ -84,8 +79,8 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
 
     api: ClassVar = Api.LIST_GROUPS
     response: ClassVar = ListGroupsResponse
-    states_filter: tuple[str, ...] = ()  # (): all states; v4+
-    types_filter: tuple[str, ...] = ()  # (): all types; v5+
+    states_filter: tuple[str, ...] = since(4, default=())  # (): all states
+    types_filter: tuple[str, ...] = since(5, default=())  # (): all types
 
 
 @frozen(kw_only=True)
@@ -94,7 +89,7 @@ class NamedTopicPartitions(Struct):
 
     topic_id: UUID | None
     topic_name: str
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -111,36 +106,36 @@ class ConsumerGroupMember(Struct):
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
-    member_epoch: int = 0
+    member_epoch: int32 = 0
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
     subscribed_topic_regex: str | None = None
     assignment: NamedAssignment = NamedAssignment()  # what it has
     target_assignment: NamedAssignment = NamedAssignment()  # what it should have
-    member_type: int = -1  # -1: unknown, 0: classic, 1: consumer; v1+
+    member_type: int8 = since(1, default=-1)  # -1: unknown, 0: classic, 1: consumer
 
 
 @frozen(kw_only=True)
 class DescribedConsumerGroup(Struct):
     """A group under the consumer protocol."""
 
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
     group_id: str
     group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
+    group_epoch: int32 = 0
+    assignment_epoch: int32 = 0
     assignor_name: str = ""
     members: tuple[ConsumerGroupMember, ...] = ()
-    authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for
+    authorized_operations: int32 = -(2**31)  # bit set, or the smallest int if not asked for
 
 
 @frozen(kw_only=True)
 class ConsumerGroupDescribeResponse(Response):
     """Groups under the consumer protocol."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     groups: tuple[DescribedConsumerGroup, ...] = ()
 
 
@@ -158,8 +153,8 @@ class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
 class CreatableReplicaAssignment(Struct):
     """Where the replicas of one new partition are to be."""
 
-    partition_index: int
-    broker_ids: tuple[int, ...] = ()
+    partition_index: int32
+    broker_ids: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -175,8 +170,8 @@ class CreatableTopic(Struct):
     """A topic to create."""
 
     name: str
-    num_partitions: int = -1  # -1: the broker's default, or as assigned
-    replication_factor: int = -1  # -1: the broker's default, or as assigned
+    num_partitions: int32 = -1  # -1: the broker's default, or as assigned
+    replication_factor: int16 = -1  # -1: the broker's default, or as assigned
     assignments: tuple[CreatableReplicaAssignment, ...] = ()
     configs: tuple[CreatableTopicConfig, ...] = ()
 
@@ -188,7 +183,7 @@ class CreatableTopicConfigs(Struct):
     name: str
     value: str | None = None
     read_only: bool = False
-    config_source: int = -1
+    config_source: int8 = -1
     is_sensitive: bool = False
 
 
@@ -197,20 +192,20 @@ class CreatableTopicResult(Struct):
     """Whether one topic was created."""
 
     name: str
-    topic_id: UUID | None = None  # id of the topic; v7+
-    error_code: int = 0
+    topic_id: UUID | None = since(7, default=None)  # id of the topic
+    error_code: int16 = 0
     error_message: str | None = None
-    topic_config_error_code: int = 0  # why ``configs`` is None; v5+
-    num_partitions: int = -1  # v5+
-    replication_factor: int = -1  # v5+
-    configs: tuple[CreatableTopicConfigs, ...] | None = ()  # v5+
+    topic_config_error_code: int16 = since(5, tag=0, default=0)  # why ``configs`` is None
+    num_partitions: int32 = since(5, default=-1)
+    replication_factor: int16 = since(5, default=-1)
+    configs: tuple[CreatableTopicConfigs, ...] | None = since(5, default=())
 
 
 @frozen(kw_only=True)
 class CreateTopicsResponse(Response):
     """Which topics were created."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     topics: tuple[CreatableTopicResult, ...] = ()
 
 
@@ -221,7 +216,7 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
     api: ClassVar = Api.CREATE_TOPICS
     response: ClassVar = CreateTopicsResponse
     topics: tuple[CreatableTopic, ...] = ()
-    timeout_ms: int = 60_000
+    timeout_ms: int32 = 60_000
     validate_only: bool = False
 
 
@@ -237,17 +232,17 @@ class DeleteTopicState(Struct):
 class DeletableTopicResult(Struct):
     """Whether one topic was deleted."""
 
-    name: str | None = None
-    topic_id: UUID | None = None  # v6+
-    error_code: int = 0
-    error_message: str | None = None  # v5+
+    name: str | None = since(0, null=6, default=None)
+    topic_id: UUID | None = since(6, default=None)
+    error_code: int16 = 0
+    error_message: str | None = since(5, default=None)
 
 
 @frozen(kw_only=True)
 class DeleteTopicsResponse(Response):
     """Which topics were deleted."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     responses: tuple[DeletableTopicResult, ...] = ()
 
 
@@ -258,14 +253,14 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     api: ClassVar = Api.DELETE_TOPICS
     response: ClassVar = DeleteTopicsResponse
     topics: tuple[DeleteTopicState, ...] = ()
-    timeout_ms: int = 60_000
+    timeout_ms: int32 = 60_000
 
 
 @frozen(kw_only=True)
 class CreatePartitionsAssignment(Struct):
     """Where the replicas of one new partition are to be."""
 
-    broker_ids: tuple[int, ...] = ()
+    broker_ids: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -273,7 +268,7 @@ class CreatePartitionsTopic(Struct):
     """A topic to grow."""
 
     name: str
-    count: int  # partitions that it is to have, the old ones included
+    count: int32  # partitions that it is to have, the old ones included
     assignments: tuple[CreatePartitionsAssignment, ...] | None = None  # of the new partitions; None: the broker decides
 
 
@@ -282,7 +277,7 @@ class CreatePartitionsTopicResult(Struct):
     """Whether one topic has grown."""
 
     name: str
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
 
 
@@ -290,7 +285,7 @@ class CreatePartitionsTopicResult(Struct):
 class CreatePartitionsResponse(Response):
     """Which topics have grown."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     results: tuple[CreatePartitionsTopicResult, ...] = ()
 
 
@@ -301,7 +296,7 @@ class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     api: ClassVar = Api.CREATE_PARTITIONS
     response: ClassVar = CreatePartitionsResponse
     topics: tuple[CreatePartitionsTopic, ...] = ()
-    timeout_ms: int = 60_000
+    timeout_ms: int32 = 60_000
     validate_only: bool = False
 
 
@@ -310,14 +305,14 @@ class DeletableGroupResult(Struct):
     """Whether one group was deleted."""
 
     group_id: str
-    error_code: int = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
 class DeleteGroupsResponse(Response):
     """Which groups were deleted."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     results: tuple[DeletableGroupResult, ...] = ()
 
 
@@ -334,8 +329,8 @@ class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
 class OffsetDeleteResponsePartition(Struct):
     """Whether the offset of one partition was deleted."""
 
-    partition_index: int
-    error_code: int = 0
+    partition_index: int32
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -350,8 +345,8 @@ class OffsetDeleteResponseTopic(Struct):
 class OffsetDeleteResponse(Response):
     """Which offsets were deleted."""
 
-    error_code: int = 0
-    throttle_time_ms: int = 0
+    error_code: int16 = 0
+    throttle_time_ms: int32 = 0
     topics: tuple[OffsetDeleteResponseTopic, ...] = ()
 
 
@@ -359,7 +354,7 @@ class OffsetDeleteResponse(Response):
 class OffsetDeleteRequestPartition(Struct):
     """A partition whose offset is to be deleted."""
 
-    partition_index: int
+    partition_index: int32
 
 
 @frozen(kw_only=True)
@@ -389,7 +384,7 @@ class ShareGroupMember(Struct):
 
     member_id: str
     rack_id: str | None = None
-    member_epoch: int = 0
+    member_epoch: int32 = 0
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
@@ -400,22 +395,22 @@ class ShareGroupMember(Struct):
 class DescribedShareGroup(Struct):
     """A share group."""
 
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
     group_id: str
     group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
+    group_epoch: int32 = 0
+    assignment_epoch: int32 = 0
     assignor_name: str = ""
     members: tuple[ShareGroupMember, ...] = ()
-    authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for
+    authorized_operations: int32 = -(2**31)  # bit set, or the smallest int if not asked for
 
 
 @frozen(kw_only=True)
 class ShareGroupDescribeResponse(Response):
     """Share groups."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     groups: tuple[DescribedShareGroup, ...] = ()
 
 
@@ -433,11 +428,11 @@ class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
 class SharePartitionOffset(Struct):
     """Where a share group stands in a partition."""
 
-    partition_index: int
-    start_offset: int = -1  # the first offset that is not settled; -1: none yet
-    leader_epoch: int = -1
-    lag: int = -1  # records that are not settled; -1: not known; v1+
-    error_code: int = 0
+    partition_index: int32
+    start_offset: int64 = -1  # the first offset that is not settled; -1: none yet
+    leader_epoch: int32 = -1
+    lag: int64 = since(1, default=-1)  # records that are not settled; -1: not known
+    error_code: int16 = 0
     error_message: str | None = None
 
 
@@ -456,7 +451,7 @@ class ShareGroupOffsets(Struct):
 
     group_id: str
     topics: tuple[ShareTopicOffsets, ...] = ()
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
 
 
@@ -464,7 +459,7 @@ class ShareGroupOffsets(Struct):
 class DescribeShareGroupOffsetsResponse(Response):
     """Where share groups stand."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     groups: tuple[ShareGroupOffsets, ...] = ()
 
 
@@ -473,7 +468,7 @@ class ShareTopicChoice(Struct):
     """Partitions of a topic that are asked about."""
 
     topic_name: str
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -497,8 +492,8 @@ class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse
 class AlteredPartition(Struct):
     """Whether a partition was moved."""
 
-    partition_index: int
-    error_code: int = 0
+    partition_index: int32
+    error_code: int16 = 0
     error_message: str | None = None
 
 
@@ -515,8 +510,8 @@ class AlteredTopic(Struct):
 class AlterShareGroupOffsetsResponse(Response):
     """Which partitions were moved."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
     responses: tuple[AlteredTopic, ...] = ()
 
@@ -525,8 +520,8 @@ class AlterShareGroupOffsetsResponse(Response):
 class PartitionToAlter(Struct):
     """Where a share group is to be in a partition."""
 
-    partition_index: int
-    start_offset: int
+    partition_index: int32
+    start_offset: int64
 
 
 @frozen(kw_only=True)
@@ -553,7 +548,7 @@ class DeletedOffsets(Struct):
 
     topic_name: str
     topic_id: UUID | None
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
 
 
@@ -561,8 +556,8 @@ class DeletedOffsets(Struct):
 class DeleteShareGroupOffsetsResponse(Response):
     """Which topics were forgotten."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
     responses: tuple[DeletedOffsets, ...] = ()
 
@@ -591,9 +586,9 @@ class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
 class AlteredResource(Struct):
     """Whether the configuration of a resource was changed."""
 
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
-    resource_type: int
+    resource_type: int8
     resource_name: str
 
 
@@ -601,7 +596,7 @@ class AlteredResource(Struct):
 class IncrementalAlterConfigsResponse(Response):
     """Which configurations were changed."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     responses: tuple[AlteredResource, ...] = ()
 
 
@@ -610,7 +605,7 @@ class AlterableConfig(Struct):
     """One setting to change."""
 
     name: str
-    config_operation: int = 0  # 0: set, 1: delete, 2: append, 3: subtract
+    config_operation: int8 = 0  # 0: set, 1: delete, 2: append, 3: subtract
     value: str | None = None
 
 
@@ -618,7 +613,7 @@ class AlterableConfig(Struct):
 class ConfiguredResource(Struct):
     """Settings of one resource to change."""
 
-    resource_type: int  # 2: topic, 4: broker, 32: group
+    resource_type: int8  # 2: topic, 4: broker, 32: group
     resource_name: str
     configs: tuple[AlterableConfig, ...] = ()
 

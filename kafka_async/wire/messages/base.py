@@ -1,12 +1,43 @@
-"""What every message is: the numbers of the APIs and the two marker classes.
+"""What messages are made of: numbers of APIs, types of numbers, versions of fields.
 
-Decides: nothing. Owns: Kafka's API keys that a consumer, our tools and the cluster for tests use
-(``org.apache.kafka.common.protocol.ApiKeys``). Must never hold a
-version number.
+The class of a message is its whole description: its fields stand in the order of the bytes, the types say how they are written, and
+``since`` says in which versions, where that is not all that we speak. ``python -m tests.wire.generate`` writes them from Kafka's
+schemas, and ``layout.py`` reads them.
 """
 
 from enum import IntEnum
-from typing import ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+
+from ...values import field
+
+int8: TypeAlias = Annotated[int, "b"]
+int16: TypeAlias = Annotated[int, "h"]
+int32: TypeAlias = Annotated[int, "i"]
+int64: TypeAlias = Annotated[int, "q"]
+"""Numbers, with their codes for ``struct``."""
+
+NEWEST: Final = 0x7FFF
+"""Stands for the newest version that there is."""
+
+
+T = TypeVar("T")
+
+
+def since(first: int, *, until: int = NEWEST, null: int = 0, tag: int | None = None, default: T) -> T:
+    """Return a field that not all versions have, or have alike.
+
+    ``null``: the first version in which it may be null, if its type may be ``None``; ``tag``: its number if it is tagged (KIP-482).
+    """
+    return field(default=default, metadata={"first": first, "until": until, "null": null, "tag": tag})
+
+
+class NotOurs:
+    """A field of Kafka's that we have no use for: it is written as its default, and not at all if it has a tag."""
+
+    def __init__(self, kind: Any, *, default: Any, first: int = 0, until: int = NEWEST, tag: int | None = None) -> None:
+        self.type = kind
+        self.default = default
+        self.versions = {"first": first, "until": until, "tag": tag}
 
 
 class Api(IntEnum):

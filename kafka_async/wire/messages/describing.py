@@ -1,14 +1,9 @@
-"""How a cluster describes itself: DescribeCluster, DescribeConfigs.
-
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything.
-Sources: DescribeClusterRequest.json, DescribeConfigsRequest.json and their responses; KIP-133, 700.
-"""
+"""How a cluster describes itself: DescribeCluster, DescribeConfigs (KIP-133, 700)."""
 
 from typing import ClassVar
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, Request, Response, Struct, int8, int16, int32, since
 
 
 @frozen(kw_only=True)
@@ -17,7 +12,7 @@ class DescribeConfigsSynonym(Struct):
 
     name: str
     value: str | None
-    source: int
+    source: int8
 
 
 @frozen(kw_only=True)
@@ -27,20 +22,20 @@ class DescribeConfigsResourceResult(Struct):
     name: str
     value: str | None  # None if it is secret
     read_only: bool = False
-    config_source: int = -1
+    config_source: int8 = -1
     is_sensitive: bool = False
     synonyms: tuple[DescribeConfigsSynonym, ...] = ()
-    config_type: int = 0  # v3+
-    documentation: str | None = None  # v3+
+    config_type: int8 = since(3, default=0)
+    documentation: str | None = since(3, default=None)
 
 
 @frozen(kw_only=True)
 class DescribeConfigsResult(Struct):
     """The settings of a topic, a broker or a group, or why they are not given."""
 
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
-    resource_type: int
+    resource_type: int8
     resource_name: str
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
@@ -49,7 +44,7 @@ class DescribeConfigsResult(Struct):
 class DescribeConfigsResponse(Response):
     """What is set."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     results: tuple[DescribeConfigsResult, ...] = ()
 
 
@@ -57,7 +52,7 @@ class DescribeConfigsResponse(Response):
 class DescribeConfigsResource(Struct):
     """What to describe. ``resource_type``: 2 for a topic, 4 for a broker, 32 for a group (since 4.0)."""
 
-    resource_type: int
+    resource_type: int8
     resource_name: str
     configuration_keys: tuple[str, ...] | None = None  # None: all of them
 
@@ -70,32 +65,32 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     response: ClassVar = DescribeConfigsResponse
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False
-    include_documentation: bool = False  # v3+
+    include_documentation: bool = since(3, default=False)
 
 
 @frozen(kw_only=True)
 class DescribeClusterBroker(Struct):
     """A broker and where it listens."""
 
-    broker_id: int
+    broker_id: int32
     host: str
-    port: int
+    port: int32
     rack: str | None = None
-    is_fenced: bool = False  # v2+
+    is_fenced: bool = since(2, default=False)
 
 
 @frozen(kw_only=True)
 class DescribeClusterResponse(Response):
     """The brokers of the cluster."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
-    endpoint_type: int = 1  # 1: brokers, 2: controllers; v1+
+    endpoint_type: int8 = since(1, default=1)  # 1: brokers, 2: controllers
     cluster_id: str = ""
-    controller_id: int = -1
+    controller_id: int32 = -1
     brokers: tuple[DescribeClusterBroker, ...] = ()
-    cluster_authorized_operations: int = -(2**31)  # bit set, or the smallest int if not asked for
+    cluster_authorized_operations: int32 = -(2**31)  # bit set, or the smallest int if not asked for
 
 
 @frozen(kw_only=True)
@@ -105,5 +100,5 @@ class DescribeClusterRequest(Request[DescribeClusterResponse]):
     api: ClassVar = Api.DESCRIBE_CLUSTER
     response: ClassVar = DescribeClusterResponse
     include_cluster_authorized_operations: bool = False
-    endpoint_type: int = 1  # 1: brokers, 2: controllers; v1+
-    include_fenced_brokers: bool = False  # v2+
+    endpoint_type: int8 = since(1, default=1)  # 1: brokers, 2: controllers
+    include_fenced_brokers: bool = since(2, default=False)

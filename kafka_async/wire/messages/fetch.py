@@ -1,35 +1,31 @@
-"""Reading a log: Fetch, ListOffsets, OffsetForLeaderEpoch.
-
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Fields that only a replica uses are left out (``layout.SKIPPED``). Must never do anything.
-Sources: FetchRequest.json, ListOffsetsRequest.json, OffsetForLeaderEpochRequest.json and their responses; KIP-98, 227, 320, 392,
-516, 951.
-"""
+"""Reading a log: Fetch, ListOffsets, OffsetForLeaderEpoch (KIP-98, 227, 320, 392, 516, 951)."""
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, NotOurs, Request, Response, Struct, int8, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
 class FetchPartition(Struct):
     """A partition to read, and from where."""
 
-    partition: int
-    current_leader_epoch: int = -1  # leader epoch that we know, to fence stale brokers (KIP-320); v9+
-    fetch_offset: int  # first offset wanted
-    last_fetched_epoch: int = -1  # epoch of the last record read, to detect divergence; v12+
-    partition_max_bytes: int  # most bytes wanted of this partition; the first batch is sent whole anyway (KIP-74)
+    partition: int32
+    current_leader_epoch: int32 = since(9, default=-1)  # leader epoch that we know, to fence stale brokers (KIP-320)
+    fetch_offset: int64  # first offset wanted
+    last_fetched_epoch: int32 = since(12, default=-1)  # epoch of the last record read, to detect divergence
+    log_start_offset: ClassVar = NotOurs(int64, default=-1, first=5)  # a replica's
+    partition_max_bytes: int32  # most bytes wanted of this partition; the first batch is sent whole anyway (KIP-74)
+    replica_directory_id: ClassVar = NotOurs(UUID | None, default=None, first=17, tag=0)  # a replica's
 
 
 @frozen(kw_only=True)
 class FetchTopic(Struct):
     """Partitions of one topic to read. The version in use decides whether the name or the id goes on the wire."""
 
-    topic: str = ""  # name of the topic; v4-12
-    topic_id: UUID | None = None  # id of the topic; v13+
+    topic: str = since(0, until=12, default="")  # name of the topic
+    topic_id: UUID | None = since(13, default=None)  # id of the topic
     partitions: tuple[FetchPartition, ...] = ()
 
 
@@ -37,48 +33,50 @@ class FetchTopic(Struct):
 class ForgottenTopic(Struct):
     """Partitions to drop from the fetch session."""
 
-    topic: str = ""  # name of the topic; v7-12
-    topic_id: UUID | None = None  # id of the topic; v13+
-    partitions: tuple[int, ...] = ()
+    topic: str = since(0, until=12, default="")  # name of the topic
+    topic_id: UUID | None = since(13, default=None)  # id of the topic
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
 class AbortedTransaction(Struct):
     """A transaction whose records a reader of committed data has to skip (KIP-98)."""
 
-    producer_id: int
-    first_offset: int  # offset of the first record of the transaction
+    producer_id: int64
+    first_offset: int64  # offset of the first record of the transaction
 
 
 @frozen(kw_only=True)
 class DivergingEpoch(Struct):
     """Where the leader's log parts from what we have read; -1 if it does not."""
 
-    epoch: int = -1  # highest epoch both sides share
-    end_offset: int = -1  # offset after the last record of that epoch
+    epoch: int32 = -1  # highest epoch both sides share
+    end_offset: int64 = -1  # offset after the last record of that epoch
 
 
 @frozen(kw_only=True)
 class LeaderIdAndEpoch(Struct):
     """A hint at the partition's new leader; -1 if there is none (KIP-951)."""
 
-    leader_id: int = -1
-    leader_epoch: int = -1
+    leader_id: int32 = -1
+    leader_epoch: int32 = -1
 
 
 @frozen(kw_only=True)
 class PartitionData(Struct):
     """What came back of one partition."""
 
-    partition_index: int
-    error_code: int = 0
-    high_watermark: int = -1  # offset after the last replicated record
-    last_stable_offset: int = -1  # offset before which every transaction is decided
-    log_start_offset: int = -1  # first offset that still exists; v5+
-    diverging_epoch: DivergingEpoch = DivergingEpoch()  # set if the log was truncated below our position; v12+
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()  # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH; v12+
+    partition_index: int32
+    error_code: int16 = 0
+    high_watermark: int64 = -1  # offset after the last replicated record
+    last_stable_offset: int64 = -1  # offset before which every transaction is decided
+    log_start_offset: int64 = since(5, default=-1)  # first offset that still exists
+    diverging_epoch: DivergingEpoch = since(12, tag=0, default=DivergingEpoch())  # set if the log was truncated below our position
+    # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
+    current_leader: LeaderIdAndEpoch = since(12, tag=1, default=LeaderIdAndEpoch())
+    snapshot_id: ClassVar = NotOurs(object, default=None, first=12, tag=2)  # for replicas
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None  # None under read_uncommitted
-    preferred_read_replica: int = -1  # closer replica to read from, or -1 (KIP-392); v11+
+    preferred_read_replica: int32 = since(11, default=-1)  # closer replica to read from, or -1 (KIP-392)
     records: bytes | None = None  # batches; the last one may be cut short
 
 
@@ -86,8 +84,8 @@ class PartitionData(Struct):
 class FetchableTopicResponse(Struct):
     """What came back of one topic, under its name or its id as the request had it."""
 
-    topic: str = ""  # name of the topic; v4-12
-    topic_id: UUID | None = None  # id of the topic; v13+
+    topic: str = since(0, until=12, default="")  # name of the topic
+    topic_id: UUID | None = since(13, default=None)  # id of the topic
     partitions: tuple[PartitionData, ...] = ()
 
 
@@ -95,9 +93,9 @@ class FetchableTopicResponse(Struct):
 class NodeEndpoint(Struct):
     """Address of a leader that the answer hints at (KIP-951)."""
 
-    node_id: int
+    node_id: int32
     host: str
-    port: int
+    port: int32
     rack: str | None = None
 
 
@@ -105,11 +103,11 @@ class NodeEndpoint(Struct):
 class FetchResponse(Response):
     """Records of the partitions that have some, and errors."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0  # error of the whole answer, such as a lost fetch session; v7+
-    session_id: int = 0  # fetch session, or 0; v7+
+    throttle_time_ms: int32 = 0
+    error_code: int16 = since(7, default=0)  # error of the whole answer, such as a lost fetch session
+    session_id: int32 = since(7, default=0)  # fetch session, or 0
     responses: tuple[FetchableTopicResponse, ...] = ()
-    node_endpoints: tuple[NodeEndpoint, ...] = ()  # addresses of the leaders hinted at; v16+
+    node_endpoints: tuple[NodeEndpoint, ...] = since(16, tag=0, default=())  # addresses of the leaders hinted at
 
 
 @frozen(kw_only=True)
@@ -118,24 +116,27 @@ class FetchRequest(Request[FetchResponse]):
 
     api: ClassVar = Api.FETCH
     response: ClassVar = FetchResponse
-    max_wait_ms: int  # longest the broker may hold the request back
-    min_bytes: int = 1  # bytes worth answering for before max_wait_ms is over
-    max_bytes: int = 2**31 - 1  # most bytes wanted in all; the first batch is sent whole anyway
-    isolation_level: int = 0  # 0: everything, 1: committed transactions only
-    session_id: int = 0  # fetch session, or 0 for a new one; v7+
-    session_epoch: int = -1  # -1: no session, 0: open one, then counting up; v7+
+    cluster_id: ClassVar = NotOurs(str | None, default=None, first=12, tag=0)  # a replica's
+    replica_id: ClassVar = NotOurs(int32, default=-1, until=14)  # a consumer
+    replica_state: ClassVar = NotOurs(object, default=None, first=15, tag=1)  # a replica's
+    max_wait_ms: int32  # longest the broker may hold the request back
+    min_bytes: int32 = 1  # bytes worth answering for before max_wait_ms is over
+    max_bytes: int32 = 2**31 - 1  # most bytes wanted in all; the first batch is sent whole anyway
+    isolation_level: int8 = 0  # 0: everything, 1: committed transactions only
+    session_id: int32 = since(7, default=0)  # fetch session, or 0 for a new one
+    session_epoch: int32 = since(7, default=-1)  # -1: no session, 0: open one, then counting up
     topics: tuple[FetchTopic, ...] = ()
-    forgotten_topics_data: tuple[ForgottenTopic, ...] = ()  # what to drop from the session; v7+
-    rack_id: str = ""  # rack of this client, for the closest replica (KIP-392); v11+
+    forgotten_topics_data: tuple[ForgottenTopic, ...] = since(7, default=())  # what to drop from the session
+    rack_id: str = since(11, default="")  # rack of this client, for the closest replica (KIP-392)
 
 
 @frozen(kw_only=True)
 class ListOffsetsPartition(Struct):
     """A partition and the time looked for."""
 
-    partition_index: int
-    current_leader_epoch: int = -1  # leader epoch that we know, to fence stale brokers; v4+
-    timestamp: int  # ms since the epoch, or -1 latest, -2 earliest, -3 highest timestamp, -4 .. -6 tiered storage
+    partition_index: int32
+    current_leader_epoch: int32 = since(4, default=-1)  # leader epoch that we know, to fence stale brokers
+    timestamp: int64  # ms since the epoch, or -1 latest, -2 earliest, -3 highest timestamp, -4 .. -6 tiered storage
 
 
 @frozen(kw_only=True)
@@ -150,11 +151,11 @@ class ListOffsetsTopic(Struct):
 class ListOffsetsPartitionResponse(Struct):
     """The offset found in one partition."""
 
-    partition_index: int
-    error_code: int = 0
-    timestamp: int = -1  # timestamp of the record found, or -1
-    offset: int = -1  # offset found, or -1 for none
-    leader_epoch: int = -1  # epoch of the record found, or -1; v4+
+    partition_index: int32
+    error_code: int16 = 0
+    timestamp: int64 = -1  # timestamp of the record found, or -1
+    offset: int64 = -1  # offset found, or -1 for none
+    leader_epoch: int32 = since(4, default=-1)  # epoch of the record found, or -1
 
 
 @frozen(kw_only=True)
@@ -169,7 +170,7 @@ class ListOffsetsTopicResponse(Struct):
 class ListOffsetsResponse(Response):
     """Offsets found."""
 
-    throttle_time_ms: int = 0  # v2+
+    throttle_time_ms: int32 = since(2, default=0)
     topics: tuple[ListOffsetsTopicResponse, ...] = ()
 
 
@@ -179,18 +180,19 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 
     api: ClassVar = Api.LIST_OFFSETS
     response: ClassVar = ListOffsetsResponse
-    isolation_level: int = 0  # 1: the latest offset is the last stable one; v2+
+    replica_id: ClassVar = NotOurs(int32, default=-1)  # a consumer
+    isolation_level: int8 = since(2, default=0)  # 1: the latest offset is the last stable one
     topics: tuple[ListOffsetsTopic, ...] = ()
-    timeout_ms: int = 0  # longest the broker may read from remote storage (KIP-1075); v10+
+    timeout_ms: int32 = since(10, default=0)  # longest the broker may read from remote storage (KIP-1075)
 
 
 @frozen(kw_only=True)
 class OffsetForLeaderPartition(Struct):
     """A partition and the epoch whose end is looked for."""
 
-    partition: int
-    current_leader_epoch: int = -1  # leader epoch that we know, to fence stale brokers
-    leader_epoch: int  # epoch of the last record read
+    partition: int32
+    current_leader_epoch: int32 = -1  # leader epoch that we know, to fence stale brokers
+    leader_epoch: int32  # epoch of the last record read
 
 
 @frozen(kw_only=True)
@@ -205,10 +207,10 @@ class OffsetForLeaderTopic(Struct):
 class EpochEndOffset(Struct):
     """Where an epoch ends in the leader's log."""
 
-    error_code: int = 0
-    partition: int
-    leader_epoch: int = -1  # the epoch asked for or the highest one below it
-    end_offset: int = -1  # offset after the last record of that epoch
+    error_code: int16 = 0
+    partition: int32
+    leader_epoch: int32 = -1  # the epoch asked for or the highest one below it
+    end_offset: int64 = -1  # offset after the last record of that epoch
 
 
 @frozen(kw_only=True)
@@ -223,7 +225,7 @@ class OffsetForLeaderTopicResult(Struct):
 class OffsetForLeaderEpochResponse(Response):
     """Epoch ends."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     topics: tuple[OffsetForLeaderTopicResult, ...] = ()
 
 
@@ -233,4 +235,5 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
 
     api: ClassVar = Api.OFFSET_FOR_LEADER_EPOCH
     response: ClassVar = OffsetForLeaderEpochResponse
+    replica_id: ClassVar = NotOurs(int32, default=-1, first=3)  # a consumer
     topics: tuple[OffsetForLeaderTopic, ...] = ()

@@ -1,16 +1,13 @@
-"""Being a member of a group: the classic protocol, the consumer protocol (KIP-848), and the data that classic members exchange.
+"""Being a member of a group: the classic protocol, the consumer protocol, and the data that classic members exchange.
 
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything. Sources: JoinGroupRequest.json, SyncGroupRequest.json,
-HeartbeatRequest.json, LeaveGroupRequest.json, ConsumerGroupHeartbeatRequest.json and their responses,
-ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json; KIP-62, 345, 394, 429, 559, 800, 814, 848, 881, 1082.
+Sources: KIP-62, 345, 394, 429, 559, 800, 814, 848, 881, 1082.
 """
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, Request, Response, Struct, int16, int32, since
 
 
 @frozen(kw_only=True)
@@ -26,7 +23,7 @@ class JoinGroupResponseMember(Struct):
     """A member as the leader sees it."""
 
     member_id: str
-    group_instance_id: str | None = None  # v5+
+    group_instance_id: str | None = since(5, default=None)
     metadata: bytes = b""  # an encoded ``ConsumerProtocolSubscription``
 
 
@@ -34,13 +31,13 @@ class JoinGroupResponseMember(Struct):
 class JoinGroupResponse(Response):
     """The generation joined; the leader also gets the members."""
 
-    throttle_time_ms: int = 0  # v2+
-    error_code: int = 0
-    generation_id: int = -1
-    protocol_type: str | None = None  # v7+
-    protocol_name: str | None = ""  # the assignor chosen; None with an error from v7
+    throttle_time_ms: int32 = since(2, default=0)
+    error_code: int16 = 0
+    generation_id: int32 = -1
+    protocol_type: str | None = since(7, default=None)
+    protocol_name: str | None = since(0, null=7, default="")  # the assignor chosen; None with an error from v7
     leader: str = ""  # member id of the leader
-    skip_assignment: bool = False  # the leader is a returning static one and must not assign (KIP-814); v9+
+    skip_assignment: bool = since(9, default=False)  # the leader is a returning static one and must not assign (KIP-814)
     member_id: str = ""
     members: tuple[JoinGroupResponseMember, ...] = ()  # for the leader only
 
@@ -52,13 +49,13 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     api: ClassVar = Api.JOIN_GROUP
     response: ClassVar = JoinGroupResponse
     group_id: str
-    session_timeout_ms: int  # silence after which the member is out
-    rebalance_timeout_ms: int = -1  # longest wait for the member to rejoin (KIP-62)
+    session_timeout_ms: int32  # silence after which the member is out
+    rebalance_timeout_ms: int32 = -1  # longest wait for the member to rejoin (KIP-62)
     member_id: str = ""  # empty at first; the broker gives one (KIP-394)
-    group_instance_id: str | None = None  # static member (KIP-345); v5+
+    group_instance_id: str | None = since(5, default=None)  # static member (KIP-345)
     protocol_type: str = "consumer"
     protocols: tuple[JoinGroupRequestProtocol, ...] = ()  # best first
-    reason: str | None = None  # why, for the broker's log (KIP-800); v8+
+    reason: str | None = since(8, default=None)  # why, for the broker's log (KIP-800)
 
 
 @frozen(kw_only=True)
@@ -73,10 +70,10 @@ class SyncGroupRequestAssignment(Struct):
 class SyncGroupResponse(Response):
     """What this member was given."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
-    protocol_type: str | None = None  # v5+
-    protocol_name: str | None = None  # v5+
+    throttle_time_ms: int32 = since(1, default=0)
+    error_code: int16 = 0
+    protocol_type: str | None = since(5, default=None)
+    protocol_name: str | None = since(5, default=None)
     assignment: bytes = b""  # an encoded ``ConsumerProtocolAssignment``, or empty
 
 
@@ -87,11 +84,11 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     api: ClassVar = Api.SYNC_GROUP
     response: ClassVar = SyncGroupResponse
     group_id: str
-    generation_id: int
+    generation_id: int32
     member_id: str
-    group_instance_id: str | None = None  # static member; v3+
-    protocol_type: str | None = None  # v5+
-    protocol_name: str | None = None  # the assignor used; v5+
+    group_instance_id: str | None = since(3, default=None)  # static member
+    protocol_type: str | None = since(5, default=None)
+    protocol_name: str | None = since(5, default=None)  # the assignor used
     assignments: tuple[SyncGroupRequestAssignment, ...] = ()  # from the leader only
 
 
@@ -99,8 +96,8 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
 class HeartbeatResponse(Response):
     """Whether the generation still holds."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
+    throttle_time_ms: int32 = since(1, default=0)
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -110,9 +107,9 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
     api: ClassVar = Api.HEARTBEAT
     response: ClassVar = HeartbeatResponse
     group_id: str
-    generation_id: int
+    generation_id: int32
     member_id: str
-    group_instance_id: str | None = None  # static member; v3+
+    group_instance_id: str | None = since(3, default=None)  # static member
 
 
 @frozen(kw_only=True)
@@ -121,7 +118,7 @@ class MemberIdentity(Struct):
 
     member_id: str
     group_instance_id: str | None = None  # static member
-    reason: str | None = None  # why, for the broker's log (KIP-800); v5+
+    reason: str | None = since(5, default=None)  # why, for the broker's log (KIP-800)
 
 
 @frozen(kw_only=True)
@@ -130,16 +127,16 @@ class MemberResponse(Struct):
 
     member_id: str
     group_instance_id: str | None = None
-    error_code: int = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
 class LeaveGroupResponse(Response):
     """Whether the members have left. Before v3 the only error is the top-level one."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
-    members: tuple[MemberResponse, ...] = ()  # v3+
+    throttle_time_ms: int32 = since(1, default=0)
+    error_code: int16 = 0
+    members: tuple[MemberResponse, ...] = since(3, default=())
 
 
 @frozen(kw_only=True)
@@ -157,7 +154,7 @@ class TopicPartitions(Struct):
     """Partitions of one topic, by id."""
 
     topic_id: UUID | None
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -171,12 +168,12 @@ class Assignment(Struct):
 class ConsumerGroupHeartbeatResponse(Response):
     """The member's epoch and, if it changed, its target assignment."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
     member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0  # when the next heartbeat is due
+    member_epoch: int32 = 0
+    heartbeat_interval_ms: int32 = 0  # when the next heartbeat is due
     assignment: Assignment | None = None  # None: unchanged
 
 
@@ -188,12 +185,12 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     response: ClassVar = ConsumerGroupHeartbeatResponse
     group_id: str
     member_id: str = ""  # chosen by the client from v1 (KIP-1082), given by the broker in v0
-    member_epoch: int
+    member_epoch: int32
     instance_id: str | None = None  # static member; None: unchanged or none
     rack_id: str | None = None  # None: unchanged or none
-    rebalance_timeout_ms: int = -1  # -1: unchanged
+    rebalance_timeout_ms: int32 = -1  # -1: unchanged
     subscribed_topic_names: tuple[str, ...] | None = None  # None: unchanged
-    subscribed_topic_regex: str | None = None  # RE2 pattern; None: unchanged; v1+
+    subscribed_topic_regex: str | None = since(1, default=None)  # RE2 pattern; None: unchanged
     server_assignor: str | None = None  # None: unchanged or the broker's choice
     topic_partitions: tuple[TopicPartitions, ...] | None = None  # partitions owned; None: unchanged
 
@@ -203,7 +200,7 @@ class ConsumerProtocolTopicPartition(Struct):
     """Partitions of one topic, by name."""
 
     topic: str
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -212,9 +209,9 @@ class ConsumerProtocolSubscription(Struct):
 
     topics: tuple[str, ...] = ()  # topics subscribed to
     user_data: bytes | None = None  # the assignor's own
-    owned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = ()  # partitions still held (KIP-429); v1+
-    generation_id: int = -1  # generation in which they were assigned; v2+
-    rack_id: str | None = None  # rack of the member (KIP-881); v3+
+    owned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = since(1, default=())  # partitions still held (KIP-429)
+    generation_id: int32 = since(2, default=-1)  # generation in which they were assigned
+    rack_id: str | None = since(3, default=None)  # rack of the member (KIP-881)
 
 
 @frozen(kw_only=True)

@@ -1,21 +1,16 @@
-"""Logging in with SASL: SaslHandshake, SaslAuthenticate.
-
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything.
-Sources: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; KIP-152, 368.
-"""
+"""Logging in with SASL: SaslHandshake, SaslAuthenticate (KIP-152, 368)."""
 
 from typing import ClassVar
 
 from ...values import field, frozen
-from .base import Api, Request, Response
+from .base import Api, Request, Response, int16, int64, since
 
 
 @frozen(kw_only=True)
 class SaslHandshakeResponse(Response):
     """Whether the mechanism is offered, and which ones are."""
 
-    error_code: int = 0
+    error_code: int16 = 0
     mechanisms: tuple[str, ...] = ()
 
 
@@ -32,10 +27,10 @@ class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
 class SaslAuthenticateResponse(Response):
     """The broker's part of the exchange."""
 
-    error_code: int = 0
+    error_code: int16 = 0
     error_message: str | None = None
     auth_bytes: bytes = field(default=b"", repr=False)
-    session_lifetime_ms: int = 0  # time until the session must be authenticated again, or 0 (KIP-368); v1+
+    session_lifetime_ms: int64 = since(1, default=0)  # time until the session must be authenticated again, or 0 (KIP-368)
 
 
 @frozen(kw_only=True)

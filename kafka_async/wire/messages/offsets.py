@@ -1,24 +1,19 @@
-"""Stored positions of a group: OffsetCommit, OffsetFetch.
-
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything. Sources: OffsetCommitRequest.json, OffsetFetchRequest.json and
-their responses; KIP-320, 345, 447, 709, 848.
-"""
+"""Stored positions of a group: OffsetCommit, OffsetFetch (KIP-320, 345, 447, 709, 848)."""
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, NotOurs, Request, Response, Struct, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
 class OffsetCommitRequestPartition(Struct):
     """The position to store for one partition."""
 
-    partition_index: int
-    committed_offset: int  # next offset to read
-    committed_leader_epoch: int = -1  # epoch of the last record read, or -1; v6+
+    partition_index: int32
+    committed_offset: int64  # next offset to read
+    committed_leader_epoch: int32 = since(6, default=-1)  # epoch of the last record read, or -1
     committed_metadata: str | None = ""  # free text of the application
 
 
@@ -26,8 +21,8 @@ class OffsetCommitRequestPartition(Struct):
 class OffsetCommitRequestTopic(Struct):
     """Positions in one topic. The version in use decides whether the name or the id goes on the wire."""
 
-    name: str = ""  # name of the topic; v2-9
-    topic_id: UUID | None = None  # id of the topic; v10+
+    name: str = since(0, until=9, default="")  # name of the topic
+    topic_id: UUID | None = since(10, default=None)  # id of the topic
     partitions: tuple[OffsetCommitRequestPartition, ...] = ()
 
 
@@ -35,16 +30,16 @@ class OffsetCommitRequestTopic(Struct):
 class OffsetCommitResponsePartition(Struct):
     """Whether one position was stored."""
 
-    partition_index: int
-    error_code: int = 0
+    partition_index: int32
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
 class OffsetCommitResponseTopic(Struct):
     """Outcome of one topic, under its name or its id as the request had it."""
 
-    name: str = ""  # name of the topic; v2-9
-    topic_id: UUID | None = None  # id of the topic; v10+
+    name: str = since(0, until=9, default="")  # name of the topic
+    topic_id: UUID | None = since(10, default=None)  # id of the topic
     partitions: tuple[OffsetCommitResponsePartition, ...] = ()
 
 
@@ -52,7 +47,7 @@ class OffsetCommitResponseTopic(Struct):
 class OffsetCommitResponse(Response):
     """Outcome of a commit."""
 
-    throttle_time_ms: int = 0  # v3+
+    throttle_time_ms: int32 = since(3, default=0)
     topics: tuple[OffsetCommitResponseTopic, ...] = ()
 
 
@@ -63,9 +58,10 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     api: ClassVar = Api.OFFSET_COMMIT
     response: ClassVar = OffsetCommitResponse
     group_id: str
-    generation_id_or_member_epoch: int = -1  # generation (classic), member epoch (consumer protocol, v9+), -1 without a group
+    generation_id_or_member_epoch: int32 = -1  # generation (classic), member epoch (consumer protocol, v9+), -1 without a group
     member_id: str = ""
-    group_instance_id: str | None = None  # static member (KIP-345); v7+
+    group_instance_id: str | None = since(7, default=None)  # static member (KIP-345)
+    retention_time_ms: ClassVar = NotOurs(int64, default=-1, until=4)  # the broker's own (KIP-211)
     topics: tuple[OffsetCommitRequestTopic, ...] = ()
 
 
@@ -73,9 +69,9 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
 class OffsetFetchRequestTopics(Struct):
     """Partitions of one topic whose position is wanted."""
 
-    name: str = ""  # name of the topic; v2-9
-    topic_id: UUID | None = None  # id of the topic; v10+
-    partition_indexes: tuple[int, ...] = ()
+    name: str = since(0, until=9, default="")  # name of the topic
+    topic_id: UUID | None = since(10, default=None)  # id of the topic
+    partition_indexes: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -83,8 +79,8 @@ class OffsetFetchRequestGroup(Struct):
     """What is wanted of one group."""
 
     group_id: str
-    member_id: str | None = None  # member of the consumer protocol; v9+
-    member_epoch: int = -1  # its epoch, to fence stale members; v9+
+    member_id: str | None = since(9, default=None)  # member of the consumer protocol
+    member_epoch: int32 = since(9, default=-1)  # its epoch, to fence stale members
     topics: tuple[OffsetFetchRequestTopics, ...] | None = None  # None: all stored positions
 
 
@@ -92,19 +88,19 @@ class OffsetFetchRequestGroup(Struct):
 class OffsetFetchResponsePartitions(Struct):
     """The position stored for one partition."""
 
-    partition_index: int
-    committed_offset: int = -1  # next offset to read, or -1 for none
-    committed_leader_epoch: int = -1  # epoch of the last record read, or -1; v5+
+    partition_index: int32
+    committed_offset: int64 = -1  # next offset to read, or -1 for none
+    committed_leader_epoch: int32 = since(5, default=-1)  # epoch of the last record read, or -1
     metadata: str | None = ""  # free text of the application
-    error_code: int = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
 class OffsetFetchResponseTopics(Struct):
     """Positions stored for one topic, under its name or its id as the request had it."""
 
-    name: str = ""  # name of the topic; v2-9
-    topic_id: UUID | None = None  # id of the topic; v10+
+    name: str = since(0, until=9, default="")  # name of the topic
+    topic_id: UUID | None = since(10, default=None)  # id of the topic
     partitions: tuple[OffsetFetchResponsePartitions, ...] = ()
 
 
@@ -114,14 +110,14 @@ class OffsetFetchResponseGroup(Struct):
 
     group_id: str  # before v8 the answer does not name it: the request's, if ``decode_response`` was given the request
     topics: tuple[OffsetFetchResponseTopics, ...] = ()
-    error_code: int = 0  # error of the whole group
+    error_code: int16 = 0  # error of the whole group
 
 
 @frozen(kw_only=True)
 class OffsetFetchResponse(Response):
     """Positions stored, group by group. Before v8 there is exactly one group."""
 
-    throttle_time_ms: int = 0  # v3+
+    throttle_time_ms: int32 = 0
     groups: tuple[OffsetFetchResponseGroup, ...] = ()
 
 
@@ -132,4 +128,4 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
     api: ClassVar = Api.OFFSET_FETCH
     response: ClassVar = OffsetFetchResponse
     groups: tuple[OffsetFetchRequestGroup, ...] = ()
-    require_stable: bool = False  # fail with UNSTABLE_OFFSET_COMMIT while transactional commits are pending (KIP-447); v7+
+    require_stable: bool = False  # fail with UNSTABLE_OFFSET_COMMIT while transactional commits are pending (KIP-447)

@@ -1,16 +1,10 @@
-"""Writing: Produce, and the requests of producers before and after it; for tools and tests only.
-
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything. Sources: ProduceRequest.json, InitProducerIdRequest.json,
-AddPartitionsToTxnRequest.json, AddOffsetsToTxnRequest.json, EndTxnRequest.json, TxnOffsetCommitRequest.json,
-DeleteRecordsRequest.json and their responses; KIP-98, 360, 447, 516, 890.
-"""
+"""Writing, for tools and tests only: Produce, and the requests of producers before and after it (KIP-98, 360, 447, 516, 890)."""
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, Request, Response, Struct, int16, int32, int64, since
 from .fetch import LeaderIdAndEpoch, NodeEndpoint
 
 
@@ -18,7 +12,7 @@ from .fetch import LeaderIdAndEpoch, NodeEndpoint
 class PartitionProduceData(Struct):
     """Records for one partition."""
 
-    index: int
+    index: int32
     records: bytes | None = None  # batches
 
 
@@ -26,8 +20,8 @@ class PartitionProduceData(Struct):
 class TopicProduceData(Struct):
     """Records for one topic. The version in use decides whether the name or the id goes on the wire."""
 
-    name: str = ""  # name of the topic; v3-12
-    topic_id: UUID | None = None  # id of the topic; v13+
+    name: str = since(0, until=12, default="")  # name of the topic
+    topic_id: UUID | None = since(13, default=None)  # id of the topic
     partition_data: tuple[PartitionProduceData, ...] = ()
 
 
@@ -35,7 +29,7 @@ class TopicProduceData(Struct):
 class BatchIndexAndErrorMessage(Struct):
     """A record that the broker refused."""
 
-    batch_index: int
+    batch_index: int32
     batch_index_error_message: str | None = None
 
 
@@ -43,22 +37,22 @@ class BatchIndexAndErrorMessage(Struct):
 class PartitionProduceResponse(Struct):
     """Where the records of one partition are."""
 
-    index: int
-    error_code: int = 0
-    base_offset: int = -1  # offset of the first record
-    log_append_time_ms: int = -1  # the timestamp that the broker gave the records; -1: they have the producer's own
-    log_start_offset: int = -1  # v5+
-    record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()  # v8+
-    error_message: str | None = None  # v8+
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()  # v10+
+    index: int32
+    error_code: int16 = 0
+    base_offset: int64 = -1  # offset of the first record
+    log_append_time_ms: int64 = -1  # the timestamp that the broker gave the records; -1: they have the producer's own
+    log_start_offset: int64 = since(5, default=-1)
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = since(8, default=())
+    error_message: str | None = since(8, default=None)
+    current_leader: LeaderIdAndEpoch = since(10, tag=0, default=LeaderIdAndEpoch())
 
 
 @frozen(kw_only=True)
 class TopicProduceResponse(Struct):
     """What became of the records for one topic, under its name or its id as the request had it."""
 
-    name: str = ""  # name of the topic; v3-12
-    topic_id: UUID | None = None  # id of the topic; v13+
+    name: str = since(0, until=12, default="")  # name of the topic
+    topic_id: UUID | None = since(13, default=None)  # id of the topic
     partition_responses: tuple[PartitionProduceResponse, ...] = ()
 
 
@@ -67,8 +61,8 @@ class ProduceResponse(Response):
     """What became of the records."""
 
     responses: tuple[TopicProduceResponse, ...] = ()
-    throttle_time_ms: int = 0
-    node_endpoints: tuple[NodeEndpoint, ...] = ()  # addresses of the leaders hinted at; v10+
+    throttle_time_ms: int32 = 0
+    node_endpoints: tuple[NodeEndpoint, ...] = since(10, tag=0, default=())  # addresses of the leaders hinted at
 
 
 @frozen(kw_only=True)
@@ -78,8 +72,8 @@ class ProduceRequest(Request[ProduceResponse]):
     api: ClassVar = Api.PRODUCE
     response: ClassVar = ProduceResponse
     transactional_id: str | None = None
-    acks: int = -1  # -1: when all in-sync replicas have them, 1: when the leader has, 0: no answer
-    timeout_ms: int = 30_000
+    acks: int16 = -1  # -1: when all in-sync replicas have them, 1: when the leader has, 0: no answer
+    timeout_ms: int32 = 30_000
     topic_data: tuple[TopicProduceData, ...] = ()
 
 
@@ -87,10 +81,10 @@ class ProduceRequest(Request[ProduceResponse]):
 class InitProducerIdResponse(Response):
     """The id and epoch of a producer."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    producer_id: int64 = -1
+    producer_epoch: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -100,9 +94,9 @@ class InitProducerIdRequest(Request[InitProducerIdResponse]):
     api: ClassVar = Api.INIT_PRODUCER_ID
     response: ClassVar = InitProducerIdResponse
     transactional_id: str | None = None
-    transaction_timeout_ms: int = 60_000
-    producer_id: int = -1  # to have its epoch raised (KIP-360); v3+
-    producer_epoch: int = -1  # v3+
+    transaction_timeout_ms: int32 = 60_000
+    producer_id: int64 = since(3, default=-1)  # to have its epoch raised (KIP-360)
+    producer_epoch: int16 = since(3, default=-1)
 
 
 @frozen(kw_only=True)
@@ -110,15 +104,15 @@ class AddPartitionsToTxnTopic(Struct):
     """Partitions of one topic."""
 
     name: str
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
 class AddPartitionsToTxnPartitionResult(Struct):
     """Whether one partition was added."""
 
-    partition_index: int
-    partition_error_code: int = 0
+    partition_index: int32
+    partition_error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -133,7 +127,7 @@ class AddPartitionsToTxnTopicResult(Struct):
 class AddPartitionsToTxnResponse(Response):
     """Whether the partitions were added."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...] = ()
 
 
@@ -144,8 +138,8 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
     api: ClassVar = Api.ADD_PARTITIONS_TO_TXN
     response: ClassVar = AddPartitionsToTxnResponse
     v3_and_below_transactional_id: str
-    v3_and_below_producer_id: int
-    v3_and_below_producer_epoch: int
+    v3_and_below_producer_id: int64
+    v3_and_below_producer_epoch: int16
     v3_and_below_topics: tuple[AddPartitionsToTxnTopic, ...] = ()
 
 
@@ -153,8 +147,8 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
 class AddOffsetsToTxnResponse(Response):
     """Whether the group was added."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -164,8 +158,8 @@ class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     api: ClassVar = Api.ADD_OFFSETS_TO_TXN
     response: ClassVar = AddOffsetsToTxnResponse
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: int64
+    producer_epoch: int16
     group_id: str
 
 
@@ -173,8 +167,8 @@ class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
 class EndTxnResponse(Response):
     """Whether the transaction has ended."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -184,8 +178,8 @@ class EndTxnRequest(Request[EndTxnResponse]):
     api: ClassVar = Api.END_TXN
     response: ClassVar = EndTxnResponse
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: int64
+    producer_epoch: int16
     committed: bool
 
 
@@ -193,9 +187,9 @@ class EndTxnRequest(Request[EndTxnResponse]):
 class TxnOffsetCommitRequestPartition(Struct):
     """The position to store for one partition."""
 
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int = -1  # v2+
+    partition_index: int32
+    committed_offset: int64
+    committed_leader_epoch: int32 = since(2, default=-1)
     committed_metadata: str | None = None
 
 
@@ -211,8 +205,8 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitResponsePartition(Struct):
     """Whether one position was taken."""
 
-    partition_index: int
-    error_code: int = 0
+    partition_index: int32
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -227,7 +221,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 class TxnOffsetCommitResponse(Response):
     """Which positions were taken."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     topics: tuple[TxnOffsetCommitResponseTopic, ...] = ()
 
 
@@ -239,11 +233,11 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     response: ClassVar = TxnOffsetCommitResponse
     transactional_id: str
     group_id: str
-    producer_id: int
-    producer_epoch: int
-    generation_id: int = -1  # v3+
-    member_id: str = ""  # v3+
-    group_instance_id: str | None = None  # v3+
+    producer_id: int64
+    producer_epoch: int16
+    generation_id_or_member_epoch: int32 = since(3, default=-1)  # generation (classic), member epoch (consumer protocol)
+    member_id: str = since(3, default="")
+    group_instance_id: str | None = since(3, default=None)
     topics: tuple[TxnOffsetCommitRequestTopic, ...] = ()
 
 
@@ -251,8 +245,8 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
 class DeleteRecordsPartition(Struct):
     """Before which offset to delete."""
 
-    partition_index: int
-    offset: int  # -1: the high watermark
+    partition_index: int32
+    offset: int64  # -1: the high watermark
 
 
 @frozen(kw_only=True)
@@ -267,9 +261,9 @@ class DeleteRecordsTopic(Struct):
 class DeleteRecordsPartitionResult(Struct):
     """Where one partition begins now."""
 
-    partition_index: int
-    low_watermark: int = -1
-    error_code: int = 0
+    partition_index: int32
+    low_watermark: int64 = -1
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -284,7 +278,7 @@ class DeleteRecordsTopicResult(Struct):
 class DeleteRecordsResponse(Response):
     """Where the partitions begin now."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int32 = 0
     topics: tuple[DeleteRecordsTopicResult, ...] = ()
 
 
@@ -295,4 +289,4 @@ class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
     api: ClassVar = Api.DELETE_RECORDS
     response: ClassVar = DeleteRecordsResponse
     topics: tuple[DeleteRecordsTopic, ...] = ()
-    timeout_ms: int = 30_000
+    timeout_ms: int32 = 30_000

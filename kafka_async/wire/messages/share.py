@@ -1,15 +1,13 @@
 """Share groups (KIP-932): being a member, fetching records under a lock, acknowledging them.
 
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything. Sources: ShareGroupHeartbeatRequest.json, ShareFetchRequest.json,
-ShareAcknowledgeRequest.json and their responses; KIP-1206 (a strict limit of records), KIP-1222 (renewal).
+KIP-1206 added a strict limit of records, KIP-1222 the renewal of locks.
 """
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct
+from .base import Api, Request, Response, Struct, int8, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -17,7 +15,7 @@ class ShareTopicPartitions(Struct):
     """Partitions of one topic, by id."""
 
     topic_id: UUID | None
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -31,12 +29,12 @@ class ShareAssignment(Struct):
 class ShareGroupHeartbeatResponse(Response):
     """The member's epoch and, if it changed or was asked for, its assignment."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
     member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0  # when the next heartbeat is due
+    member_epoch: int32 = 0
+    heartbeat_interval_ms: int32 = 0  # when the next heartbeat is due
     assignment: ShareAssignment | None = None  # None: unchanged
 
 
@@ -48,7 +46,7 @@ class ShareGroupHeartbeatRequest(Request[ShareGroupHeartbeatResponse]):
     response: ClassVar = ShareGroupHeartbeatResponse
     group_id: str
     member_id: str  # chosen by the client, the same for all its life
-    member_epoch: int
+    member_epoch: int32
     rack_id: str | None = None  # None: unchanged or none
     subscribed_topic_names: tuple[str, ...] | None = None  # None: unchanged
 
@@ -60,16 +58,16 @@ class AcknowledgementBatch(Struct):
     0: there is no record; 1: accepted; 2: released; 3: rejected; 4: the lock is renewed (version 2).
     """
 
-    first_offset: int
-    last_offset: int
-    acknowledge_types: tuple[int, ...] = ()
+    first_offset: int64
+    last_offset: int64
+    acknowledge_types: tuple[int8, ...] = ()
 
 
 @frozen(kw_only=True)
 class ShareFetchPartition(Struct):
     """A partition to read from now on, or to acknowledge records of."""
 
-    partition_index: int
+    partition_index: int32
     acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()  # in ascending order
 
 
@@ -86,34 +84,34 @@ class ShareForgottenTopic(Struct):
     """Partitions to drop from the share session."""
 
     topic_id: UUID | None
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int32, ...] = ()
 
 
 @frozen(kw_only=True)
 class ShareLeader(Struct):
     """A hint at the partition's new leader; -1 if there is none (KIP-951)."""
 
-    leader_id: int = -1
-    leader_epoch: int = -1
+    leader_id: int32 = -1
+    leader_epoch: int32 = -1
 
 
 @frozen(kw_only=True)
 class AcquiredRecords(Struct):
     """A range of offsets that are locked for this member, each delivered as often."""
 
-    first_offset: int
-    last_offset: int
-    delivery_count: int = 0
+    first_offset: int64
+    last_offset: int64
+    delivery_count: int16 = 0
 
 
 @frozen(kw_only=True)
 class SharePartitionData(Struct):
     """What came back of one partition, of its records and of its acknowledgements."""
 
-    partition_index: int
-    error_code: int = 0
+    partition_index: int32
+    error_code: int16 = 0
     error_message: str | None = None
-    acknowledge_error_code: int = 0
+    acknowledge_error_code: int16 = 0
     acknowledge_error_message: str | None = None
     current_leader: ShareLeader = ShareLeader()  # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
     records: bytes = b""  # whole batches; only acquired records are ours
@@ -132,9 +130,9 @@ class ShareFetchableTopicResponse(Struct):
 class ShareNodeEndpoint(Struct):
     """Address of a leader that the answer hints at (KIP-951)."""
 
-    node_id: int
+    node_id: int32
     host: str
-    port: int
+    port: int32
     rack: str | None = None
 
 
@@ -142,10 +140,10 @@ class ShareNodeEndpoint(Struct):
 class ShareFetchResponse(Response):
     """Records, and what became of the acknowledgements that came with the request."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
-    acquisition_lock_timeout_ms: int = 0  # for how long the records are locked
+    acquisition_lock_timeout_ms: int32 = 0  # for how long the records are locked
     responses: tuple[ShareFetchableTopicResponse, ...] = ()
     node_endpoints: tuple[ShareNodeEndpoint, ...] = ()  # addresses of the leaders hinted at
 
@@ -158,14 +156,14 @@ class ShareFetchRequest(Request[ShareFetchResponse]):
     response: ClassVar = ShareFetchResponse
     group_id: str | None = None
     member_id: str | None
-    share_session_epoch: int  # 0: open a session, then counting up; -1: close it
-    max_wait_ms: int  # longest the broker may hold the request back
-    min_bytes: int = 1  # bytes worth answering for before max_wait_ms is over
-    max_bytes: int = 2**31 - 1  # most bytes wanted in all
-    max_records: int = 0  # most records wanted, to the next end of a batch; 0: acquire nothing
-    batch_size: int = 0  # records that acquired ranges are split at
-    share_acquire_mode: int = 0  # 0: whole batches are acquired, 1: max_records is strict; v2+
-    is_renew_ack: bool = False  # some acknowledgements renew locks, and nothing is fetched; v2+
+    share_session_epoch: int32  # 0: open a session, then counting up; -1: close it
+    max_wait_ms: int32  # longest the broker may hold the request back
+    min_bytes: int32 = 1  # bytes worth answering for before max_wait_ms is over
+    max_bytes: int32 = 2**31 - 1  # most bytes wanted in all
+    max_records: int32 = 0  # most records wanted, to the next end of a batch; 0: acquire nothing
+    batch_size: int32 = 0  # records that acquired ranges are split at
+    share_acquire_mode: int8 = since(2, default=0)  # 0: whole batches are acquired, 1: max_records is strict
+    is_renew_ack: bool = since(2, default=False)  # some acknowledgements renew locks, and nothing is fetched
     topics: tuple[ShareFetchTopic, ...] = ()
     forgotten_topics_data: tuple[ShareForgottenTopic, ...] = ()
 
@@ -174,7 +172,7 @@ class ShareFetchRequest(Request[ShareFetchResponse]):
 class ShareAcknowledgePartition(Struct):
     """A partition with records to acknowledge."""
 
-    partition_index: int
+    partition_index: int32
     acknowledgement_batches: tuple[AcknowledgementBatch, ...] = ()  # in ascending order
 
 
@@ -190,8 +188,8 @@ class ShareAcknowledgeTopic(Struct):
 class ShareAcknowledgePartitionResponse(Struct):
     """What became of the acknowledgements of one partition: all of them, or none."""
 
-    partition_index: int
-    error_code: int = 0
+    partition_index: int32
+    error_code: int16 = 0
     error_message: str | None = None
     current_leader: ShareLeader = ShareLeader()  # set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
 
@@ -208,10 +206,10 @@ class ShareAcknowledgeTopicResponse(Struct):
 class ShareAcknowledgeResponse(Response):
     """What became of acknowledgements."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     error_message: str | None = None
-    acquisition_lock_timeout_ms: int = 0  # for how long renewed records are locked; v2+
+    acquisition_lock_timeout_ms: int32 = since(2, default=0)  # for how long renewed records are locked
     responses: tuple[ShareAcknowledgeTopicResponse, ...] = ()
     node_endpoints: tuple[ShareNodeEndpoint, ...] = ()  # addresses of the leaders hinted at
 
@@ -224,6 +222,6 @@ class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
     response: ClassVar = ShareAcknowledgeResponse
     group_id: str | None = None
     member_id: str | None
-    share_session_epoch: int  # never 0; -1: close the session
-    is_renew_ack: bool = False  # some acknowledgements renew locks; v2+
+    share_session_epoch: int32  # never 0; -1: close the session
+    is_renew_ack: bool = since(2, default=False)  # some acknowledgements renew locks
     topics: tuple[ShareAcknowledgeTopic, ...] = ()

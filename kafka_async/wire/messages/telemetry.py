@@ -1,28 +1,23 @@
-"""Client telemetry: GetTelemetrySubscriptions, PushTelemetry.
-
-Decides: nothing. Owns: the shape of these messages, each once, in its newest version; a comment names the versions that carry a
-field where not all that we speak do. Must never do anything.
-Sources: GetTelemetrySubscriptionsRequest.json, PushTelemetryRequest.json and their responses; KIP-714.
-"""
+"""Client telemetry (KIP-714): GetTelemetrySubscriptions, PushTelemetry."""
 
 from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response
+from .base import Api, Request, Response, int8, int16, int32
 
 
 @frozen(kw_only=True)
 class GetTelemetrySubscriptionsResponse(Response):
     """Which metrics the broker wants, and how often (KIP-714)."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
     client_instance_id: UUID | None = None  # this client's id, given by the broker
-    subscription_id: int = 0
-    accepted_compression_types: tuple[int, ...] = ()
-    push_interval_ms: int = 0
-    telemetry_max_bytes: int = 0
+    subscription_id: int32 = 0
+    accepted_compression_types: tuple[int8, ...] = ()
+    push_interval_ms: int32 = 0
+    telemetry_max_bytes: int32 = 0
     delta_temporality: bool = False  # counters since the last push rather than since the start
     requested_metrics: tuple[str, ...] = ()  # prefixes; ("",): all, (): none
 
@@ -40,8 +35,8 @@ class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse
 class PushTelemetryResponse(Response):
     """Whether the metrics were taken."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
 
 
 @frozen(kw_only=True)
@@ -51,7 +46,7 @@ class PushTelemetryRequest(Request[PushTelemetryResponse]):
     api: ClassVar = Api.PUSH_TELEMETRY
     response: ClassVar = PushTelemetryResponse
     client_instance_id: UUID | None
-    subscription_id: int
+    subscription_id: int32
     terminating: bool = False  # the client is closing
-    compression_type: int = 0
+    compression_type: int8 = 0
     metrics: bytes = b""
