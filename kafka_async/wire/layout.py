@@ -82,7 +82,10 @@ def fields_of(cls: type[Struct]) -> Iterator[tuple[str, Any, Mapping[str, Any], 
 
 @memo
 def parts_of(annotation: Any) -> tuple[str, bool, bool, type[Struct] | None]:
-    """Return what a type says: the kind of values, whether there are many, whether it may be ``None``, and the class of structs."""
+    """Return what a type says: the kind of values, whether there are many, whether it may be ``None``, and the class of structs.
+
+    Raises ``KeyError`` for a type that no field can have, such as ``int``, which does not say its size.
+    """
     kind = ""
     array = optional = False
     while (origin := get_origin(annotation)) is not None:
@@ -96,4 +99,4 @@ def parts_of(annotation: Any) -> tuple[str, bool, bool, type[Struct] | None]:
             optional = True
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return "struct", array, optional, annotation
-    return kind or _KINDS.get(annotation, ""), array, optional, None
+    return kind or _KINDS[annotation], array, optional, None

@@ -111,7 +111,7 @@ class _Plan:
     def _walk(self, message: Schema, owner: str, rows: Iterable[Schema], versions: set[int]) -> None:
         use = self.uses.setdefault(owner, {}).setdefault(message["name"], _Use())
         use.possible |= versions
-        known = {name: (kind, other) for name, kind, _, other in fields_of(self.classes[owner])} if owner in self.classes else {}
+        known = {name: (type_, other) for name, type_, _, other in fields_of(self.classes[owner])} if owner in self.classes else {}
         previous = ""
         for row in rows:
             there = _in(versions, row["versions"])
@@ -126,10 +126,10 @@ class _Plan:
             found = use.fields[name]
             found.there |= there
             found.null |= _in(there, row.get("nullableVersions", "none"))
-            kind, other = known.get(name, (None, None))
+            type_, other = known.get(name, (None, None))
             inner = row.get("fields") or _common(message, row["type"])
             if inner and other is None:
-                struct = parts_of(kind)[-1]
+                struct = None if type_ is None else parts_of(type_)[-1]
                 found.struct = self._struct(owner, row) if struct is None else struct.__name__
                 self._walk(message, found.struct, inner, there)
 

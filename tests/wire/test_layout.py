@@ -9,7 +9,7 @@ import pytest
 from kafka_async.errors import UnsupportedVersionError
 from kafka_async.values import frozen
 from kafka_async.wire import Api, Struct, codec
-from kafka_async.wire.layout import WireField, WireStruct, layout_of
+from kafka_async.wire.layout import WireField, WireStruct, layout_of, parts_of
 from kafka_async.wire.messages import HeartbeatRequest
 from kafka_async.wire.messages.base import NotOurs, int8, int16, int32, int64, since
 from tests.wire.layouts import LAYOUTS
@@ -73,6 +73,11 @@ def test_every_field_has_a_type_of_kafkas() -> None:
     kinds = {each.kind for _, struct in LAYOUTS for each in struct.fields}
 
     assert kinds == {"b", "h", "i", "q", "?", "16s", "string", "bytes", "struct"}
+
+
+def test_a_type_that_does_not_say_its_size_is_refused() -> None:
+    with pytest.raises(KeyError, match="int"):
+        parts_of(int)
 
 
 def test_fields_that_some_version_lacks_have_a_default() -> None:
