@@ -47,6 +47,7 @@ def test_the_messages_are_kafkas(kafkas: dict[str, Any]) -> None:
 def test_a_new_field_comes_at_its_place_with_kafkas_words_about_it(schemas: dict[str, Any]) -> None:
     rows = schemas["HeartbeatResponse"]["fields"]
     rows.insert(1, {"name": "NextMs", "type": "int64", "versions": "3+", "default": "-1", "about": "When to beat again."})
+    rows.append({"name": "Many", "type": "[]int32", "versions": "0+", "about": "Numbers."})
     rows.append({"name": "Hints", "type": "[]string", "versions": "4+", "nullableVersions": "4+", "tag": 0, "about": "Hints."})
 
     text = generated(schemas)[GROUP]
@@ -55,6 +56,7 @@ def test_a_new_field_comes_at_its_place_with_kafkas_words_about_it(schemas: dict
         "throttle_time_ms: int32 = since(1, default=0)",
         "next_ms: int64 = since(3, default=-1)  # When to beat again.",
         "error_code: int16 = 0",
+        "many: tuple[int32, ...] = ()  # Numbers.",
         "hints: tuple[str, ...] | None = since(4, tag=0, default=())  # Hints.",
     ]
     assert "\nfrom .base import Api, Request, Response, Struct, int16, int32, int64, since\n" in text
