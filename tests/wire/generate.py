@@ -241,9 +241,8 @@ def _fields(plan: _Plan, owner: str, written: Mapping[str, _Written]) -> list[st
             if name in left_out:
                 code = f"ClassVar = NotOurs({', '.join([kind, f'default={ours.default}', *versions])})"
             else:
-                default = _default(
-                    each, ours.default, values.get(name), needed=bool(versions) or name not in written and kind.startswith("tuple")
-                )
+                needed = bool(versions) or (name not in written and kind.startswith("tuple"))
+                default = _default(each, ours.default, values.get(name), needed=needed)
                 if versions:
                     first = versions.pop(0).removeprefix("first=") if versions[0].startswith("first=") else "0"
                     default = f"since({', '.join([first, *versions, f'default={default}'])})"
