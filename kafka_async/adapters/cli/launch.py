@@ -27,6 +27,10 @@ def launch() -> None:
         from .commands import app
 
         app(typed(), prog_name="kafka-async")
+    except ImportError as error:  # of options that need an extra: they are read before the command runs
+        if error.name is not None:  # Python's own, about a module, rather than ours, which says what to install
+            raise
+        refuse(str(error))
     except OSError as error:  # of the help or the version: commands report their own
         drop_unwritten()
         refuse(str(error), FAILED)

@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperOption
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .formats import Record, Writer, formatter, json_line, unescape
-from .launch import FAILED, drop_unwritten, to_stderr
+from .launch import FAILED, USAGE_ERROR, drop_unwritten, to_stderr
 from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
 
@@ -196,7 +196,7 @@ class Output:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
         text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
         to_stderr(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
-        return self.end(FAILED)
+        return self.end(USAGE_ERROR if isinstance(error, ImportError) else FAILED)  # an extra that an option needs is missing
 
     def end(self, code: int) -> "typer.Exit":
         """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""

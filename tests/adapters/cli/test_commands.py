@@ -237,6 +237,21 @@ def test_a_list_of_commands_says_in_whole_sentences_what_each_is_for(command: tu
     assert all(line.endswith(".") and not line.endswith("...") for line in listed.split("\n") if line.strip())
 
 
+@pytest.mark.parametrize("command", [("topics", "list"), ("consume", "t"), ("share", "consume", "t", "-G", "g")], ids=" ".join)
+def test_a_store_without_the_extra_that_reads_it_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Options are read before there is an event loop, and so before the errors of commands are shown."""
+    (tmp_path / "client.properties").write_text(
+        "security.protocol=SSL\nssl.truststore.type=PKCS12\nssl.truststore.location=none.p12\nssl.truststore.password=hunter-2\n"
+    )
+    without = "import sys; sys.modules['cryptography.hazmat.primitives.serialization.pkcs12'] = None; "
+    program = [sys.executable, "-c", without + "from kafka_async.adapters.cli.main import main; main()"]
+    words = [*program, *command, "-F", str(tmp_path / "client.properties")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+
+    line = "kafka-async: ssl.truststore.location: stores of type PKCS12 need cryptography, which the extra 'pkcs12' brings: "
+    assert (done.returncode, done.stderr) == (2, line + "pip install '.[pkcs12]' from a clone\n")
+
+
 def test_a_file_with_options_is_read_and_its_group_is_left_alone(brokers: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(f"bootstrap.servers={brokers}\ngroup.id=billing\nfetch.max.wait.ms=10\n")

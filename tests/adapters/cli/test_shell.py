@@ -35,7 +35,7 @@ async def ends_with(outcome: int | BaseException) -> int:
         (KafkaError("evil\x1b]0;owned\x07 \x9b"), 1, "kafka-async: evil\\x1b]0;owned\\x07 \\x9b\n"),
         (GroupIdNotFound("group 'g' does not exist"), 1, "kafka-async: group 'g' does not exist\n"),
         (OSError(), 1, "kafka-async: OSError\n"),
-        (ImportError("ssl_keystore_location: stores need it"), 1, "kafka-async: ssl_keystore_location: stores need it\n"),
+        (ImportError("ssl_keystore_location: stores need it"), 2, "kafka-async: ssl_keystore_location: stores need it\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
