@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ...background.share.exchange import CAREFUL, FALL, Flush, in_time
+from ...background.share.exchange import FALL, Flush, in_time
 from ...errors import DeserializationError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, RecordFailed
@@ -63,8 +63,8 @@ class ShareSource:
     """The progress of the handlers when it was last looked at, and since when it has been the same."""
     _stuck: bool = field(default=False, init=False)
     """No handler has begun or ended for so long that the waiting records were released."""
-    _careful_until: float = field(default=-inf, init=False)
-    """Until then only a few records wait for handlers."""
+    _lost_at: float = field(default=-inf, init=False)
+    """How many records had been settled when some that waited lost their locks."""
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -158,6 +158,7 @@ class ShareSource:
     def _lost(self, record: Record) -> None:
         """Cancel the handler that works on the record; one that works on several goes on while it still has others."""
         if self._work is not None and self._owner is not None and self._work.lose(record):
+            self._lost_at = self._work.settled
             self._owner.give_up_lost()
 
     def _unwanted(self) -> None:
@@ -248,7 +249,7 @@ class ShareSource:
             demand.pace = max(spent / records / owner.settings.concurrency, demand.pace * FALL, _FASTEST)
             self._paced = work.settled, seconds
         # Until the pace is known, nothing waits for a handler: all of it would have to be given back if the first ones are slow.
-        ahead = in_time(demand.pace, self.consumer._exchange.lock_seconds, careful=self.clock() < self._careful_until)
+        ahead = in_time(demand.pace, self.consumer._exchange.lock_seconds, work.settled - self._lost_at)
         work.in_time = owner.settings.concurrency * (owner.settings.batch or 1) + ahead
 
     def _release_waiting(self) -> None:
@@ -268,7 +269,7 @@ class ShareSource:
             return
         for record in waiting:
             self._release(record)
-        self._stuck, self._careful_until = True, now + exchange.lock_seconds * CAREFUL
+        self._stuck, self._lost_at = True, work.settled
         exchange.demand.pace = max(exchange.demand.pace, exchange.lock_seconds)
 
     # --- what share groups do not have -----------------------------------------------------------------------------------------

@@ -20,10 +20,8 @@ from ..boundary import EventHandler
 AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
 CAREFUL: Final = 10
-"""For so many times the locks' duration little is read ahead once some records have waited for that long: a few jobs take so long,
-and each time all that waits behind one loses one of its deliveries."""
-FEW: Final = 10
-"""Records that are read ahead at most meanwhile."""
+"""Once records have lost their locks unread, as many are read ahead as the application has read since, divided by this. Each time
+costs such records one of their deliveries, and it may happen again, if a few jobs take longer than a lock or connections break."""
 FALL: Final = 0.75
 """The pace falls by no more than this with each measurement: after a long job among short ones, another one may soon follow."""
 OVERHEAD: Final = 100
@@ -164,12 +162,12 @@ class Settled(NamedTuple):
     """Why they did not count."""
 
 
-def in_time(pace: float, lock_seconds: float, *, careful: bool) -> int:
-    """Return how many records are read ahead if the application takes ``pace`` seconds for one (0: not known)."""
-    if pace <= 0:
-        return 0
-    records = int(lock_seconds * AHEAD / pace)
-    return min(records // CAREFUL, FEW) if careful else records
+def in_time(pace: float, lock_seconds: float, since: float) -> int:
+    """Return how many records are read ahead if the application takes ``pace`` seconds for one (0: not known).
+
+    ``since``: how many it has read since some have lost their locks unread; infinity if none have.
+    """
+    return int(min(lock_seconds * AHEAD / pace, max(0.0, since) / CAREFUL)) if pace > 0 else 0
 
 
 _SIZES: Final = tuple(itemgetter(ConsumerRecord._fields.index(f"serialized_{part}_size")) for part in ("key", "value"))

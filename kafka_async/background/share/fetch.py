@@ -56,7 +56,6 @@ from ..request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements, Entry
 from .exchange import (
     AHEAD,
-    CAREFUL,
     Acknowledge,
     AcknowledgeType,
     Close,
@@ -164,8 +163,8 @@ class _ReadAhead:
     """How many records the largest batches have, as seen of late."""
     given_back: tuple[float, int] | None = None
     """When the application had last read, and how many records were delivered, as unread ones were given back."""
-    careful_until: float = -inf
-    """Until then only a few are."""
+    lost_at: float = -inf
+    """How many had been delivered when some lost their locks unread."""
 
     def saw(self, batch: int) -> None:
         """Some records came in a batch of so many."""
@@ -394,6 +393,7 @@ class ShareFetchManager:
             return
         lost = self.locks.forget(partition)
         if lost:
+            self._ahead.lost_at = self.exchange.delivered
             self.exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in lost), error))
         if drop:
             self._broker(held.node_id).acknowledgements.drop(partition, error, now)
@@ -411,7 +411,7 @@ class ShareFetchManager:
             return NEVER
         if until > now:
             return until
-        ahead.given_back, ahead.careful_until = seen, now + self.locks.duration * CAREFUL
+        ahead.given_back, ahead.lost_at = seen, exchange.delivered
         self._take_notes(now)
         for partition, held, unread in self.locks.give_up_unread():
             error = InvalidRecordStateError(f"{partition}: the record was released, since nothing was read for too long")
@@ -514,9 +514,9 @@ class ShareFetchManager:
             return False
         handler = self.exchange.handler
         reads = handler.reading > 0 or now - handler.polled_at < self.locks.duration * AHEAD
-        return reads and self._room_for_records(now) > 0 and self._room_for_bytes() > 0
+        return reads and self._room_for_records() > 0 and self._room_for_bytes() > 0
 
-    def _room_for_records(self, now: float) -> int:
+    def _room_for_records(self) -> int:
         """Return for how many records a broker is asked."""
         exchange, most = self.exchange, self.config.max_poll_records
         unread, demand = exchange.unread, exchange.demand
@@ -526,7 +526,7 @@ class ShareFetchManager:
             if self.settings.strict_max_records:
                 return max(demand.wanted, demand.missed) - unread
         # Records that the application would not get to in time are left to others: all of them as long as its pace is not known.
-        ahead = min(most, in_time(demand.pace, self.locks.duration, careful=now < self._ahead.careful_until))
+        ahead = min(most, in_time(demand.pace, self.locks.duration, exchange.taken - self._ahead.lost_at))
         wanted, asked = min(most, max(demand.wanted, demand.missed) - unread), min(most, demand.asked)
         if not demand.handlers and ahead < asked:
             # A read call ends with what it finds, and may take as long for few records as for many: it finds as many as it asks
@@ -578,7 +578,7 @@ class ShareFetchManager:
         topics, forgotten = session.build({portion.partition: portion.batches() for portion in portions})
         wait = self._longest_wait(now) if acquires else 0.0
         most = max(1, self._room_for_bytes()) if acquires else 0
-        limit = max(1, self._room_for_records(now)) if acquires else 0
+        limit = max(1, self._room_for_records()) if acquires else 0
         message = ShareFetchRequest(
             group_id=self.config.group_id,
             member_id=self.member_id,

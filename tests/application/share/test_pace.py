@@ -1,5 +1,6 @@
 """How many records a member locks ahead: jobs that take long are left to other members."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.pace import Pace
 from kafka_async.background.boundary import EventHandler
 from kafka_async.background.share.exchange import Exchange
+from kafka_async.errors import LockLostError
 from kafka_async.testing import Cluster
 from kafka_async.wire import Api
 from kafka_async.wire.messages import ShareFetchRequest
@@ -228,6 +230,42 @@ def test_a_few_jobs_longer_than_a_lock_do_not_cost_the_others_all_their_deliveri
         assert max(deliveries.values()) <= 3
 
     run(main)
+
+
+@on_both
+@pytest.mark.parametrize("read", [_iterate, _getone, _process])
+def test_connections_that_break_again_and_again_do_not_cost_unread_jobs_all_their_deliveries(
+    run: Run, read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        cluster = _filled(400)
+        done = set[int]()
+        all_done = anyio.Event()
+
+        async def handle(record: Any) -> None:
+            await anyio.sleep(0.001)
+            done.add(record.offset)
+            if len(done) % 30 == 0:
+                cluster.cut()
+            if len(done) == 400:
+                all_done.set()
+
+        async with _member(cluster) as consumer, anyio.create_task_group() as tasks:
+            tasks.start_soon(_again, read, consumer, handle)
+            with anyio.move_on_after(200):
+                await all_done.wait()
+            assert len(done) == 400
+            tasks.cancel_scope.cancel()
+
+    run(main)
+
+
+async def _again(
+    read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]], consumer: ShareConsumer[Any, Any], handle: Handler
+) -> None:
+    while True:
+        with contextlib.suppress(LockLostError):
+            await read(consumer, handle)
 
 
 @on_both

@@ -121,26 +121,39 @@ def test_a_slow_application_asks_one_broker_at_a_time_since_the_records_of_the_o
     assert asked(LOCK / 2) == [250]
 
 
-def test_an_application_that_left_records_unread_for_too_long_reads_few_ahead_for_a_time() -> None:
+@pytest.mark.parametrize("why", ["nobody read them", "the connection broke"])
+def test_after_unread_records_have_lost_their_locks_few_are_read_ahead_until_many_were_read(why: str) -> None:
     world = World(max_poll_interval_ms=10_000)
     world.delivered(5)
-    demand, since = world.exchange.demand, 10.0
-    demand.read_at = 0.0
+    demand, exchange, since = world.exchange.demand, world.exchange, 10.0
+    demand.pace = LOCK / 30_000
+    if why == "nobody read them":
+        demand.read_at = 0.0
+    else:
+        exchange.taken = 4  # one of the five is unread
+        world.poll(0.0)
+        world.answer(ShareFetchRequest, KafkaConnectionError("cut"), 0.0)
     world.poll(since)
     assert [type(report) for report in world.reports()] == [Lost]
-    world.exchange.taken = 5
-    world.poll(since + 1)
-    world.answer(ShareAcknowledgeRequest, acknowledged(), since + 1)
-
-    demand.pace = LOCK / 3000
-
-    def reads(now: float) -> int:
-        demand.read_at = world.handler.polled_at = now
+    exchange.taken = 5
+    for turn in range(4):  # what is released is settled, in a new session if need be
+        now = since + 0.2 * turn
         world.poll(now)
-        return world.answer(ShareFetchRequest, fetched(), now).max_records
+        for _ in world.waiting(ShareAcknowledgeRequest):
+            world.answer(ShareAcknowledgeRequest, acknowledged(), now)
+        for _ in world.waiting(ShareFetchRequest):
+            world.answer(ShareFetchRequest, fetched(), now)
 
-    assert reads(since + 9 * LOCK) == 10
-    assert reads(since + 10 * LOCK) == 500
+    def asked(read: int) -> list[int]:
+        exchange.delivered = exchange.taken = 5 + read
+        demand.read_at = world.handler.polled_at = since + 2
+        world.poll(since + 2)
+        found = [request.max_records for request in world.waiting(ShareFetchRequest)]
+        for _ in found:
+            world.answer(ShareFetchRequest, fetched(), since + 2)
+        return found
+
+    assert [asked(read) for read in (0, 9, 10, 200, 10_000)] == [[], [], [1], [20], [500]]
 
 
 def test_a_slow_application_finds_as_many_records_as_it_asks_for_or_none() -> None:
@@ -443,6 +456,7 @@ def test_a_leader_that_moved_is_followed_by_the_hint_and_the_locks_are_lost() ->
     assert isinstance(settled.error, NotLeaderOrFollowerError)
     assert isinstance(lost, Lost)
     assert [offset for _, offset in lost.locks] == [1]
+    world.exchange.demand.wanted = 1
     world.poll(0.3)
     assert [request.node_id for request in world.unsent if isinstance(request.message, ShareFetchRequest)] == [2]
 
