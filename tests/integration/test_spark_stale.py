@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import Factory, define, evolve
+from confluent_kafka import TopicPartition
 
 from kafka_async.testing.server import encode_response
 from kafka_async.wire import Api, decode_response
@@ -30,24 +32,26 @@ LONG: Final = 2 * PATIENCE
 
 @define(eq=False)
 class Stale:
-    """Lowers the next answers that tell where a topic ends."""
+    """Lowers the next answers that tell where a topic ends, or begins."""
 
     topic: str
     end: int = 0
+    most: float = inf
     left: int = 0
     lowered: asyncio.Event = Factory(asyncio.Event)
     """All answers that were to be lowered have been."""
 
-    def answer(self, times: int, end: int) -> None:
-        """Let the next ``times`` answers say that the topic ends at ``end``."""
-        self.end, self.left = end, times
+    def answer(self, times: int, end: int, most: float = inf) -> None:
+        """Let the next ``times`` answers say that the topic ends at ``end``, where they would say more, but not above ``most``."""
+        self.end, self.most, self.left = end, most, times
         self.lowered.clear()
 
     def edit(self, api: int, version: int, frame: bytes) -> bytes:
         if api != Api.LIST_OFFSETS or not self.left:
             return frame
         response = decode_response(ListOffsetsRequest, version, frame)
-        if not any(part.offset > self.end for topic in response.topics if topic.name == self.topic for part in topic.partitions):
+        offsets = [part.offset for topic in response.topics if topic.name == self.topic for part in topic.partitions]
+        if not any(self.end < offset <= self.most for offset in offsets):
             return frame
         self.left -= 1
         if not self.left:
@@ -146,3 +150,17 @@ async def test_a_batch_reads_what_its_options_say_behind_a_stale_end(
     assert stale.lowered.is_set()
     first, end = (93, 100) if "startingOffsets" in given else (0, 95)
     assert found == [(stale.topic, 0, offset) for offset in range(first, end)]
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+async def test_a_batch_from_the_earliest_offset_begins_where_the_log_does_when_it_is_read(
+    spark: Any, kafka_cluster3: KafkaCluster, proxy: Proxy, stale: Stale, times: int
+) -> None:
+    """A broker may be late to learn what was deleted, and records may be deleted before a task of a long job begins."""
+    kafka_cluster3.produce(stale.topic, 100)
+    for done in kafka_cluster3.admin.delete_records([TopicPartition(stale.topic, 0, 50)]).values():
+        done.result()
+    stale.answer(times, 0, most=50)
+    frame = source(spark, kafka_cluster3, options(proxy, stale)).load().select("topic", "partition", "offset")
+    assert await asyncio.to_thread(lambda: rows(frame)) == [(stale.topic, 0, offset) for offset in range(50, 100)]
+    assert stale.lowered.is_set()

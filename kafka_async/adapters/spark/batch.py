@@ -2,9 +2,10 @@
 
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
+from ...values import evolve
 from .options.source_options import SourceOptions
 from .plan.lookup import Lookup
-from .plan.offsets import Offsets, OffsetSpec, names_of
+from .plan.offsets import EARLIEST, Offsets, OffsetSpec, names_of
 from .plan.planner import OffsetRange, Task
 
 _FROM = OffsetSpec("earliest", "startingOffsets")
@@ -34,7 +35,12 @@ def plan_batch(options: SourceOptions, lookup: Lookup) -> list[Task]:
             after = "the resolved start offset is greater than the resolved end offset"
             raise KafkaConfigurationError(f"{first.option}: {start} of {partition} is above {last.option}, {stop}: {after}")
     ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in begins]
-    return options.tasks(ranges)
+    return options.tasks(evolve(each, earliest=_at_the_beginning(first, each.partition)) for each in ranges)
+
+
+def _at_the_beginning(spec: OffsetSpec, partition: TopicPartition) -> bool:
+    """Return whether a start is where the log begins. Spark's own connector looks that up when a task runs, hours later perhaps."""
+    return spec.kind == "earliest" or (spec.kind == "offsets" and spec.numbers[partition] == EARLIEST)
 
 
 def _range(

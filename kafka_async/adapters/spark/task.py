@@ -90,6 +90,8 @@ class _TaskReading:
         self._confirmed = not self._ids
         """The consumer reads these topics. It follows names, and so would read another topic that got the name since the plan. From
         now on it finds out by itself if the id of a topic changes."""
+        self._begins = {each.partition: each.start for each in task if each.earliest}
+        """Where ranges begin by now that were to begin where their logs do."""
         self._doubts = 0
         """How often a broker refused offsets that are there."""
         self._assign({each.partition: (each.start, each.end) for each in task})
@@ -148,18 +150,29 @@ class _TaskReading:
         if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < _LOOKS:
             self._doubts += 1  # all of it is there: the broker that refused it is behind the others
             self._settings.sleep(_SECOND_LOOK)
-        elif self._settings.fail_on_data_loss:
+        elif self._settings.fail_on_data_loss and not self._only_begin_later(left, there):
             text = f"{error}; set failOnDataLoss to false to go on without these records"
             raise DataLossError(text) from error
         for partition, (start, end) in left.items():
-            if (kept := there.get(partition)) != (start, end):
-                what = "nothing" if kept is None else f"{kept[0]} to {kept[1] - 1}"
+            if (kept := there[partition]) != (start, end):
+                what = f"{kept[0]} to {kept[1] - 1}" if kept[0] < kept[1] else "nothing"
                 text = "%s: offsets %d to %d are gone, in part or all; reading %s of them"
                 _log.warning(text, partition, start, end - 1, what)
-        self._assign(there)
+        unread = (partition for partition, (start, _) in left.items() if start == self._begins.get(partition))
+        self._begins = {partition: there[partition][0] for partition in unread}
+        self._assign({partition: (first, last) for partition, (first, last) in there.items() if first < last})
+
+    def _only_begin_later(self, left: Ranges, there: Ranges) -> bool:
+        """Return whether only the front is gone, of ranges that were to begin where their logs do and of which nothing was read."""
+        changed = [partition for partition in left if there[partition] != left[partition]]
+        unread = (left[each][0] == self._begins.get(each) and there[each][1] == left[each][1] for each in changed)
+        return bool(changed) and all(unread)
 
     def _there(self, left: Ranges) -> Ranges:
-        """Return what the log holds of ranges. It held all when they were planned, so an end within them is asked for again."""
+        """Return what the log holds of ranges, which may be nothing.
+
+        It held all when they were planned, so an end within them is asked for again.
+        """
         for look in range(_LOOKS):
             if look:
                 self._settings.sleep(_SECOND_LOOK)
@@ -167,8 +180,7 @@ class _TaskReading:
             begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
             if not below(ends, {partition: end for partition, (_, end) in left.items()}):
                 break
-        there = {partition: (max(start, begins[partition]), min(end, ends[partition])) for partition, (start, end) in left.items()}
-        return {partition: (first, last) for partition, (first, last) in there.items() if first < last}
+        return {partition: (max(start, begins[partition]), min(end, ends[partition])) for partition, (start, end) in left.items()}
 
     def _check_topics(self) -> None:
         """Raise ``DataLossError`` for partitions that are gone, or leave them out."""

@@ -32,6 +32,20 @@ def test_a_batch_reads_what_its_options_say() -> None:
     assert planned(given) == {A0: (5, 10), A1: (0, 7)}
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, {A0, A1}), ({"startingOffsets": '{"a":{"0":5,"1":-2}}'}, {A1}), ({"startingTimestamp": "5"}, set())],
+    ids=["default", "one", "time"],
+)
+def test_tasks_know_which_ranges_were_to_begin_where_their_logs_do(given: dict[str, str], found: set[TopicPartition]) -> None:
+    there = cluster()
+    there.times = {A0: OffsetAndTimestamp(8, 100), A1: OffsetAndTimestamp(0, 100)}
+    settings = options(**given, minPartitions="6")
+    pieces = [piece for task in plan_batch(settings, lookup(there, settings)) for piece in task]
+    assert len(pieces) == 6
+    assert {piece.partition for piece in pieces if piece.earliest} == found
+
+
 def test_tasks_know_which_topic_their_offsets_are_of() -> None:
     there = cluster()
     there.ids = {"b": 2}

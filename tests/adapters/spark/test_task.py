@@ -167,6 +167,66 @@ def test_offsets_that_are_gone_are_left_out_and_reported(caplog: pytest.LogCaptu
     assert "a-0: offsets 0 to 9 are gone, in part or all; reading 8 to 9 of them" in caplog.text
 
 
+EARLIEST = (OffsetRange(A0, 0, 10, earliest=True), OffsetRange(A1, 0, 5, earliest=True))
+
+
+@pytest.mark.parametrize(("log", "found"), [((4, 10), WHOLE[4:]), ((50, 60), WHOLE[10:])])
+def test_what_is_deleted_before_a_range_from_the_earliest_offset_is_read_is_no_loss(
+    log: tuple[int, int], found: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = script(OffsetOutOfRangeError("gone"))
+    consumer.logs[A0] = log
+    with caplog.at_level(logging.WARNING, "kafka_async.spark"):
+        assert read(consumer, EARLIEST) == found
+    assert "a-0: offsets 0 to 9 are gone" in caplog.text
+
+
+class Moving(Script):
+    """A log that begins later after each look."""
+
+    def beginning_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
+        found = super().beginning_offsets(partitions, timeout_ms)
+        self.logs[A0] = (5, 10)
+        return found
+
+
+def test_a_beginning_that_moves_twice_before_anything_is_read_is_no_loss_either() -> None:
+    consumer = Moving(logs={A0: (2, 10), A1: (0, 5)}, trouble=[OffsetOutOfRangeError("gone"), OffsetOutOfRangeError("gone")])
+    assert read(consumer, EARLIEST) == [*((0, offset) for offset in range(5, 10)), *WHOLE[10:]]
+
+
+@pytest.mark.parametrize(
+    ("task", "log"),
+    [(EARLIEST, (0, 7)), (EARLIEST, (4, 7)), ((EARLIEST[0], OffsetRange(A1, 0, 5)), (0, 7))],
+    ids=["end", "both", "another"],
+)
+def test_an_end_that_is_gone_is_a_loss_wherever_a_range_was_to_begin(task: Task, log: tuple[int, int]) -> None:
+    consumer = script(OffsetOutOfRangeError("gone"))
+    consumer.logs[A0] = log
+    with pytest.raises(DataLossError, match="gone; set failOnDataLoss to false"):
+        read(consumer, task)
+
+
+def test_what_is_deleted_of_a_range_that_is_being_read_is_a_loss() -> None:
+    consumer = script()
+    reading = reader(consumer).read(*input_partitions([EARLIEST]))
+    next(reading)
+    consumer.trouble = [OffsetOutOfRangeError("gone")]
+    consumer.logs[A0] = (6, 10)
+    with pytest.raises(DataLossError, match="gone; set failOnDataLoss to false"):
+        list(reading)
+
+
+def test_what_was_read_of_a_range_counts_after_the_beginning_of_another_moved() -> None:
+    consumer = Moving(logs={A0: (0, 10), A1: (0, 5)})
+    reading = reader(consumer).read(*input_partitions([EARLIEST]))
+    next(reading)
+    consumer.trouble = [OffsetOutOfRangeError("moved"), OffsetOutOfRangeError("gone")]
+    consumer.logs[A1] = (2, 5)
+    with pytest.raises(DataLossError, match="gone; set failOnDataLoss to false"):
+        list(reading)
+
+
 def test_a_range_that_is_gone_as_a_whole_is_left_out() -> None:
     consumer = script(OffsetOutOfRangeError("gone"))
     consumer.logs = {A0: (50, 60), A1: (0, 5)}

@@ -25,6 +25,8 @@ class OffsetRange:
     end: int
     topic_id: Any = field(default=None, eq=False)
     """The id of the topic whose offsets these are; ``None``: not known."""
+    earliest: bool = field(default=False, eq=False)
+    """It was to begin where the log does: what is deleted before it is read is no loss."""
 
     @property
     def size(self) -> int:
