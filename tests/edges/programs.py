@@ -66,6 +66,8 @@ EVENTS: Final = (
     "made_anew",
     "pass",
 )
+READING_EVENTS: Final = ("two_read", "parked", "busy")
+"""Events in which the application reads in a way of its own. They are not for the time of another read."""
 ENDS: Final = ("stop", "stop_twice", "stop_elsewhere", "stop_while_reading", "error", "cancelled", "unsubscribe_and_stop")
 
 
@@ -167,6 +169,8 @@ class Program(_Plain):
     """Seconds that a call-back of the rebalance listener takes; 0: it is a plain method."""
     commit_takes: float = 0.0
     """Seconds until the coordinator has stored offsets."""
+    small: bool = False
+    """The buffer is full with a batch, so partitions give way to those that are asked for."""
     plain: bool = False
     """The methods of the rebalance listener are plain ones."""
     backend: str = "asyncio"
@@ -206,7 +210,7 @@ def every_call_between_records() -> Iterator[Program]:
 
 def every_event_between_records() -> Iterator[Program]:
     """Each protocol x each event x each way of reading before and after, with a call after the event."""
-    for protocol, event, first, then in product(PROTOCOLS, EVENTS + GROUP_EVENTS, WAYS, WAYS):
+    for protocol, event, first, then in product(PROTOCOLS, EVENTS + GROUP_EVENTS + READING_EVENTS, WAYS, WAYS):
         if protocol == "manual" and event in GROUP_EVENTS:
             continue
         seed = _mix(protocol, event, first, then)
@@ -216,8 +220,9 @@ def every_event_between_records() -> Iterator[Program]:
             steps,
             protocol=protocol,
             auto_commit=seed % 3 > 0,
-            call_backs=seed % 5 > 0,
-            poison=(5,) if seed % 5 > 2 else (),
+            call_backs=seed % 5 > 0 and event != "busy",
+            poison=(5,) if seed % 5 > 2 and event != "busy" else (),
+            small=event == "parked",
             plain=seed % 2 == 0,
         )
 

@@ -25,13 +25,15 @@ from kafka_async.testing.simulation.waking import TIMESTAMP
 from tests.application.support import cancelled_at
 from tests.virtual import VirtualLoop, run_virtual, run_virtual_asyncio
 
-from .programs import COMMITS, LOOKS, MOVES, Call, Cut, During, End, Event, Program, Read, Step, Timed
+from .programs import COMMITS, LOOKS, MOVES, WAYS, Call, Cut, During, End, Event, Program, Read, Step, Timed
 from .world import MAX_POLL, FakeWorld, FlakyError, Listener, PlainListener, World
 
 QUIET: Final = 8
 """After so many reads without a record nothing more will come."""
 UNREADABLE: Final = (2, 8, 76, 87, 109, 116)
 """What a broker says of a partition that it cannot read at the moment."""
+FAIR: Final = 10_000
+"""So many records are handed out at most before a partition that has data gets its turn."""
 NOTICED: Final = 3.5
 """Seconds after which a heartbeat of the consumer's background was answered."""
 
@@ -585,6 +587,76 @@ class Runner:
         self.world.make_anew()
         self._due = None
         await anyio.sleep(NOTICED)
+
+    async def _event_two_read(self, partition: TopicPartition) -> None:
+        """Another task waits for a partition until auto-commit was due, while ours is handed records by another call and works
+        on them.
+        """
+        world, consumer = self.world, self.consumer
+        pausing = partition in consumer.assignment() - consumer.paused() and partition in world.model.cursors
+        if pausing:
+            await self._call_pause(partition, 0)
+        read = Read(WAYS[len(self.journal) % len(WAYS)], 1, 1 - partition.partition)
+        await self.read(read)
+        async with anyio.create_task_group() as tasks:
+            if pausing:
+                tasks.start_soon(self._wait_beside, partition)
+            await anyio.sleep(0.3)
+            await self.read(read)  # at once, since nothing has happened in between
+            await anyio.sleep(world.interval + 1)
+        if pausing and partition in consumer.paused() and partition in world.model.cursors:
+            await self._call_resume(partition, 0)
+
+    async def _wait_beside(self, partition: TopicPartition) -> None:
+        """Wait for a partition of which nothing comes. The call is no read of the program's task: that holds what it has."""
+        with suppress(IllegalStateError):  # it is not assigned
+            batch = await self.consumer.getmany(partition, timeout_ms=(self.world.interval + 0.6) * 1000, max_records=1)
+            for record in (record for records in batch.values() for record in records):
+                self._got(record)
+
+    async def _event_parked(self, partition: TopicPartition) -> None:
+        """A read of one partition, of which there is nothing more, carries out a revocation, and a read of all partitions comes
+        before they are assigned again. With a full buffer the others gave way to the one.
+        """
+        only = Read("getmany", 50, partition.partition)
+        for _ in range(4):
+            await self.read(only)
+        with self.world.without_assignments():
+            await self.world.rebalance()
+            for _ in range(6):
+                await self.read(only)
+            await self.read(Read("getmany", 2))
+        await anyio.sleep(1)
+
+    async def _event_busy(self, partition: TopicPartition) -> None:
+        """So much comes of one partition that the other one would never have its turn."""
+        world, model = self.world, self.world.model
+        quiet = world.partitions[1 - partition.partition]
+        world.produce(quiet, 3, {})
+        for _ in range(
+            0 if self.program.call_backs or self.program.small else 11
+        ):  # what call-backs saw takes long to look through
+            world.produce(partition, 1000, {})
+        await anyio.sleep(2)
+        before, busy = self._open_cursor(quiet), model.cursors.get(partition)
+        way, handed_out = WAYS[len(self.journal) % len(WAYS)], 0
+        while busy is not None and busy.position is not None and handed_out < FAIR:
+            place = busy.position
+            await self.read(Read(way, 500))
+            if model.breaches or model.cursors.get(partition) is not busy or busy.position <= place:
+                return
+            handed_out += busy.position - place
+            if before is None or self._open_cursor(quiet) != before:
+                return
+        if handed_out >= FAIR:
+            model.breach(f"{handed_out} records of {partition} came before the first of {quiet}")
+
+    def _open_cursor(self, partition: TopicPartition) -> tuple[Any, int | None] | None:
+        """Return what tells whether a record of a partition came, if one may come."""
+        cursor = self.world.model.cursors.get(partition)
+        if cursor is None or not cursor.ready or cursor.paused or cursor.halted or cursor.gone or cursor.unsure:
+            return None
+        return cursor, cursor.position
 
     async def _event_rebalance(self, partition: TopicPartition) -> None:
         await self.world.rebalance()

@@ -5,12 +5,14 @@ its coordinator and what it has stored. Must never touch the consumer: the runne
 """
 
 from collections.abc import Collection, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import anyio
 from attrs import Factory, define, evolve, field
 
 from kafka_async import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async.errors import CoordinatorLoadInProgressError
 from kafka_async.testing import Cluster
 from kafka_async.testing.simulation import FakeBroker
 from kafka_async.wire import Api
@@ -128,6 +130,10 @@ class World:
         """Make the group rebalance."""
         raise NotImplementedError
 
+    def without_assignments(self) -> AbstractContextManager[object]:
+        """Let classic members find no coordinator that lets them join again."""
+        raise NotImplementedError
+
     async def take(self, *partitions: TopicPartition) -> None:
         """Give others these partitions, and only these."""
         raise NotImplementedError
@@ -207,6 +213,8 @@ class World:
             "enable_auto_commit": program.auto_commit,
             "auto_commit_interval_ms": int(self.interval * 1000),
         }
+        if program.small:
+            options |= {"fetch_buffer_bytes": 160, "max_partition_fetch_bytes": 140}
         if program.call_backs:
             options["value_deserializer"] = self._deserialize_slowly if program.slow else self._deserialize
             options["interceptors"] = (Interceptor(self.model),)
@@ -322,6 +330,9 @@ class FakeWorld(World):
 
     async def rebalance(self) -> None:
         self.cluster.rebalance(GROUP)
+
+    def without_assignments(self) -> AbstractContextManager[object]:
+        return self.cluster.failing(Api.JOIN_GROUP, CoordinatorLoadInProgressError, None)
 
     async def take(self, *partitions: TopicPartition) -> None:
         """Others have read a little of the partitions that they give back."""
