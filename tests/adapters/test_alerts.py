@@ -143,6 +143,7 @@ async def idle(program: Program) -> None:
     async with program.consumer() as consumer:
         waiting = asyncio.ensure_future(anext(aiter(consumer)))
         await program.watch(6)
+        assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])
 
@@ -151,6 +152,7 @@ async def idle_share(program: Program) -> None:
     async with program.worker() as consumer:
         waiting = asyncio.ensure_future(consumer.getone())
         await program.watch(6)
+        assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])
 
