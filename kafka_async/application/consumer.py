@@ -1034,8 +1034,9 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
         ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
+        chosen = self._assigned(partitions)  # before the group, as in aiokafka
         self._need_group("seek_to_committed()")
-        found = await self.committed_offsets(*self._assigned(partitions))
+        found = await self.committed_offsets(*chosen)
         for partition, target in found.items():
             if target is not None:
                 self.seek(partition, target)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafka_async import KafkaConsumer, TopicPartition
+from kafka_async.errors import IllegalOperation, IllegalStateError
 
 from .support import Place, virtual
 
@@ -46,6 +47,20 @@ async def test_a_partition_of_another_class_that_is_equal_is_taken_everywhere() 
         assert consumer.current_lag(theirs) == 0
         for made in consumer.assignment() | consumer.paused() | set(consumer.next_offsets()):
             assert type(made) is TopicPartition
+
+
+@virtual
+async def test_without_a_group_a_partition_that_is_not_assigned_is_the_first_mistake_of_seek_to_committed() -> None:
+    place = Place()
+    (ours,) = place.topic("t")
+    async with place.plain() as consumer:
+        with pytest.raises(IllegalStateError, match="no partitions are assigned"):
+            await consumer.seek_to_committed()
+        with pytest.raises(IllegalStateError, match="t-0"):
+            await consumer.seek_to_committed(ours)
+        consumer.assign([ours])
+        with pytest.raises(IllegalOperation, match="group_id"):
+            await consumer.seek_to_committed(ours)
 
 
 def test_auto_commit_without_a_group_is_no_mistake() -> None:
