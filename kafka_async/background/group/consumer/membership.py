@@ -49,6 +49,9 @@ from .reconciliation import Conversation, Incarnation, Metadata, Reconciliation,
 from .settings import GroupSettings
 from .states import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, ConsumerStanding, MemberInput, MemberState
 
+CREATION: Final = 2.0
+"""Seconds for which a member that has just joined waits for a topic that the brokers may be creating, and then for its partitions:
+coordinators compute assignments once a second (``group.consumer.assignment.interval.ms``)."""
 _HEARTBEATS: Final = "heartbeats"
 """The outage from a heartbeat that failed until one is answered."""
 
@@ -371,7 +374,7 @@ class ConsumerMembership:
             self._follow_target(now)
         # Partitions for us may still belong to another member that gives them up soon, or the coordinator has not assigned them
         # yet; only the next heartbeat shows it.
-        waits_since = self._life.joined_at if self._expects_partitions else -NEVER
+        waits_since = self._life.joined_at if self._expects_partitions or self._may_be_created(sent_at) else -NEVER
         if sent_at < self._life.settles_at:
             waits_since = max(waits_since, self._life.acknowledged_at)
         self._life.due_at = next_heartbeat(sent_at, self._conversation.interval, waits_since)
@@ -383,6 +386,14 @@ class ConsumerMembership:
             return False
         known = self.metadata.topics
         return bool(self._interest.regex) or any(name in known and known[name].partitions for name in self._interest.topics)
+
+    def _may_be_created(self, now: float) -> bool:
+        """A topic that is subscribed is not known, and brokers may be creating it because its metadata was asked for."""
+        if not self.config.allow_auto_create_topics or self._life.assignments.target.partitions:
+            return False
+        known = self.metadata.topics
+        missing = any(name not in known or not known[name].partitions for name in self._interest.topics)
+        return missing and now < self._life.joined_at + CREATION
 
     def _refused(self, error: KafkaError, verdict: Verdict, now: float) -> None:
         """Do what the verdict on an error in place of an answer asks for."""
@@ -506,9 +517,11 @@ class ConsumerMembership:
 
         The sequence that costs an interval otherwise: ``start()`` returns with nothing, and the first records come seconds later.
         """
-        if self._life.assignments.current.local_epoch or not self._expects_partitions or self.host.owned():
+        if self._life.assignments.current.local_epoch or self.host.owned():
             return -NEVER
-        return self._life.joined_at + self._conversation.interval
+        if self._expects_partitions:
+            return self._life.joined_at + max(self._conversation.interval, CREATION)
+        return self._life.joined_at + CREATION if self._may_be_created(self._life.joined_at) else -NEVER
 
     def _follow_target(self, now: float) -> None:
         if not self._life.assignments.is_done:

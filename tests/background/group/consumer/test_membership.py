@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.background.group.consumer.heartbeat import LONGEST_INTERVAL
+from kafka_async.background.group.consumer.membership import CREATION
 from kafka_async.background.group.consumer.settings import SESSION_TIMEOUT
 from kafka_async.background.group.consumer.states import LEAVABLE, MEMBER, SPEAKING, MemberState
 from kafka_async.background.group.heartbeat import OUT, Verdict, judge
@@ -265,8 +266,21 @@ def test_an_empty_first_assignment_gives_way_to_the_one_that_follows_soon() -> N
     assert world.host.assignments == [(1, frozenset({A0, A1}))]
 
 
-def test_an_empty_first_assignment_of_topics_without_partitions_is_carried_out_at_once() -> None:
+def test_an_empty_first_assignment_waits_for_topics_that_may_be_in_creation_and_is_carried_out_then() -> None:
     world = in_flight(S.JOINING)
+    world.metadata.topics.clear()
+    world.reply(answer({}), 0.0)
+    world.turn(0.0)
+    for now in (0.25, 0.5, 1.0):
+        assert world.host.assignments == []
+        world.exchange(answer(), now)
+        world.turn(now)
+    world.turn(CREATION)
+    assert world.host.assignments == [(1, frozenset())]
+
+
+def test_an_empty_first_assignment_is_carried_out_at_once_if_no_topic_is_created() -> None:
+    world = in_flight(S.JOINING, allow_auto_create_topics=False)
     world.metadata.topics.clear()
     world.reply(answer({}), 0.0)
     world.turn(0.0)
