@@ -205,6 +205,24 @@ async def test_a_truncated_log_is_read_on_from_where_it_diverged() -> None:
 
 
 @virtual
+async def test_what_a_task_has_in_hand_after_a_truncation_is_not_committed_by_a_stop() -> None:
+    cluster, (tp,) = filled(30, size=2)
+    async with consumer_on(cluster, group_id="g") as consumer:
+        consumer.assign([tp])
+        assert await read_values(consumer, 30) == numbers(30)
+        await consumer.commit()
+        cluster.log(tp).truncate(20)
+        cluster.move_leader(tp, 1)
+        cluster.produce(tp, "new 20", "new 21")
+        await anyio.sleep(10)  # where the log diverged is known, and what comes there is here
+        assert [record.offset for record in (await consumer.getmany())[tp]] == [20, 21]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consumer.stop)
+            await anyio.sleep(1)
+    assert cluster.committed["g", tp] in (20, 30), "nobody says that the new records are done"
+
+
+@virtual
 async def test_a_truncated_log_without_a_policy_is_raised_with_the_safe_offset() -> None:
     cluster, (tp,) = filled(30, size=2)
     async with consumer_on(cluster, auto_offset_reset="none") as consumer:

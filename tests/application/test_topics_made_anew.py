@@ -89,6 +89,33 @@ async def test_what_was_read_of_the_former_topic_is_not_committed_for_the_new_on
     await check_that_all_is_read(cluster, tp, after=read)
 
 
+async def _take_many(consumer: Consumer) -> int:
+    return sum(map(len, (await consumer.getmany(timeout_ms=5_000, max_records=5)).values()))
+
+
+async def _take_arrow(consumer: Consumer) -> int:
+    return int((await consumer.getarrow(timeout_ms=5_000, max_records=5)).num_rows)
+
+
+@pytest.mark.parametrize("take", [_take_many, _take_arrow])
+@virtual
+async def test_what_a_task_has_in_hand_of_the_new_topic_is_not_committed_by_a_stop(
+    take: Callable[[Consumer], Awaitable[int]],
+) -> None:
+    cluster, (tp,) = filled(OLD)
+    async with consumer_on(cluster, group_id="g") as consumer:
+        consumer.assign([tp])  # as a subscriber it would be assigned the partition anew
+        assert len(await read_values(consumer, OLD)) == OLD
+        made_anew(cluster, tp)
+        await anyio.sleep(10)  # the position is that of the former topic, and records of the new one are here
+        assert await take(consumer) == 5
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consumer.stop)
+            await anyio.sleep(1)
+        assert cluster.committed.get(("g", tp), 0) == 0
+    await check_that_all_is_read(cluster, tp)
+
+
 @BY_NAME_AND_ID
 @virtual
 async def test_a_commit_that_is_tried_again_is_dropped_when_the_topic_is_another_one(release: Mapping[Api, int]) -> None:

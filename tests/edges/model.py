@@ -51,8 +51,10 @@ class Cursor:
     """Its topic was deleted and created again, and records of the former one that were fetched may still come."""
     unsure: bool = False
     """A corrupt batch was raised, of the former topic or of the new one."""
-    old: frozenset[int] = frozenset()
-    """The offsets that may come next of the former topic."""
+    doubtful: bool = False
+    """The application sought, perhaps before the consumer knew of the new topic: then that is read from its beginning."""
+    old: dict[int, frozenset[int]] = Factory(dict)
+    """The offsets that may come next of each former topic."""
 
     @property
     def due(self) -> frozenset[int]:
@@ -90,6 +92,8 @@ class Model:
     """First and last offset of corrupt batches."""
     breaches: list[str] = Factory(list)
     stopped: bool = False
+    topic: int = 0
+    """How often the topic was deleted and created again."""
     two_read: bool = False
     """Another task reads besides the program's own."""
     moving: bool = False
@@ -112,12 +116,12 @@ class Model:
                 cursor.done = cursor.position
                 cursor.most = max(cursor.most, cursor.position)
 
-    def handed_out(self, partition: TopicPartition, offsets: Iterable[int], *, raw: bool = False, former: bool = False) -> None:
-        """Records came; ``raw``: without deserializers, ``former``: of a topic that was deleted meanwhile."""
+    def handed_out(self, partition: TopicPartition, offsets: Iterable[int], *, raw: bool = False, topic: int | None = None) -> None:
+        """Records came; ``raw``: without deserializers, ``topic``: of which topic of the name, if not of the last one."""
         cursor = self._readable(partition, "a record")
         for offset in offsets:
-            if former:
-                self._pass_former(partition, cursor, offset)
+            if topic is not None and topic != self.topic:
+                self._pass_former(partition, cursor, offset, topic)
                 continue
             if not raw and (partition, offset) in self.poison:
                 self.breach(f"{_name(partition)}: the poison record at {offset} was handed out")
@@ -125,11 +129,11 @@ class Model:
                 self.breach(f"{_name(partition)}: the record at {offset} of a corrupt batch was handed out")
             self._pass(partition, cursor, offset)
 
-    def poison_raised(self, partition: TopicPartition, offset: int, *, former: bool = False) -> None:
+    def poison_raised(self, partition: TopicPartition, offset: int, *, topic: int | None = None) -> None:
         """A read raised ``DeserializationError`` about this record."""
         cursor = self._readable(partition, "a poison record")
-        if former:
-            self._pass_former(partition, cursor, offset)
+        if topic is not None and topic != self.topic:
+            self._pass_former(partition, cursor, offset, topic)
             return
         if (partition, offset) not in self.poison:
             self.breach(f"{_name(partition)}: the record at {offset} was called poison and is not")
@@ -180,18 +184,20 @@ class Model:
             return
         if offset not in cursor.due:
             self.breach(f"{_name(partition)}: {offset} came where {' or '.join(map(str, sorted(cursor.due)))} was due")
-        cursor.former = False
+        cursor.former = cursor.doubtful = False
         cursor.position, cursor.shared = offset + 1, cursor.shared or self.two_read
         cursor.owed = None if cursor.shared else offset + 1
 
-    def _pass_former(self, partition: TopicPartition, cursor: Cursor | None, offset: int) -> None:
+    def _pass_former(self, partition: TopicPartition, cursor: Cursor | None, offset: int, topic: int) -> None:
         """A record of a topic that was deleted came: it was fetched before that."""
         if cursor is None:
             return
-        if not cursor.former or offset not in cursor.old:
-            self.breach(f"{_name(partition)}: {offset} of the former topic came, of which {sorted(cursor.old)} was due")
-        cursor.old = frozenset({offset + 1})
-        cursor.starts = cursor.old | {0}
+        due = cursor.old.get(topic, frozenset())
+        if not cursor.former or offset not in due:
+            self.breach(f"{_name(partition)}: {offset} of a former topic came, of which {sorted(due)} was due")
+        later = {each: places for each, places in cursor.old.items() if each > topic}
+        cursor.old = {topic: frozenset({offset + 1}), **later}
+        cursor.starts = frozenset({offset + 1, 0})
 
     # --- looking ---------------------------------------------------------------------------------------------------------------
 
@@ -202,7 +208,7 @@ class Model:
             return
         if position not in cursor.due:
             self.breach(f"{_name(partition)}: {where} says {position}, expected {sorted(cursor.due)}")
-        if not cursor.former:
+        if not cursor.former and not cursor.doubtful:
             cursor.position = position
 
     def saw(self, who: str, partition: TopicPartition, offset: int) -> None:
@@ -230,7 +236,7 @@ class Model:
         """The application reads on from ``offset``."""
         cursor = self.cursors[partition]
         cursor.position, cursor.halted, cursor.owed, cursor.shared = offset, False, None, False
-        cursor.unsure = False
+        cursor.unsure, cursor.doubtful = False, cursor.doubtful or cursor.former
         if cursor.former:  # nothing more that was fetched comes, and a place in the former topic is the beginning of the new one
             cursor.position, cursor.former, cursor.starts = None, False, frozenset({offset, 0})
         cursor.most = max(cursor.most, offset)
@@ -373,7 +379,7 @@ class Model:
                 halted=halted,
                 shared=shared,
                 former=former,
-                old=possible if former else frozenset(),
+                old=dict.fromkeys(range(self.topic), possible) if former else {},
             )
             self.see_again(partition)
         return unsure
@@ -431,17 +437,19 @@ class Model:
         most = start if left is None else max(start, left.most)
         self.see_again(partition)
         begins = left.owed if owed and left is not None and left.owed is not None else start
+        ahead = {offset for offset in (left.asked if left is not None else ()) if offset > begins}  # auto-commit goes back to none
         # A commit from before the application sought back may still be under way, followed by that of the offset it sought to.
         back = inf if left is None else left.back
-        return Cursor(frozenset({begins}), most=max(kept, most), least=min(kept, start), back=back)
+        return Cursor(frozenset({begins, *ahead}), most=max(kept, most), least=min(kept, start), back=back)
 
     def made_anew(self, partitions: Iterable[TopicPartition]) -> None:
         """The topic was deleted and created again: what was fetched of the former one may come, then all of the new one."""
         for partition in partitions:
             for cursor in (self.cursors.get(partition), self.parting.get(partition)):
                 if cursor is not None:
-                    cursor.old = cursor.due
-                    cursor.starts = cursor.old | {0}
+                    between = {**cursor.old, self.topic: frozenset({0})}  # nothing of the topic in between has come yet
+                    cursor.starts = cursor.due | {0}
+                    cursor.old = between if cursor.former else {self.topic: cursor.due}
                     cursor.position, cursor.done, cursor.owed, cursor.most, cursor.least = None, None, None, 0, 0
                     cursor.former, cursor.halted = True, False
                     cursor.asked = set()
@@ -449,6 +457,7 @@ class Model:
             if left is not None:
                 left.starts = (left.starts if left.position is None else frozenset({left.position})) | {0}
                 left.position, left.owed, left.most, left.asked, left.former, left.halted = None, None, 0, set(), True, False
+        self.topic += 1
         self.see_again()
 
     def begun_anew(self) -> None:

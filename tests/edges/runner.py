@@ -245,7 +245,7 @@ class Runner:
         if isinstance(cause, FlakyError):
             self.world.model.flaky_raised(partition, record.offset)
         else:
-            self.world.model.poison_raised(partition, record.offset, former=self._is_former(record.value))
+            self.world.model.poison_raised(partition, record.offset, topic=self._topic_of(record.value))
 
     def _enter(self) -> None:
         self.world.model.read_entered()
@@ -266,12 +266,13 @@ class Runner:
 
     def _got(self, record: Any) -> None:
         partition = TopicPartition(record.topic, record.partition)
-        self.world.model.handed_out(partition, [record.offset], former=self._is_former(record.value))
+        self.world.model.handed_out(partition, [record.offset], topic=self._topic_of(record.value))
 
-    def _is_former(self, value: Any) -> bool:
-        """Whether a record is of a topic that was deleted."""
+    @staticmethod
+    def _topic_of(value: Any) -> int:
+        """Return of which topic of the name a record is: how often it was created again before."""
         text = value if isinstance(value, str) else bytes(value).decode()
-        return text.endswith(":anew") is not self.world.anew
+        return int(text.partition(":anew")[2] or 0)
 
     async def _iterate(self, read: Read, only: tuple[TopicPartition, ...]) -> None:
         for _ in range(read.count):
@@ -295,7 +296,7 @@ class Runner:
             self.world.model.breach(f"getarrow(max_records={read.count}) returned {batch.num_rows} records")
         columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
         for topic, partition, offset, value in zip(*columns, strict=True):
-            self.world.model.handed_out(TopicPartition(topic, partition), [offset], raw=True, former=self._is_former(value))
+            self.world.model.handed_out(TopicPartition(topic, partition), [offset], raw=True, topic=self._topic_of(value))
 
     # --- calls -----------------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,19 @@ FOUND = {
     "unsubscribing while a loss waits says that the partitions are lost": Program(
         (Event("idle_for_long", wait=4.0), Call("resubscribe", offset=7)), protocol="cooperative"
     ),
+    "what a task has in hand of a topic that was made anew is not committed by another one that stops": Program(
+        (
+            Read("getmany"),
+            Event("made_anew"),
+            Read("getmany", 3, 0),
+            Read("iterate", 2, 0),
+            Read("getarrow"),
+            End("stop_elsewhere"),
+        ),
+        protocol="manual",
+        records=6,
+        plain=True,
+    ),
 }
 
 

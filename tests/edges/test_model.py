@@ -229,6 +229,18 @@ def test_what_a_reader_has_in_hand_comes_again_after_another_task_gave_its_parti
     assert not model.breaches
 
 
+def test_what_was_fetched_of_each_former_topic_may_come_in_their_order() -> None:
+    model = owning()
+    model.made_anew([A])
+    model.made_anew([A])
+    model.handed_out(A, [0, 1], topic=0)
+    model.handed_out(A, [0, 1], topic=1)
+    model.handed_out(A, [0], topic=2)
+    assert not model.breaches
+    model.handed_out(A, [2], topic=1)
+    assert model.breaches
+
+
 def test_a_partition_given_up_begins_at_its_committed_offset_if_its_last_commit_was_refused() -> None:
     for refused in (True, False):
         model = owning()

@@ -1,7 +1,7 @@
 """One topic of two partitions on a fake cluster, with its bad records, and call-backs that notify the model of what they see.
 
-Decides: what a record's value says: ``partition:offset:kind``, and ``:anew`` in every other topic of the name. Owns: the cluster,
-its coordinator and what it has stored. Must never touch the consumer: the runner does.
+Decides: what a record's value says: ``partition:offset:kind``, and ``:anew`` with a number in later topics of the name. Owns: the
+cluster, its coordinator and what it has stored. Must never touch the consumer: the runner does.
 """
 
 from collections.abc import Collection, Coroutine, Mapping
@@ -67,8 +67,6 @@ class World:
     """``unsubscribe`` is running, which does not wait."""
     by_hand: bool = False
     """The application assigned the partitions."""
-    anew: bool = False
-    """The topic was deleted and created again; its records say so."""
     consumer: "KafkaConsumer[Any, Any] | None" = None
     """The consumer that the program runs on."""
     failures: dict[tuple[int, int], int] = Factory(dict)
@@ -191,7 +189,7 @@ class World:
             kind = known.get(offset, "good")
             if kind == "poison":
                 self.model.poison.add((partition, offset))
-            values.append(f"{partition.partition}:{offset}:{kind}{':anew' if self.anew else ''}".encode())
+            values.append(f"{partition.partition}:{offset}:{kind}{f':anew{self.model.topic}' if self.model.topic else ''}".encode())
         self.append(partition, values)
 
     def fill(self) -> None:
@@ -282,7 +280,6 @@ class FakeWorld(World):
 
     def make_anew(self) -> None:
         self.cluster.recreate(self.topic)
-        self.anew = not self.anew
         self.model.made_anew(self.partitions)
         self.fill()
 
