@@ -385,7 +385,7 @@ class Unread:
         ahead.
 
         Records that were taken and not delivered yet, and pieces ahead, never come together with those of another topic of the
-        name, nor with those that come after the position has begun anew elsewhere: a position belongs to one of them.
+        name, nor with those from a position that lies before them: a position belongs to one of them.
         """
         while True:
             if cursor.reader is None and (data := cursor.data) is not None:
@@ -410,7 +410,7 @@ class Unread:
             if not cursor.parcels or self._fails(cursor):
                 return None
             parcel = cursor.parcels[0]
-            if isinstance(parcel, Repositioned) and self._begins_elsewhere(cursor, parcel) and self._is_amid(cursor):
+            if isinstance(parcel, Repositioned) and self._goes_back(cursor, parcel) and self._is_amid(cursor):
                 return None
             if isinstance(parcel, FetchedData) and cursor.taken_to is not None and parcel.fetch_offset != cursor.taken_to[0]:
                 # An exception has come between two steps of ours: whatever went missing is fetched again.
@@ -422,8 +422,8 @@ class Unread:
             cursor.parcels.popleft()
 
     @staticmethod
-    def _begins_elsewhere(cursor: Cursor, moved: Repositioned) -> bool:
-        return not cursor.is_of(moved.topic_id) or (cursor.taken_to is not None and moved.offset != cursor.taken_to[0])
+    def _goes_back(cursor: Cursor, moved: Repositioned) -> bool:
+        return not cursor.is_of(moved.topic_id) or (cursor.taken_to is not None and moved.offset < cursor.taken_to[0])
 
     def _is_amid(self, cursor: Cursor) -> bool:
         """Whether something of the partition is taken and not delivered, or ready and not handed out."""
@@ -441,11 +441,12 @@ class Unread:
                     cursor.belong(parcel.topic_id)
                 cursor.data = parcel
             case Repositioned():
+                goes_back = self._goes_back(cursor, parcel)
                 if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
                     cursor.stored.forget()
                 cursor.follow(parcel)
-                if self.taken is not None and cursor in self.taken:
-                    # Nothing of it was taken yet: what this take holds, or puts back, begins here and not in the former topic.
+                if goes_back and self.taken is not None and cursor in self.taken:
+                    # Nothing of it was taken yet: what this take holds, or puts back, begins here and not at the former position.
                     self.taken[cursor] = (cursor.standing, self.taken[cursor][1])
             case PartitionFailed():
                 self._fail(cursor, Failure(parcel.error, parcel.halted, parcel.topic_id))
