@@ -117,10 +117,15 @@ class PositionsManager:
         """Start a topic that was deleted and created again from its beginning: none of its records was read yet.
 
         Positions in the old topic mean nothing in the new one (KAFKA-12257). With ``auto_offset_reset="none"`` the
-        application decides.
+        application decides. While stored offsets are asked for, the group may have some of the new topic already.
         """
         for partition, entry in self.subscription.partitions.items():
-            if partition.topic == topic and not (entry.state is FetchState.HALTED and self._keeps(entry)):
+            if partition.topic != topic or (entry.state is FetchState.HALTED and self._keeps(entry)):
+                continue
+            if entry.state is FetchState.INITIALIZING and self.stored is not None:
+                if not self._keeps(entry):
+                    self.subscription.plan_reset(entry, "earliest")
+            else:
                 self._begin_anew(entry)
 
     def _begin_anew(self, entry: PartitionState) -> None:

@@ -105,7 +105,8 @@ class PartitionState:
     state: FetchState = FetchState.INITIALIZING
     position: FetchPosition | None = None
     strategy: str | None = None
-    """While AWAIT_RESET: ``earliest``, ``latest``, or ``None`` for the configured policy."""
+    """While AWAIT_RESET: ``earliest``, ``latest``, or ``None`` for the configured policy. While INITIALIZING: the same, for the
+    reset that follows if nothing is stored."""
     paused: bool = False
     revoked: bool = False
     """About to leave the assignment, or set aside: not fetched, and its position not looked for any more."""
@@ -223,6 +224,10 @@ class SubscriptionState:
         entry.replica = None
         entry.suspended = False
         self._move(entry, PositionInput.RESET)
+
+    def plan_reset(self, entry: PartitionState, strategy: str) -> None:
+        """Reset the position to this if it turns out that nothing is stored."""
+        entry.strategy = strategy
 
     def count_reset(self, entry: PartitionState) -> None:
         """The position was found outside the log once more."""

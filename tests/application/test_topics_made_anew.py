@@ -116,6 +116,22 @@ async def test_what_a_task_has_in_hand_of_the_new_topic_is_not_committed_by_a_st
     await check_that_all_is_read(cluster, tp)
 
 
+@pytest.mark.parametrize("stored", [7, None])
+@virtual
+async def test_what_the_group_has_stored_of_the_new_topic_is_where_a_member_begins_that_knew_the_former_one(
+    stored: int | None,
+) -> None:
+    cluster, (tp,) = filled(OLD)
+    async with consumer_on(cluster, group_id="g", auto_offset_reset="latest") as consumer:
+        assert await consumer.end_offsets([tp]) == {tp: OLD}
+        made_anew(cluster, tp)
+        if stored is not None:
+            cluster.committed["g", tp] = stored  # another member has read some of it
+        consumer.assign([tp])
+        record = await consumer.getone()
+        assert (record.offset, record.value) == (stored or 0, numbers(1, stored or 0)[0])
+
+
 @BY_NAME_AND_ID
 @virtual
 async def test_a_commit_that_is_tried_again_is_dropped_when_the_topic_is_another_one(release: Mapping[Api, int]) -> None:

@@ -308,8 +308,11 @@ class OffsetFetchManager:
 
     def _start_partitions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError]) -> None:
         waiting = [start for start in sent.starts if self._still(start)]
+        incarnations = self.group.metadata.cluster.incarnations
         for start in waiting:
-            if start.entry.partition in found:
+            partition = start.entry.partition
+            # An answer about the topic that had the name before says nothing: the new one is asked for next.
+            if partition in found and not incarnations.is_former(partition.topic, sent.topic_ids[partition.topic]):
                 self._start(start.entry, found)
         error = _lasting(errors, {start.entry.partition for start in waiting})
         if error is not None:
@@ -320,7 +323,7 @@ class OffsetFetchManager:
         stored = found[entry.partition]
         if stored is None:
             others = [partition for partition, offset in found.items() if offset is not None]
-            self.subscription.reset(entry, first_strategy(entry.partition, others))
+            self.subscription.reset(entry, entry.strategy or first_strategy(entry.partition, others))
             return
         epoch = stored.leader_epoch
         self.subscription.seek(entry, FetchPosition(stored.offset, epoch), validate=epoch is not None)
