@@ -1,6 +1,7 @@
 """What every test stands on: which decoder is loaded, and that a test leaves nothing behind."""
 
 import gc
+import logging
 import os
 import signal
 import threading
@@ -139,6 +140,15 @@ def pytest_sessionstart() -> None:
     expected = "python" if os.environ.get("KAFKA_ASYNC_PURE") == "1" else "cython"
     if os.environ.get("CI") == "true" and expected != IMPLEMENTATION:
         raise pytest.UsageError(f"the {IMPLEMENTATION} decoder is loaded, expected {expected}: did the extension fail to build?")
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A command that a test runs in this process sets the level of the package's log, and where it goes."""
+    logger = logging.getLogger("kafka_async")
+    before = (logger.propagate, logger.level, list(logger.handlers))
+    yield
+    logger.propagate, logger.level, logger.handlers = before[0], before[1], before[2]
 
 
 @pytest.fixture(autouse=True)

@@ -458,7 +458,7 @@ class KafkaConsumer(Generic[K, V]):
         handout = reader.handout
         while True:
             hand = handout.hand
-            if handout.calm and not seat.taken_by and handout.advance():
+            if handout.calm and not seat.taken_by and handout.has_more:
                 if hand.holder is None:  # the last record came by a call
                     reader.turn_to(threading.current_thread())
                     continue  # another thread may have come in between; it cannot before the record is taken below

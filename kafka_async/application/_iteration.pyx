@@ -186,8 +186,9 @@ cdef class HandOut:
             self.at += 1
         return True
 
-    def advance(self):
-        """See ``iteration.HandOut.advance``."""
+    @property
+    def has_more(self):
+        """See ``iteration.HandOut.has_more``."""
         return bool(self.go_on())
 
     @property

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from ..background.newcomers import asks_for_others
 from ..errors import CommitFailedError, KafkaError, TopicRecreatedError
 from ..events import Call, CommitOffsets, Refusals
 from ..model import OffsetAndMetadata, TopicPartition
@@ -135,7 +134,7 @@ class Commits:
         They go along with a commit of the application, so that whoever is given one of them next knows that it was there
         (promise 15): otherwise it would count as new once others of its topic have an offset.
         """
-        if not asks_for_others(self.unread.config):
+        if not self.unread.config.tells_new_partitions:
             return {}
         return {
             partition: OffsetAndMetadata(cursor.stored.begins, "", None, cursor.stored.topic_id)

@@ -139,8 +139,12 @@ class HandOut(Generic[T]):
             return False
         return self._clock() < self._look_at
 
-    def advance(self) -> bool:
-        """Go on to the next portion if the first one is used up; return whether there is a record to hand out."""
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a record to hand out. Goes on to the next portion if the first one is used up.
+
+        A property, since Python may turn to another thread after a call: the blocking facade takes the record in the same step.
+        """
         while self.portion.place >= len(self.portion.records):
             if self._at >= len(self._following):
                 return False
@@ -178,7 +182,7 @@ class RecordIterator(AsyncIterator[T], Generic[T]):
     async def _next(self, caller: Any) -> T:
         handout = self._handout
         hand = handout.hand
-        if hand.holder is caller and handout.calm and handout.advance():
+        if hand.holder is caller and handout.calm and handout.has_more:
             portion = handout.portion
             record = hand.last = portion.records[portion.place]
             hand.beginning = portion.beginning

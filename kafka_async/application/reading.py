@@ -189,7 +189,7 @@ class Reader:
         """Return the portion whose next record is to be handed to ``holder`` by one call, and remember that."""
         if only:
             portion = await self._one(only, holder)
-        elif self.handout.calm and self.handout.advance():
+        elif self.handout.calm and self.handout.has_more:
             self._entered(self.runtime.clock())
             portion = self.handout.portion
         else:
@@ -224,7 +224,7 @@ class Reader:
         """
         handout, holdings = self.handout, self.auto_commit.holdings
         calm = handout.calm
-        if handout.advance() and calm:  # the last step was that of another task
+        if handout.has_more and calm:  # the last step was that of another task
             self.turn_to(holder)
         else:
             looked = handout.looked()

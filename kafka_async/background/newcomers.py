@@ -114,8 +114,3 @@ class Newcomers:
 def first_strategy(partition: TopicPartition, stored: Collection[TopicPartition]) -> str:
     """Return ``FIRST``, or ``FIRST_OF_NEW`` if the partitions of the group's ``stored`` offsets show that this one is new."""
     return FIRST_OF_NEW if any(other.topic == partition.topic for other in stored) else FIRST
-
-
-def asks_for_others(config: ConsumerConfig) -> bool:
-    """Whether it matters which other partitions of a topic have stored offsets."""
-    return config.auto_offset_reset != config.auto_offset_reset_new_partitions

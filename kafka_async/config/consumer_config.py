@@ -296,6 +296,11 @@ class ConsumerConfig:
         return self.security_protocol.startswith("SASL")
 
     @property
+    def tells_new_partitions(self) -> bool:
+        """Whether it matters which partitions are new to the group: they are read from elsewhere than others without an offset."""
+        return self.auto_offset_reset != self.auto_offset_reset_new_partitions
+
+    @property
     def retry_backoff(self) -> float:
         """Seconds to wait after a first failure. Never 0: requests can fail inside this machine, and the loop would spin."""
         return max(self.retry_backoff_ms, _LEAST_BACKOFF_MS) / 1000

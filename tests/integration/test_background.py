@@ -23,7 +23,7 @@ from .tools import PATIENCE, Record, eventually, flat, make, new_topic, nothing_
 
 pytestmark = pytest.mark.brokers
 
-RANDOM_RECORDS = 12_000
+RANDOM_RECORDS = 40_000
 OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
 
 

@@ -33,7 +33,7 @@ from ...wire.messages import (
 )
 from ..boundary import Parcel, Repositioned
 from ..grouping import by_topic, named
-from ..newcomers import asks_for_others, first_strategy
+from ..newcomers import first_strategy
 from ..request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
 from ..subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from .access import REFUSED, GroupAccess
@@ -204,7 +204,7 @@ class OffsetFetchManager:
 
     def _others(self, starts: Set[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions of the same topics whose stored offsets tell which of ``starts`` are new."""
-        if not asks_for_others(self.config):
+        if not self.config.tells_new_partitions:
             return set()
         topics = self.group.metadata.topics
         names = {partition.topic for partition in starts} & topics.keys()

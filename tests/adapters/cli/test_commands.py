@@ -1,5 +1,4 @@
 import json
-import logging
 import os
 import re
 import signal
@@ -46,14 +45,6 @@ def brokers() -> Iterator[str]:
     with ThreadedCluster(Cluster(3)) as cluster:
         cluster.call(write).result()
         yield cluster.bootstrap
-
-
-@pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    logger = logging.getLogger("kafka_async")
-    before = (logger.propagate, logger.level, list(logger.handlers))
-    yield
-    logger.propagate, logger.level, logger.handlers = before[0], before[1], before[2]
 
 
 def run(*arguments: str) -> Result:

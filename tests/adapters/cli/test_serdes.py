@@ -25,9 +25,7 @@ from kafka_async.testing import Cluster
 from kafka_async.testing.threaded import ThreadedCluster
 from tests.adapters.values.registry_server import RegistryServer, registry_server
 
-from .test_commands import log_as_before, run
-
-__all__ = ["log_as_before"]  # a fixture that every test here uses
+from .test_commands import run
 
 GUID = UUID("12345678-1234-5678-1234-567812345678")
 MONEY = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}

@@ -1,6 +1,5 @@
 import logging
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,14 +9,6 @@ import typer
 
 from kafka_async.adapters.cli.shell import Output, natural, run, show_log
 from kafka_async.errors import GroupIdNotFound, KafkaError
-
-
-@pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    logger = logging.getLogger("kafka_async")
-    before = (logger.propagate, logger.level, list(logger.handlers))
-    yield
-    logger.propagate, logger.level, logger.handlers = before[0], before[1], before[2]
 
 
 async def ends_with(outcome: int | BaseException) -> int:
