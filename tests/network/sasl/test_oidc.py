@@ -417,7 +417,7 @@ async def test_an_assertion_that_goes_on_failing_is_the_error_and_is_not_shown()
 
 async def test_an_assertion_that_has_expired_is_said_to_have() -> None:
     with TokenEndpoint(Reply(400, b'{"error": "invalid_grant"}')) as endpoint:
-        old = endpoint.token(-600)
+        old = endpoint.token(-650)
         with pytest.raises(
             AuthenticationFailedError, match=r"HTTP 400, no token: invalid_grant \(the assertion expired 6\d\d s ago\)$"
         ):
