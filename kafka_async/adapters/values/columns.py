@@ -1,0 +1,37 @@
+"""Batches of records to batches of typed fields: what reads values as tables has of this package.
+
+``decoder`` in ``typed.py`` makes a ``Decoder``. Scans and exports use nothing else here.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Decoder(Protocol):
+    """Turns ``getarrow``'s columns into the fields of values. A value that can be pickled: it is sent to worker processes."""
+
+    @property
+    def schema(self) -> "pyarrow.Schema":
+        """The fields of ``batch``; with ``on_bad="column"``, ``_corrupt`` (binary) and ``_corrupt_reason`` (string) are the last two."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The columns of ``getarrow`` that ``batch`` reads: ``topic``, ``partition``, ``offset``, ``value``, and ``headers`` where ids
+        of schemas may be in them."""
+        ...
+
+    def select(self, names: Collection[str]) -> Self:
+        """Return a decoder of only these of its fields, in the order of ``schema``: others cost nothing. Unknown names are ignored."""
+        ...
+
+    def batch(self, records: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
+        """Return one row of ``schema`` for each record, in order. ``records`` has at least the columns of ``needs``, of one or more topics.
+
+        A null value is null in every field. Raises ``DeserializationError`` with topic, partition and offset for the first bad
+        value if ``on_bad`` is ``"raise"``; what a registry raises.
+        """
+        ...
