@@ -11,25 +11,33 @@ if TYPE_CHECKING:
 
 
 class Decoder(Protocol):
-    """Turns ``getarrow``'s columns into the fields of values. A value that can be pickled: it is sent to worker processes."""
+    """Turns ``getarrow``'s columns into the fields of values. It can be pickled: it is sent to worker processes."""
 
     @property
     def schema(self) -> "pyarrow.Schema":
-        """The fields of ``batch``; with ``on_bad="column"``, ``_corrupt`` (binary) and ``_corrupt_reason`` (string) are the last two."""
+        """The fields of ``batch``.
+
+        With ``on_bad="column"`` the last two are ``_corrupt`` (binary) and ``_corrupt_reason`` (string).
+        """
         ...
 
     @property
     def needs(self) -> frozenset[str]:
-        """The columns of ``getarrow`` that ``batch`` reads: ``topic``, ``partition``, ``offset``, ``value``, and ``headers`` where ids
-        of schemas may be in them."""
+        """The columns of ``getarrow`` that ``batch`` reads.
+
+        ``topic``, ``partition``, ``offset``, ``value``, and ``headers`` where ids of schemas may be in them.
+        """
         ...
 
     def select(self, names: Collection[str]) -> Self:
-        """Return a decoder of only these of its fields, in the order of ``schema``: others cost nothing. Unknown names are ignored."""
+        """Return a decoder of only these of its fields, in the order of ``schema``; others cost nothing.
+
+        Unknown names are ignored.
+        """
         ...
 
     def batch(self, records: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
-        """Return one row of ``schema`` for each record, in order. ``records`` has at least the columns of ``needs``, of one or more topics.
+        """Return one row of ``schema`` for each record, in order. ``records`` has at least the columns of ``needs``.
 
         A null value is null in every field. Raises ``DeserializationError`` with topic, partition and offset for the first bad
         value if ``on_bad`` is ``"raise"``; what a registry raises.
