@@ -1,6 +1,6 @@
 """Batches of records to batches of typed fields: what reads values as tables has of this package.
 
-``decoder`` in ``typed.py`` makes a ``Decoder``. Scans and exports use nothing else here.
+``decoder`` in ``typed.py`` makes a ``BatchDecoder``. Scans and exports use nothing else here.
 """
 
 from collections.abc import Collection
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Decoder(Protocol):
+class BatchDecoder(Protocol):
     """Turns ``getarrow``'s columns into the fields of values. It can be pickled: it is sent to worker processes."""
 
     @property
