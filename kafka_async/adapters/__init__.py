@@ -6,6 +6,7 @@
     cli/      the command ``kafka-async``
     dead_letters.py    dead letters through another library's producer; ``letters.py``: reading them again
     otel.py   metrics as OpenTelemetry instruments
+    ranges/   ranges of offsets, for whoever reads topics from here to there: Spark, scans
     running.py    ``run``: handles SIGTERM as ``asyncio.run`` handles Ctrl-C
     spark/    a data source for PySpark
     sync.py   the blocking facade; ``sync_share.py`` that of share groups

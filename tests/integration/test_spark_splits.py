@@ -19,8 +19,8 @@ from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
 from kafka_async import TopicPartition
+from kafka_async.adapters.ranges.planner import OffsetRange, plan
 from kafka_async.adapters.spark.connections import connections
-from kafka_async.adapters.spark.plan.planner import OffsetRange, plan
 from tests.brokers import KafkaCluster
 
 from .spark import JVM, Row, rows, source

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kafka_async import TopicPartition
+from kafka_async.adapters.ranges.planner import OffsetRange
 from kafka_async.adapters.spark.connections import connections
 from kafka_async.adapters.spark.options.source_options import SourceOptions
-from kafka_async.adapters.spark.plan.planner import OffsetRange
 from kafka_async.adapters.spark.source import KafkaDataSource
 from kafka_async.adapters.spark.task import TaskReader
 from kafka_async.errors import DataLossError

@@ -3,10 +3,11 @@
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
 from ...values import evolve
+from ..ranges.offsets import Offsets, names_of
+from ..ranges.planner import OffsetRange, Task
 from .options.source_options import SourceOptions
 from .plan.lookup import Lookup
-from .plan.offsets import EARLIEST, Offsets, OffsetSpec, names_of
-from .plan.planner import OffsetRange, Task
+from .plan.offsets import EARLIEST, OffsetSpec
 
 _FROM = OffsetSpec("earliest", "startingOffsets")
 _TO = OffsetSpec("latest", "endingOffsets")

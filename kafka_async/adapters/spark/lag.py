@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
 from ...values import frozen
-from .plan.offsets import Offsets, from_json
+from ..ranges.offsets import Offsets
+from .plan.offsets import from_json
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

@@ -26,12 +26,13 @@ from pyspark.sql.streaming.datasource import (
 from ...model import TopicPartition
 from ...network.backoff import NO_JITTER, ExponentialBackoff
 from ...values import evolve, field, frozen
+from ..ranges.offsets import Offsets, below, names_of
+from ..ranges.planner import OffsetRange
 from .connections import connections
 from .options.source_options import SourceOptions
 from .plan.admission import Admission
 from .plan.lookup import Lookup
-from .plan.offsets import Offsets, OffsetSpec, as_json, below, from_json, names_of
-from .plan.planner import OffsetRange
+from .plan.offsets import OffsetSpec, as_json, from_json
 from .plan.volume import Volume
 from .task import TaskReader, input_partitions, received
 

@@ -16,7 +16,7 @@ from attrs import Factory, define, evolve
 from pyspark.sql.datasource import InputPartition
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.spark.plan.planner import OffsetRange, Task
+from kafka_async.adapters.ranges.planner import OffsetRange, Task
 from kafka_async.adapters.spark.task import TaskReader, input_partitions
 from kafka_async.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
 from kafka_async.events import ClusterDescription
@@ -245,7 +245,7 @@ def test_a_broker_that_stays_silent_ends_the_task() -> None:
 def test_a_topic_that_was_deleted_ends_the_task_or_is_left_out() -> None:
     consumer = script(KafkaTimeoutError("no records came"))
     consumer.logs = {A1: (0, 5)}
-    with pytest.raises(DataLossError, match="a-0: deleted while a job reads it"):
+    with pytest.raises(DataLossError, match="a-0: deleted while it is read"):
         read(consumer, poll_timeout_ms=60_000)
     consumer = script(KafkaTimeoutError("no records came"))
     consumer.logs = {A1: (0, 5)}

@@ -18,9 +18,10 @@ from ....config.texts import reading_of
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
 from ....values import field, frozen
+from ...ranges.offsets import names_of
+from ...ranges.planner import PACK_RECORDS, OffsetRange, Task, plan
 from ...values.names import one_of, with_names
-from ..plan.offsets import OffsetSpec, check_order, names_of, parse_assignment, parse_offsets, parse_timestamps
-from ..plan.planner import PACK_RECORDS, OffsetRange, Task, plan
+from ..plan.offsets import OffsetSpec, check_order, parse_assignment, parse_offsets, parse_timestamps
 from .patterns import python_pattern
 from .secrets import REGISTRY_SECRETS, check, is_reference
 

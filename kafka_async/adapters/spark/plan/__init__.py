@@ -3,5 +3,4 @@
 offsets.py      offsets as people and checkpoints write them
 lookup.py       which partitions there are, and where they begin and end
 admission.py    how much a micro-batch takes; volume.py: in bytes
-planner.py      ranges of offsets into tasks
 """

@@ -9,7 +9,7 @@ from math import inf
 
 from ....model import TopicPartition
 from ....values import define, field
-from .offsets import Offsets
+from ...ranges.offsets import Offsets
 
 
 @define(eq=False)

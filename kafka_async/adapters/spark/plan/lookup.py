@@ -14,9 +14,11 @@ from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOff
 from ....events import TopicDescription
 from ....model import OffsetAndMetadata, TopicPartition
 from ....values import define, field
+from ...ranges.offsets import Offsets, below, names_of
+from ...ranges.sizes import sizes_of
 from ..connections import Lease, leased
 from ..options.source_options import SourceOptions
-from .offsets import EARLIEST, LATEST, Offsets, OffsetSpec, below, names_of
+from .offsets import EARLIEST, LATEST, OffsetSpec
 
 if TYPE_CHECKING:
     from ...sync import KafkaConsumer
@@ -24,10 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PATIENCE: Final = 120.0
 """Seconds for which a cluster that has answered before is asked again."""
-MOST_SAMPLED: Final = 16 << 20
-"""Bytes of keys and values that are read to learn how large records are."""
-_SAMPLING_MS: Final = 10_000.0
-"""How long to wait for these records."""
 _SHORTEST_PAUSE: Final = 0.05
 """Seconds between two questions, at least."""
 _HASTE_MS: Final = 2000.0
@@ -197,7 +195,7 @@ class Lookup:
             return {}
         try:
             with self.lease(self.options.sampling) as consumer:
-                return _sizes_of(consumer, ranges)
+                return sizes_of(consumer, ranges)
         except (KafkaError, DataLossError) as error:
             _log.warning("the size of records is not known: %s", error)
             return {}
@@ -258,20 +256,3 @@ class Lookup:
 
 def _partitions_of(topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
     return {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
-
-
-def _sizes_of(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, float]:
-    """Return the bytes of keys and values per offset in ranges of offsets, as far as they were read."""
-    found: dict[TopicPartition, int] = {}
-    consumer.assign_ranges(ranges)
-    while sum(found.values()) < MOST_SAMPLED:
-        if (columns := consumer.next_columns(("key", "value"), timeout_ms=_SAMPLING_MS)) is None:
-            return {partition: found.get(partition, 0) / (end - start) for partition, (start, end) in ranges.items()}
-        at = 0
-        for topic, number, rows in columns.runs:
-            partition = TopicPartition(topic, number)
-            for column in filter(None, (columns.keys, columns.values)):
-                ends = memoryview(column.offsets).cast("i")
-                found[partition] = found.get(partition, 0) + ends[at + rows] - ends[at]
-            at += rows
-    return {partition: size / (consumer.position(partition) - ranges[partition][0]) for partition, size in found.items()}

@@ -12,13 +12,12 @@ from typing import Any, Final
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
 from ....values import field, frozen
+from ...ranges.offsets import Offsets
 
 EARLIEST: Final = -2
 """Stands for the first offset in a JSON of offsets."""
 LATEST: Final = -1
 """Stands for the end."""
-
-Offsets = dict[TopicPartition, int]
 
 
 @frozen
@@ -118,13 +117,3 @@ def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
 
 def _at(spec: OffsetSpec) -> int | None:
     return spec.timestamp if spec.kind == "timestamp" else None
-
-
-def below(ends: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
-    """Return the partitions that end before an offset that is known to be there, or to have been."""
-    return frozenset(partition for partition, at in known.items() if ends.get(partition, at) < at)
-
-
-def names_of(partitions: Iterable[TopicPartition]) -> str:
-    """Return the names of partitions, in order."""
-    return ", ".join(map(str, sorted(partitions)))

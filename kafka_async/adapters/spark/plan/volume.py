@@ -10,8 +10,8 @@ from typing import Final
 
 from ....model import TopicPartition
 from ....values import define, field
+from ...ranges.offsets import Offsets
 from .lookup import Lookup
-from .offsets import Offsets
 
 SAMPLE: Final = 50
 """Offsets of a partition that are read to learn how large its records are."""

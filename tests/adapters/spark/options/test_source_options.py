@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kafka_async import ConsumerConfig, TopicPartition
+from kafka_async.adapters.ranges.planner import OffsetRange
 from kafka_async.adapters.spark.options.source_options import SourceOptions, consumer_options
 from kafka_async.adapters.spark.plan.offsets import EARLIEST, LATEST, OffsetSpec
-from kafka_async.adapters.spark.plan.planner import OffsetRange
 from kafka_async.errors import KafkaConfigurationError
 
 from ..support import A0, A1, B0, options

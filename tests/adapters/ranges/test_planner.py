@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.spark.plan.planner import PACK_RECORDS, OffsetRange, Task, plan
-
-from ..support import A0, A1, B0
+from kafka_async.adapters.ranges.planner import PACK_RECORDS, OffsetRange, Task, plan
+from tests.adapters.spark.support import A0, A1, B0
 
 LARGE = 10 * PACK_RECORDS
 

@@ -9,8 +9,8 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import Any, Final
 
-from ....model import TopicPartition
-from ....values import evolve, field, frozen
+from ...model import TopicPartition
+from ...values import evolve, field, frozen
 
 PACK_RECORDS: Final = 1000
 """Ranges share a task up to so many offsets together, unless ``packRecords`` is set."""

@@ -1,0 +1,7 @@
+"""Ranges of offsets, for whoever reads topics from here to there: Spark's tasks, scans.
+
+planner.py      ranges into pieces of work
+reading.py      one piece on its consumer: what is done about offsets that are gone, and about topics made anew
+sizes.py        how many bytes a record has
+offsets.py      what is said of offsets
+"""

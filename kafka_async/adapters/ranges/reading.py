@@ -1,0 +1,191 @@
+"""One piece of work on its consumer: its records, exactly, whatever happens to its topics meanwhile.
+
+Decides: what is done about offsets that are gone, and about topics that were deleted or made anew since the ranges were planned.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...errors import (
+    DataLossError,
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from ...model import TopicPartition
+from ...values import frozen
+from .offsets import Ranges, below, names_of
+from .planner import OffsetRange
+
+if TYPE_CHECKING:  # a process that only plans needs none of them
+    from ...events import TopicDescription
+    from ...records import Columns
+    from ..sync import KafkaConsumer
+
+_PATIENCE_MS: Final = 10_000.0
+"""Milliseconds without a record before checking whether the topics are still there."""
+_SECOND_LOOK: Final = 1.0
+"""Seconds until topics that seem to be gone are looked at again: a broker may be behind the others."""
+_LOOKS: Final = 3
+"""How often brokers are asked before what they say against a plan is believed."""
+
+
+@frozen(kw_only=True)
+class LossPolicy:
+    """What is done about offsets that are gone."""
+
+    fails: bool
+    """They end the reading with ``DataLossError``; else they are left out and reported."""
+    remedy: str
+    """How to go on without them, for the error."""
+    report: Callable[[str], None]
+    timeout_ms: int
+    """How long to wait for records."""
+    sleep: Callable[[float], None] = time.sleep
+
+
+class RangesReading:
+    """Reads ranges with a consumer that nobody else uses meanwhile."""
+
+    def __init__(self, consumer: "KafkaConsumer", ranges: Iterable[OffsetRange], policy: LossPolicy) -> None:
+        planned = tuple(ranges)
+        self._consumer = consumer
+        self._policy = policy
+        self._ids = {each.partition.topic: each.topic_id for each in planned if each.topic_id is not None}
+        """Which topics have the offsets that were planned."""
+        self._confirmed = not self._ids
+        """The consumer reads these topics. It follows names, and so would read another topic that got the name since the plan. From
+        now on it finds out by itself if the id of a topic changes."""
+        self._begins = {each.partition: each.start for each in planned if each.earliest}
+        """Where ranges begin by now that were to begin where their logs do."""
+        self._doubts = 0
+        """How often a broker refused offsets that are there."""
+        self._assign({each.partition: (each.start, each.end) for each in planned})
+
+    def _assign(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._consumer.assign_ranges(ranges)
+
+    def next(self, wanted: Collection[str]) -> "Columns | None":
+        """Return the next columns, ``None`` at the end."""
+        patience = min(_PATIENCE_MS, float(self._policy.timeout_ms))
+        deadline = time.monotonic() + self._policy.timeout_ms / 1000
+        while True:
+            try:
+                try:
+                    columns = self._consumer.next_columns(wanted, timeout_ms=patience)
+                    if columns is None or self._is_confirmed():
+                        return columns
+                except (OffsetOutOfRangeError, LogTruncationError) as error:
+                    self._go_on_behind_loss(error)
+            except (KafkaTimeoutError, UnknownTopicOrPartitionError):  # the topic may have been deleted at any moment
+                self._check_topics()
+                if time.monotonic() >= deadline:
+                    raise
+
+    def _is_confirmed(self) -> bool:
+        """Return whether the records that came are of the topics that were planned; if not, all is read again without the others.
+
+        Asked only once there are records: if a topic still is the one that was planned, so it was when they were fetched.
+        """
+        if not self._confirmed:
+            try:
+                self._confirmed = not self._leave_out_what_is_gone()
+            except KafkaError:
+                self._assign(self._ranges)
+                raise
+        return self._confirmed
+
+    def _left(self) -> Ranges:
+        """Return what is still to be read."""
+        if not self._confirmed:
+            return self._ranges
+        left = {partition: (self._consumer.position(partition), end) for partition, (_, end) in self._ranges.items()}
+        return {partition: (start, end) for partition, (start, end) in left.items() if start < end}
+
+    def _go_on_behind_loss(self, error: Exception) -> None:
+        """Read what is left of the ranges, or raise ``DataLossError``."""
+        if self._ids and self._leave_out_what_is_gone():
+            return
+        left = self._left()
+        if self._ids and isinstance(error, OffsetOutOfRangeError) and not error.offsets:
+            # Not an offset, but the id of the topic was wrong: the consumer had read an older topic of this name for another task.
+            self._assign(left)
+            return
+        there = self._there(left)
+        if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < _LOOKS:
+            self._doubts += 1  # all of it is there: the broker that refused it is behind the others
+            self._policy.sleep(_SECOND_LOOK)
+        elif self._policy.fails and not self._only_begin_later(left, there):
+            text = f"{error}; {self._policy.remedy}"
+            raise DataLossError(text) from error
+        for partition, (start, end) in left.items():
+            if (kept := there[partition]) != (start, end):
+                what = f"{kept[0]} to {kept[1] - 1}" if kept[0] < kept[1] else "nothing"
+                text = f"{partition}: offsets {start} to {end - 1} are gone, in part or all; reading {what} of them"
+                self._policy.report(text)
+        unread = (partition for partition, (start, _) in left.items() if start == self._begins.get(partition))
+        self._begins = {partition: there[partition][0] for partition in unread}
+        self._assign({partition: (first, last) for partition, (first, last) in there.items() if first < last})
+
+    def _only_begin_later(self, left: Ranges, there: Ranges) -> bool:
+        """Return whether only the front is gone, of ranges that were to begin where their logs do and of which nothing was read."""
+        changed = [partition for partition in left if there[partition] != left[partition]]
+        unread = (left[each][0] == self._begins.get(each) and there[each][1] == left[each][1] for each in changed)
+        return bool(changed) and all(unread)
+
+    def _there(self, left: Ranges) -> Ranges:
+        """Return what the log holds of ranges, which may be nothing.
+
+        It held all when they were planned, so an end within them is asked for again.
+        """
+        for look in range(_LOOKS):
+            if look:
+                self._policy.sleep(_SECOND_LOOK)
+                self._consumer.describe_topics(*{partition.topic for partition in left})  # leads to the leader of now
+            begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
+            if not below(ends, {partition: end for partition, (_, end) in left.items()}):
+                break
+        return {partition: (max(start, begins[partition]), min(end, ends[partition])) for partition, (start, end) in left.items()}
+
+    def _check_topics(self) -> None:
+        """Raise ``DataLossError`` for partitions that are gone, or leave them out."""
+        with contextlib.suppress(KafkaTimeoutError):  # no broker answers: nothing is known
+            self._leave_out_what_is_gone()
+
+    def _leave_out_what_is_gone(self) -> bool:
+        """Leave out partitions that are gone, or that another topic of the name has now, and return whether there are any.
+
+        Raises ``DataLossError`` for them with ``fail_on_data_loss``.
+        """
+        left = self._left()
+        if not (lost := self._lost(left)):
+            return False
+        self._policy.sleep(_SECOND_LOOK)
+        lost = {partition: what for partition, what in self._lost(left).items() if partition in lost}
+        for what in sorted({*lost.values()}):
+            names = names_of(partition for partition in lost if lost[partition] == what)
+            if self._policy.fails:
+                text = f"{names}: {what}; {self._policy.remedy}"
+                raise DataLossError(text)
+            self._policy.report(f"{names}: {what}; its records are left out")
+        if lost:
+            self._assign({partition: each for partition, each in left.items() if partition not in lost})
+        return bool(lost)
+
+    def _lost(self, left: Ranges) -> dict[TopicPartition, str]:
+        """Return what happened to partitions that are no longer those that were planned."""
+        topics = self._consumer.describe_topics(*{partition.topic for partition in left}).topics
+        there = {TopicPartition(topic.name, part.partition) for topic in topics.values() for part in topic.partitions}
+        gone = dict.fromkeys(left.keys() - there, "deleted while it is read")
+        others = (partition for partition in left.keys() & there if self._is_another(topics[partition.topic]))
+        return gone | dict.fromkeys(others, "deleted and created again since this read was planned")
+
+    def _is_another(self, topic: "TopicDescription") -> bool:
+        """Return whether a topic only has the name of the one that was planned."""
+        planned = self._ids.get(topic.name)
+        return None not in (planned, topic.topic_id) and planned != topic.topic_id
