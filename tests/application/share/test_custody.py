@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from kafka_async.application.callbacks import Deserialized
@@ -13,6 +15,7 @@ from kafka_async.background.share.exchange import (
     AcknowledgeType,
     Delivery,
     Exchange,
+    Hold,
     Keep,
     Lost,
     RecordsDropped,
@@ -21,22 +24,27 @@ from kafka_async.background.share.exchange import (
     Renewed,
     Settled,
 )
-from kafka_async.errors import DeserializationError, IllegalStateError, InvalidRecordStateError
+from kafka_async.errors import DeserializationError, IllegalStateError, InvalidRecordStateError, LockLostError
 from kafka_async.model import ConsumerRecord, TopicPartition
 from kafka_async.records import RecordReader
 from tests.background.support import records
+from tests.virtual import run_virtual_asyncio
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
 ERROR = InvalidRecordStateError("over")
 
 
 class World:
-    def __init__(self, *, deserializes: bool = False) -> None:
+    def __init__(self, *, deserializes: bool = False, half: int = 1) -> None:
         self.now = 0.0
-        self.exchange = Exchange(EventHandler(lambda: None, lambda: None))
+        self.woken = 0
+        self.exchange = Exchange(EventHandler(self._wake, lambda: None))
         self.exchange.topics = frozenset(("t", "u"))
-        self.custody = Custody(self.exchange, lambda: self.now, 1, Held(TaskRuntime()), deserializes)
+        self.custody = Custody(self.exchange, lambda: self.now, half, Held(TaskRuntime()), deserializes)
         self.numbers = 0
+
+    def _wake(self) -> None:
+        self.woken += 1
 
     def deliver(self, start: int, count: int, partition: TopicPartition = TP, deadline: float = 30.0) -> int:
         self.numbers += 1
@@ -211,3 +219,237 @@ def test_a_raw_record_is_kept_beside_the_deserialized_one() -> None:
     (record,) = world.take(1)
     assert record.fields() == ConsumerRecord(*record.fields())
     assert record.value == "value 0"
+
+
+def test_one_record_is_handed_out_with_a_note_and_several_with_an_order() -> None:
+    world = World()
+    world.deliver(0, 2)
+    world.custody.sort()
+    first = world.custody.hand_out_one()
+    assert first is not None
+    assert (first.offset, world.orders()) == (0, [])
+    assert world.exchange.notes == {(1, 0): RecordsHandedOut(TP, 1, (0,))}
+    first.accept()
+    assert world.exchange.notes == {}, "the background need not know any more that it was out"
+    last = world.custody.hand_out_one()
+    assert last is not None
+    assert (world.custody.hand_out_one(), world.custody.unread, world.exchange.unread) == (None, 0, 0)
+    counts = world.custody.counts
+    assert (counts.delivered, counts.bytes) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "why", ["its lock has ended", "another one's lock was lost", "its topic is not wanted", "not deserialized"]
+)
+def test_a_record_that_needs_a_closer_look_is_not_handed_out_alone(why: str) -> None:
+    world = World(deserializes=why == "not deserialized")
+    world.deliver(0, 3)
+    world.custody.sort()
+    if why == "its lock has ended":
+        world.now = 30.0
+    elif why == "another one's lock was lost":
+        world.exchange.report(Lost(TP, ((1, 2),), ERROR))
+        world.custody.sort()
+    elif why == "its topic is not wanted":
+        world.exchange.topics = frozenset()
+    assert world.custody.hand_out_one() is None
+
+
+def test_bytes_are_counted_alike_however_records_are_handed_out() -> None:
+    one, several = World(), World()
+    for world in (one, several):
+        world.deliver(0, 2)
+        world.custody.sort()
+    while one.custody.hand_out_one() is not None:
+        pass
+    several.custody.hand_out(2)
+    assert one.exchange.taken_bytes == several.exchange.taken_bytes > 0
+    assert one.custody.counts.bytes == several.custody.counts.bytes == 2
+
+
+def test_the_background_reads_on_once_half_is_handed_out() -> None:
+    world = World(half=2)
+    world.deliver(0, 4)
+    world.custody.sort()
+    woken = []
+    for _ in range(4):
+        before = world.woken
+        assert world.custody.hand_out_one() is not None
+        woken.append(world.woken - before)
+    assert woken == [0, 0, 1, 1], "when fewer than two are unread, and when none is"
+
+
+def test_a_task_that_works_on_a_record_has_it_renewed_and_the_background_is_told_when_it_has_to_know() -> None:
+    world = World()
+    world.exchange.lock_seconds = 30.0
+    world.deliver(0, 2)
+    early, late = world.take(2)
+    world.orders()
+    assert world.custody.enter(early)
+    assert (world.exchange.notes, world.orders()) == ({(1, 0): Hold(TP, 1, 0)}, [])
+    world.now = 20.0
+    assert world.custody.enter(late)
+    assert world.orders() == [Hold(TP, 1, 1)], "half of the lock's time is over: it is looked at now"
+
+
+@pytest.mark.parametrize("lost", ["by a report", "by the time"])
+def test_a_lost_record_cannot_be_entered(lost: str) -> None:
+    world = World()
+    number = world.deliver(0, 1)
+    (record,) = world.take(1)
+    if lost == "by a report":
+        world.exchange.report(Lost(TP, ((number, 0),), ERROR))
+    else:
+        world.now = 30.0
+    assert not world.custody.enter(record)
+    with pytest.raises(LockLostError, match="the lock has ended"), record:
+        raise AssertionError("entered")
+
+
+def test_a_record_that_is_lost_while_it_is_out_is_reported_once_and_not_if_it_was_acknowledged() -> None:
+    world = World()
+    told: list[int] = []
+    world.custody.on_lost = lambda record: told.append(record.offset)
+    number = world.deliver(0, 3)
+    found = world.take(3)
+    found[1].accept()
+    world.exchange.report(Lost(TP, ((number, 0), (number, 1)), ERROR))
+    for _ in range(2):
+        world.custody.sort()
+        world.custody.report_lost()
+    assert told == [0]
+    assert [record.lost for record in found] == [True, True, False]
+    assert world.custody.out == 1
+
+
+def test_a_renewal_moves_the_end_of_unread_records_and_of_those_that_are_out() -> None:
+    world = World()
+    number = world.deliver(0, 3)
+    (out,) = world.take(1)
+    world.exchange.report(Renewed(TP, ((number, 0), (number, 1), (number, 2), (7, 0)), 50.0))
+    assert out.deadline == 50.0
+    world.now = 40.0
+    assert offsets(world.take(5)) == [1, 2]
+
+
+def test_reports_about_deliveries_that_are_settled_change_nothing_but_the_counts() -> None:
+    world = World()
+    number = world.deliver(0, 1)
+    (record,) = world.take(1)
+    record.accept()
+    world.exchange.report(Settled(TP, number, (0,), AcknowledgeType.ACCEPT, None))
+    world.exchange.report(Lost(TP, ((number, 0),), ERROR))
+    world.exchange.report(Renewed(TP, ((number, 0),), 50.0))
+    assert not record.lost
+    world.custody.sort()
+    assert (world.custody.counts.accepted, world.custody.counts.lost, world.custody.out) == (1, 1, 0)
+
+
+def test_a_subscription_that_changes_is_told_to_whoever_reads() -> None:
+    world = World()
+    told: list[str] = []
+    world.custody.on_unwanted = lambda: told.append("unwanted")
+    world.custody.want(frozenset(("t",)))
+    assert told == ["unwanted"]
+    assert (world.custody.wants("t"), world.custody.wants("u")) == (True, False)
+
+
+def test_what_is_said_after_the_end_does_not_count() -> None:
+    world = World()
+    world.deliver(0, 2)
+    one, other = world.take(2)
+    world.orders()
+    world.custody.close()
+    one.accept()
+    other.renew()
+    assert (one.lost, other.lost, world.orders(), world.custody.counts.refused) == (True, True, [], 1)
+    assert world.custody.closed
+
+
+class TestHeld:
+    """Blocks of tasks; ``test_holding.py`` has what they mean to their tasks."""
+
+    def test_of_nested_blocks_only_the_outermost_is_one(self) -> None:
+        async def main() -> None:
+            world, held = _held()
+            (record,) = world.take(1)
+            assert not held.is_inside(record)
+            held.enter(record)
+            assert held.is_inside(record)
+            assert held.is_inside(record)
+            assert [held.leave_inner(record) for _ in range(3)] == [True, True, False]
+            assert held
+            assert not held.leave(record, None)
+            assert not held
+
+        run_virtual_asyncio(main)
+
+    def test_a_wait_ends_when_no_other_task_works_on_a_record(self) -> None:
+        async def main() -> None:
+            world, held = _held()
+            (record,) = world.take(1)
+
+            async def work() -> None:
+                held.enter(record)
+                await anyio.sleep(2)
+                held.leave(record, None)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(work)
+                await anyio.sleep(1)
+                assert held.by_others
+                await held.wait(10)
+            assert anyio.current_time() == 2
+            held.enter(record)
+            assert not held.by_others, "the own work is not waited for"
+            await held.wait(10)
+            assert anyio.current_time() == 2
+
+        run_virtual_asyncio(main)
+
+    def test_a_wait_is_bounded_and_lost_records_and_tasks_that_are_gone_are_not_waited_for(self) -> None:
+        async def main() -> None:
+            world, held = _held()
+            number = world.deliver(1, 1)
+            first, second = world.take(2)
+
+            async def forgets() -> None:
+                held.enter(first)
+
+            async def works() -> None:
+                held.enter(second)
+                await anyio.sleep(20)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(forgets)
+                tasks.start_soon(works)
+                await anyio.lowlevel.checkpoint()
+                await held.wait(5)
+                assert anyio.current_time() == 5
+                world.exchange.report(Lost(TP, ((number, 1),), ERROR))
+                assert not held.by_others
+                await held.wait(5)
+                assert anyio.current_time() == 5
+
+        run_virtual_asyncio(main)
+
+
+class Idle:
+    """A loop of the background that does nothing."""
+
+    async def run(self) -> None:
+        return
+
+    def snapshot(self) -> Any: ...
+
+    def resume(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+def _held() -> tuple[World, Held]:
+    runtime = TaskRuntime()
+    runtime.launch(Idle())
+    world = World()
+    world.deliver(0, 1)
+    return world, Held(runtime)

@@ -7,9 +7,20 @@ from typing import Any
 import anyio
 import pytest
 
+from kafka_async.application.callbacks import Deserializers
+from kafka_async.application.inbox import Inbox
+from kafka_async.application.lifecycle import Happening, Lifecycle
+from kafka_async.application.runtime import TaskRuntime
 from kafka_async.application.share.consumer import ShareConsumer
-from kafka_async.errors import DeserializationError
+from kafka_async.application.share.custody import Custody, Held
+from kafka_async.application.share.reading import ShareReader
+from kafka_async.background.boundary import EventHandler
+from kafka_async.background.share.exchange import Acknowledge, AcknowledgeType, Delivery, Exchange
+from kafka_async.errors import DeserializationError, IllegalStateError, TopicAuthorizationFailedError
+from kafka_async.model import GroupMetadata, TopicPartition
+from kafka_async.records import RecordReader
 from kafka_async.testing import Cluster
+from tests.background.support import records as data
 from tests.testing.test_clusters import Run, on_both
 
 
@@ -239,5 +250,140 @@ def test_a_tiny_buffer_gets_records_that_grow_when_they_are_decompressed(run: Ru
             with anyio.fail_after(60):
                 for _ in range(12):
                     (await consumer.getone()).accept()
+
+    run(main)
+
+
+class Reading:
+    """A reader without a cluster: what the background delivers is put into its queue by hand."""
+
+    def __init__(self, deserializer: Any = None) -> None:
+        self.runtime = TaskRuntime()
+        self.handler = EventHandler(self._wake, self.runtime.wake_application)
+        self.exchange = Exchange(self.handler)
+        self.exchange.topics = frozenset(("t",))
+        self.lifecycle = Lifecycle(self.handler, self.runtime)
+        self.inbox = Inbox(self.handler, GroupMetadata(group_id="g"))
+        self.custody = Custody(self.exchange, self.runtime.clock, 1, Held(self.runtime), deserializer is not None)
+        deserializers = None if deserializer is None else Deserializers.of(None, deserializer)
+        self.reader = ShareReader(self.lifecycle, self.handler, self.runtime, self.inbox, self.custody, deserializers, 3)
+        self.woken = self.deliveries = 0
+        self.lifecycle.move(Happening.START)
+        self.lifecycle.move(Happening.STARTED)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def deliver(self, start: int, count: int) -> None:
+        found = RecordReader("t", 0, data(start, count), start).read(count)
+        self.exchange.delivered += count
+        self.deliveries += 1
+        self.exchange.report(Delivery(TopicPartition("t", 0), self.deliveries, found, [1] * count, self.runtime.clock() + 30.0))
+
+
+@on_both
+def test_a_read_says_what_it_wants_while_it_waits_and_what_it_missed_if_it_did_not_wait(run: Run) -> None:
+    async def main() -> None:
+        reading = Reading()
+        demand = reading.exchange.demand
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reading.reader.read, 5.0, 7)
+            await anyio.sleep(1)
+            assert (demand.wanted, demand.asked, demand.missed, reading.handler.reading) == (7, 7, 0, 1)
+            assert reading.woken == 1, "the background reads on only for somebody who wants records"
+        assert (demand.wanted, demand.missed, reading.handler.reading) == (0, 0, 0)
+        assert (demand.read_at, reading.handler.polled_at) == (anyio.current_time(),) * 2
+        assert await reading.reader.read(0.0, 5) == []
+        assert (demand.wanted, demand.asked, demand.missed) == (0, 5, 5)
+        reading.deliver(0, 3)
+        assert [record.offset for record in await reading.reader.read(0.0, 2)] == [0, 1]
+        assert (demand.asked, demand.missed) == (2, 0)
+
+    run(main)
+
+
+@on_both
+def test_whoever_takes_over_ends_the_reads_that_wait_and_reads_itself(run: Run) -> None:
+    async def main() -> None:
+        reading = Reading()
+        errors: list[str] = []
+
+        async def read() -> None:
+            with pytest.raises(IllegalStateError) as error:
+                await reading.reader.read(60.0, 1)
+            errors.append(str(error.value))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await anyio.sleep(1)
+            reading.reader.take_over()
+        assert anyio.current_time() < 2
+        assert len(errors) == 1
+        reading.deliver(0, 1)
+        assert len(await reading.reader.read(1.0, 5)) == 1
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("deserializer", [None, bytes.decode], ids=["as they are", "deserialized"])
+def test_records_at_once_are_those_that_need_nothing_done(run: Run, deserializer: Any) -> None:
+    async def main() -> None:
+        reading = Reading(deserializer)
+        assert reading.reader.at_once(5) == []
+        reading.deliver(0, 3)
+        at_once = [record.offset for record in reading.reader.at_once(2)]
+        assert at_once == ([0, 1] if deserializer is None else [])
+        assert reading.reader.at_hand(fairly=False) is None or deserializer is None
+        reading.lifecycle.move(Happening.PART)
+        assert reading.reader.at_once(5) == [], "nothing is handed out any more"
+
+    run(main)
+
+
+@on_both
+def test_a_record_at_hand_is_taken_only_if_nothing_else_has_to_be_looked_at(run: Run) -> None:
+    async def main() -> None:
+        reading = Reading()
+        reading.deliver(0, 4)
+        assert reading.reader.at_hand(fairly=False) is None, "a report waits"
+        reading.custody.sort()
+        record = reading.reader.at_hand(fairly=False)
+        assert record is not None
+        assert record.offset == 0
+        assert reading.exchange.demand.read_at == anyio.current_time()
+        assert reading.reader.at_hand(fairly=True) is None, "others have had no turn"
+        assert [each.offset for each in await reading.reader.read(1.0, 1)] == [1]
+        fair = reading.reader.at_hand(fairly=True)
+        assert fair is not None
+        assert fair.offset == 2
+        reading.handler.publish_error(TopicAuthorizationFailedError("t"))
+        assert reading.reader.at_hand(fairly=False) is None
+        with pytest.raises(TopicAuthorizationFailedError):
+            await reading.reader.read(1.0, 1)
+        assert [each.offset for each in await reading.reader.read(1.0, 1)] == [3]
+
+    run(main)
+
+
+@on_both
+def test_a_bad_record_is_given_back_and_raised_once_or_passed_to_whoever_takes_such(run: Run) -> None:
+    async def main() -> None:
+        def refuse(data: bytes) -> str:
+            raise ValueError("not this one")
+
+        refused: list[tuple[int, str]] = []
+        reading = Reading(refuse)
+        reading.deliver(0, 1)
+        assert await reading.reader.read(0.0, 1, lambda record, why: refused.append((record.offset, str(why.__cause__)))) == []
+        assert refused == [(0, "not this one")]
+        assert not reading.exchange.demand.wanted
+        reading.deliver(1, 1)
+        with pytest.raises(DeserializationError, match="not this one"):
+            await reading.reader.read(0.0, 1)
+        kinds = [order.kind for order in reading.exchange.orders if isinstance(order, Acknowledge)]
+        assert kinds == [AcknowledgeType.RELEASE]
+        reading.deliver(1, 1)  # it comes again
+        assert await reading.reader.read(0.0, 1) == [], "said once"
 
     run(main)
