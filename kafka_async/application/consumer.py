@@ -790,7 +790,7 @@ class KafkaConsumer(Generic[K, V]):
         target = seek_target(offset)
         cursor = self._cursor(partition)
         self._unread.settle()
-        cursor.belong(target.topic_id or cursor.meant())
+        cursor.belong(target.topic_id or cursor.meant() or cursor.stored.topic_id or self._inbox.topic_id(cursor.partition.topic))
         self._unread.move(cursor, (target.offset, target.leader_epoch))
         self._unread.refetch(cursor, check=target.leader_epoch is not None)
         self._sought[cursor.partition] = target

@@ -6,6 +6,7 @@ Owns: the state of the cluster and of our membership, and the proposals and erro
 
 import threading
 from collections import deque
+from uuid import UUID
 
 from ..background.boundary import EventHandler
 from ..events import (
@@ -68,6 +69,12 @@ class Inbox:
     def topic(self, name: str) -> TopicDescription | None:
         """Return what is known of a topic."""
         return self.cluster.topics.get(name) or self.looked_up.get(name)
+
+    def topic_id(self, name: str) -> UUID | None:
+        """Return the id of a topic that is subscribed or assigned, as far as the application was told; ``None``: not known."""
+        self.sort()
+        known = self.cluster.topics.get(name)
+        return None if known is None else known.topic_id
 
     def subscribe(self, *, leaves: bool = False) -> int:
         """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void."""

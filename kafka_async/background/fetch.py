@@ -10,7 +10,7 @@ slow partition cannot fill it, and a broker's session is not churned (KAFKA-1718
 on partitions times turns: 1,000 idle partitions cost nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -153,7 +153,8 @@ class FetchManager:
     _outage: PartitionOutage = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._outage = PartitionOutage(self.trace, _READING, "cannot be fetched at the moment; trying again")
+        patience = max(self.config.request_timeout_ms / 2000, 2 * self.config.retry_backoff_max)
+        self._outage = PartitionOutage(self.trace, _READING, "cannot be fetched at the moment; trying again", patience)
 
     def changed(self, partition: TopicPartition) -> None:
         """Something about the partition changed; it is looked at again at the next poll."""
@@ -544,8 +545,8 @@ class FetchManager:
         if fill >= FULL or broker.size.has_grown:
             broker.size.answered(fill, waited, len(broker.session.wanted))
         if failed or self._outage.failing:
-            self._outage.report(failed.values(), well, now)
-            self._tell_of_refused(broker.sent_at, now)
+            self._outage.report(failed.values(), well, now, broker.sent_at)
+            self._tell_of_refused([tp for _, partitions in failed.values() for tp in partitions], broker.sent_at, now)
 
     def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData | FetchedStep, now: float) -> None:
         partition = entry.partition
@@ -639,15 +640,15 @@ class FetchManager:
             self.metadata.request_update(now)
         return error
 
-    def _tell_of_refused(self, sent_at: float, now: float) -> None:
-        """Tell the application, after each request timeout, of partitions that brokers refuse to read.
+    def _tell_of_refused(self, failed: Collection[TopicPartition], sent_at: float, now: float) -> None:
+        """Tell the application, after each request timeout, of those partitions that failed now and that brokers refuse to read.
 
         What counts is when the request was sent: if the event loop was blocked since, the answer says nothing about that time.
         """
         self._show_refused()
         overdue: dict[type[KafkaError], tuple[KafkaError, list[TopicPartition]]] = {}
-        for partition in self.buffer.refused:
-            error, since = self._outage.failing[partition]
+        for partition in filter(self.buffer.refused.__contains__, failed):
+            error, since, _ = self._outage.failing[partition]
             told_already = error is None or isinstance(error, TopicAuthorizationFailedError)
             if error is not None and not told_already and sent_at - since >= self.config.request_timeout_ms / 1000:
                 overdue.setdefault(type(error), (error, []))[1].append(partition)
@@ -667,7 +668,7 @@ class FetchManager:
     def _show_refused(self) -> None:
         """Keep what the application sees of partitions that fail."""
         failing = self._outage.failing.items()
-        refused = {partition: error for partition, (error, _) in failing if error is not None and _is_refusal(error)}
+        refused = {partition: error for partition, (error, _, _) in failing if error is not None and _is_refusal(error)}
         if refused.keys() != self.buffer.refused.keys():
             self.buffer.refused = refused
 

@@ -4,6 +4,7 @@ Decides: which partitions recover. Owns: the partitions that fail, and since whe
 """
 
 from collections.abc import Collection, Iterable
+from math import inf
 from typing import NamedTuple
 
 from ..errors import KafkaError
@@ -13,10 +14,11 @@ from ..values import define, field
 
 
 class Failing(NamedTuple):
-    """Why a partition fails, and since when it has failed without the application having been told."""
+    """Why a partition fails, since when it has failed without the application having been told, and when it failed last."""
 
     error: KafkaError | None
     since: float
+    last: float
 
 
 @define(eq=False)
@@ -27,6 +29,9 @@ class PartitionOutage:
     name: str
     text: str
     """What the log says when it begins."""
+    patience: float = inf
+    """Seconds without an attempt after which the time counts from the next one: of a partition that was paused, or while the event
+    loop was blocked, nothing is known."""
     failing: dict[TopicPartition, Failing] = field(factory=dict, init=False)
 
     def keep(self, assigned: Collection[TopicPartition]) -> None:
@@ -35,15 +40,24 @@ class PartitionOutage:
             self.failing = {partition: failing for partition, failing in self.failing.items() if partition in assigned}
 
     def report(
-        self, failed: Iterable[tuple[KafkaError | None, Collection[TopicPartition]]], well: Iterable[TopicPartition], now: float
+        self,
+        failed: Iterable[tuple[KafkaError | None, Collection[TopicPartition]]],
+        well: Iterable[TopicPartition],
+        now: float,
+        sent_at: float | None = None,
     ) -> None:
-        """Trace which partitions fail, one event for each reason however many they are, and which of those before go well."""
+        """Trace which partitions fail, one event for each reason however many they are, and which of those before go well.
+
+        ``sent_at``: when the request was sent.
+        """
+        tried_at = now if sent_at is None else sent_at
         over = self.failing.keys() & frozenset(well)
         failing = {partition: before for partition, before in self.failing.items() if partition not in over}
         for error, partitions in failed:
             for partition in partitions:
                 before = failing.get(partition)
-                failing[partition] = Failing(error, now if before is None else before.since)
+                goes_on = before is not None and tried_at - before.last <= self.patience
+                failing[partition] = Failing(error, before.since if before is not None and goes_on else now, now)
             found = frozenset(partitions)
             self.trace(Fault(now=now, text=self.text, error=error, subject="fetch", outage=self.name, partitions=found))
         self.failing = failing

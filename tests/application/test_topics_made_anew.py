@@ -89,6 +89,27 @@ async def test_what_was_read_of_the_former_topic_is_not_committed_for_the_new_on
     await check_that_all_is_read(cluster, tp, after=read)
 
 
+@BY_NAME_AND_ID
+@EACH_PROTOCOL
+@pytest.mark.parametrize("way", WAYS, ids=[way.__name__.strip("_") for way in WAYS])
+@virtual
+async def test_a_place_that_was_sought_before_anything_came_is_not_committed_for_the_new_topic(
+    release: Mapping[Api, int], protocol: str, way: Callable[[Consumer, TopicPartition], Awaitable[int]]
+) -> None:
+    if release is KAFKA_3_9 and protocol == "consumer":
+        return
+    cluster, (tp,) = filled(OLD, max_versions=release)
+    async with consumer_on(cluster, "t", group_id="g", group_protocol=protocol) as consumer:
+        while not consumer.assignment():
+            await consumer.getmany(timeout_ms=0)
+        consumer.seek(tp, OLD)
+        made_anew(cluster, tp)
+        await anyio.sleep(3)
+        read = await way(consumer, tp)
+        assert not cluster.committed
+    await check_that_all_is_read(cluster, tp, after=read)
+
+
 async def _take_many(consumer: Consumer) -> int:
     return sum(map(len, (await consumer.getmany(timeout_ms=5_000, max_records=5)).values()))
 

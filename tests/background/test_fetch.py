@@ -353,6 +353,39 @@ def test_a_refusal_that_lasts_is_raised_after_each_request_timeout() -> None:
         assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
 
 
+def _refused_for(world: World, seconds: float, now: float) -> list[float]:
+    """Refuse the partition whenever it is asked for; return after how many seconds errors were raised."""
+    end, raised = now + seconds, []
+    while now < end:
+        world.answer(FetchRequest, fetched(data(A, error_code=2)), now)
+        raised += [now] * len(world.errors())
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+    return raised
+
+
+def test_a_refusal_is_not_raised_for_a_time_in_which_the_partition_was_paused() -> None:
+    world = World()
+    world.fetching({A: 3, B: 3})
+    world.answer(FetchRequest, fetched(data(A, error_code=2), data(B)), 1.0)
+    world.send(PausePartitions(partitions=frozenset((A,))))
+    for now in range(2, 61, 2):
+        until(world, lambda: bool(world.waiting(FetchRequest)), float(now))
+        world.answer(FetchRequest, fetched(data(B)), float(now))
+    assert world.errors() == []
+    world.send(ResumePartitions(partitions=frozenset((A,))))
+    world.send(PausePartitions(partitions=frozenset((B,))))
+    until(world, lambda: bool(world.waiting(FetchRequest)), 61.0)
+    world.answer(FetchRequest, fetched(data(B)), 61.0)
+    assert _refused_for(world, 40, until(world, lambda: bool(world.waiting(FetchRequest)), 61.0)) == pytest.approx([92.1])
+
+
+def test_a_refusal_is_not_raised_for_a_time_in_which_nothing_was_asked() -> None:
+    world = World()
+    world.fetching({A: 3})
+    world.answer(FetchRequest, fetched(data(A, error_code=2)), 1.0)
+    assert _refused_for(world, 40, until(world, lambda: bool(world.waiting(FetchRequest)), 60.0)) == pytest.approx([90.0])
+
+
 def test_a_partition_that_left_is_not_refused_any_more() -> None:
     world = World()
     world.fetching({A: 3, B: 3})

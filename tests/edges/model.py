@@ -78,6 +78,8 @@ class Left:
     owed: int | None = None
     back: float = inf
     former: bool = False
+    gone: bool = False
+    """It belonged to another member by then, so what was handed out of it may not have been committed."""
 
 
 @define(eq=False)
@@ -237,7 +239,8 @@ class Model:
         cursor = self.cursors[partition]
         cursor.position, cursor.halted, cursor.owed, cursor.shared = offset, False, None, False
         cursor.unsure, cursor.doubtful = False, cursor.doubtful or cursor.former
-        if cursor.former:  # nothing more that was fetched comes, and a place in the former topic is the beginning of the new one
+        # Nothing that was fetched before comes now, and a place in the former topic is the beginning of the new one.
+        if cursor.doubtful:
             cursor.position, cursor.former, cursor.starts = None, False, frozenset({offset, 0})
         cursor.most = max(cursor.most, offset)
         cursor.back = min(cursor.back, offset)
@@ -284,7 +287,9 @@ class Model:
         known = {tp: cursor.position for tp, cursor in self.cursors.items() if cursor.position is not None}
         wanted = known if offsets is None else offsets
         former = {
-            tp for tp, cursor in self.cursors.items() if cursor.former or (cursor.position is None and len(cursor.starts) > 1)
+            tp
+            for tp, cursor in self.cursors.items()
+            if cursor.former or cursor.doubtful or (cursor.position is None and len(cursor.starts) > 1)
         }
         for known_cursor in self.cursors.values() if offsets is None else ():
             known_cursor.asked |= known_cursor.due
@@ -307,9 +312,11 @@ class Model:
             if cursor.position is None:
                 cursor.starts |= {offset}  # of a commit that was under way when the partition was assigned
         left = self._left.get(partition)
-        late = left is not None and left.position is not None and offset > left.position and offset not in left.asked
-        if not cursors and left is not None and late:
-            self.breach(f"{_name(partition)}: {offset} was committed after it was given up at {left.position}")
+        if not cursors and left is not None and left.position is not None and offset not in left.asked:
+            # A commit from before the application sought back may still be under way, followed by that of where it sought to.
+            most = left.position if left.back == inf else max(left.position, left.most)
+            if offset > most:
+                self.breach(f"{_name(partition)}: {offset} was committed after it was given up at {left.position}")
 
     def commit_refused(self, partition: TopicPartition, start: int) -> None:
         """The coordinator has refused an offset of ours. A partition given up with it may begin at ``start``, its commit."""
@@ -343,6 +350,8 @@ class Model:
         for partition in partitions:
             if partition in self.cursors and partition not in self.parting:
                 self.cursors[partition].ready = False
+                if kind == "lost":
+                    self.cursors[partition].owed = None  # what was handed out of it cannot be committed any more
                 if kind == "revoked" and self.cursors[partition].lost:
                     self.breach(f"{_name(partition)}: revoked was called where lost should have been")
 
@@ -408,7 +417,12 @@ class Model:
         for partition, cursor in self.cursors.items():
             self.parting.setdefault(partition, cursor)
             self._left[partition] = Left(cursor.position, cursor.starts, False, ANOTHER_LIFE, cursor.asked)
-            self._left[partition].most, self._left[partition].owed = cursor.most, cursor.owed
+            self._left[partition].most, self._left[partition].owed, self._left[partition].back = (
+                cursor.most,
+                cursor.owed,
+                cursor.back,
+            )
+            self._left[partition].gone = cursor.gone
         self.cursors.clear()
         self.see_again()
 
@@ -438,6 +452,7 @@ class Model:
         self.see_again(partition)
         begins = left.owed if owed and left is not None and left.owed is not None else start
         ahead = {offset for offset in (left.asked if left is not None else ()) if offset > begins}  # auto-commit goes back to none
+        ahead |= {start} if left is not None and left.gone else set()
         # A commit from before the application sought back may still be under way, followed by that of the offset it sought to.
         back = inf if left is None else left.back
         return Cursor(frozenset({begins, *ahead}), most=max(kept, most), least=min(kept, start), back=back)

@@ -34,6 +34,8 @@ UNREADABLE: Final = (2, 8, 76, 87, 109, 116)
 """What a broker says of a partition that it cannot read at the moment."""
 FAIR: Final = 10_000
 """So many records are handed out at most before a partition that has data gets its turn."""
+LONGEST: Final = 7
+"""Records that a read of a random program waits for at most."""
 NOTICED: Final = 3.5
 """Seconds after which a heartbeat of the consumer's background was answered."""
 
@@ -224,6 +226,7 @@ class Runner:
         if kind != self._kind:
             self._kind = kind
             self.world.model.see_again()
+        was_cut_short = self._cut_short
         try:
             await ways[read.way](read, only)
         except DeserializationError as error:
@@ -239,6 +242,7 @@ class Runner:
             if not set(only) - self.consumer.assignment():
                 raise
             self._expected = None  # a read that is refused commits nothing
+            self._cut_short = was_cut_short  # nor does it go on after a call-back
 
     def _refused(self, error: DeserializationError, record: Any, cause: BaseException | None) -> None:
         partition = TopicPartition(record.topic, record.partition)
@@ -552,8 +556,8 @@ class Runner:
             trio.lowlevel.current_clock().jump(seconds)  # type: ignore[attr-defined]  # a MockClock
 
     async def _event_idle_for_long(self, partition: TopicPartition) -> None:
-        """The application takes longer than ``max_poll_interval_ms`` for a record."""
-        await anyio.sleep(MAX_POLL + 8)
+        """The application takes longer than ``max_poll_interval_ms`` for a record, or for the first after a read under way."""
+        await anyio.sleep(MAX_POLL + 8 + LONGEST * self.world.wait)
         if not self.program.manual and not self.world.by_hand:
             self.world.outside = True
             self.world.model.gone(set(self.world.model.cursors), lost=True)

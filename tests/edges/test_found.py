@@ -56,6 +56,15 @@ FOUND = {
     "unsubscribing while a loss waits says that the partitions are lost": Program(
         (Event("idle_for_long", wait=4.0), Call("resubscribe", offset=7)), protocol="cooperative"
     ),
+    "a place that was sought in the former topic is not committed for the new one": Program(
+        (Call("seek", offset=3), Event("made_anew")), protocol="consumer"
+    ),
+    "no error is raised for a time in which a partition was paused": Program(
+        (Read("getmany"), Call("commit"), Call("pause"), Event("unreadable"), Event("idle_for_long"), Read(only=1)),
+        protocol="manual",
+        records=6,
+        schedule=51985,
+    ),
     "what a task has in hand of a topic that was made anew is not committed by another one that stops": Program(
         (
             Read("getmany"),

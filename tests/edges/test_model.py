@@ -301,3 +301,45 @@ def test_what_is_not_handed_out_yet_may_be_seen_again_if_it_was_put_back() -> No
     assert not model.breaches
     model.saw("deserializer", A, 0)
     assert model.breaches
+
+
+def test_a_commit_from_before_a_seek_back_may_arrive_after_the_partition_was_given_up() -> None:
+    model = owning()
+    model.handed_out(A, [0])
+    model.read_entered()
+    model.sought(A, 0)
+    model.assigned_by_user({})
+    model.commit_arrived(A, 1)
+    assert not model.breaches
+    model.commit_arrived(A, 2)
+    assert model.breaches
+
+
+def test_a_place_that_was_sought_twice_may_both_times_have_been_meant_for_the_former_topic() -> None:
+    model = owning()
+    model.handed_out(A, [0])
+    model.made_anew([A])
+    for offset in (7, 2):
+        model.sought(A, offset)
+    assert model.cursors[A].due == {0, 2}
+    assert model.commit_called({A: 2}) == {}
+
+
+def test_what_was_lost_before_the_application_gave_it_up_begins_where_it_is_committed() -> None:
+    model = owning()
+    model.handed_out(A, [0])
+    model.read_entered()
+    model.call_back_begins("lost", [A])
+    model.unsubscribed()
+    model.assigned_by_user({A: 0}, owed=True)
+    assert model.cursors[A].due == {0}
+
+
+def test_what_belonged_to_others_as_the_application_gave_it_up_may_begin_where_they_have_committed() -> None:
+    model = owning()
+    model.handed_out(A, [0])
+    model.read_entered()
+    model.gone([A])
+    model.unsubscribed()
+    model.assigned_by_user({A: 2}, owed=True)
+    assert model.cursors[A].due == {1, 2}
