@@ -147,6 +147,7 @@ def text_array(entries: Any) -> Any:
 # --- Python's values -------------------------------------------------------------------------------------------------------------
 
 _CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
+_UNSIGNED: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _FLOATS: Final = {4: "f", 8: "d"}
 _EXACT: Final = Context(prec=100)
 
@@ -176,8 +177,8 @@ def array_of(kind: Any, values: Sequence[Any]) -> Any:
         buffers = [pa.py_buffer(b"".join(_decimal(kind, value) for value in values))]
     else:
         size = kind.bit_width // 8
-        code = _FLOATS[size] if pa.types.is_floating(kind) else _CODES[size]
-        buffers = [pa.py_buffer(array(code, [0 if value is None else value for value in values] if validity else values))]
+        codes = _FLOATS if pa.types.is_floating(kind) else _UNSIGNED if pa.types.is_unsigned_integer(kind) else _CODES
+        buffers = [pa.py_buffer(array(codes[size], [0 if value is None else value for value in values] if validity else values))]
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers])
 
 

@@ -73,6 +73,7 @@ _SHOWN: Final = {
     pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
+    **{kind: str(kind) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
     pa.float32(): "float",
     pa.float64(): "double",
     pa.string(): "string",

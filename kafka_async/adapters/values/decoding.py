@@ -99,15 +99,15 @@ class ValueDecoder(ABC):
             first = min(piece.bad)
             where = f"{TopicPartition(topic, partition)}, offset {offsets[first].as_py()}"
             raise DeserializationError(f"{where}: the {self.part} cannot be decoded: {piece.bad[first]}")
-        return [*piece.arrays, *_about_bad(values, piece.bad)] if self.permissive else list(piece.arrays)
+        return [*piece.arrays, *bad_columns(values, piece.bad)] if self.permissive else list(piece.arrays)
 
     @abstractmethod
     def piece(self, values: Any, ids: Any = None, topic: str = "") -> Piece:
         """Return the values of a ``pyarrow.BinaryArray`` decoded. What one of them means depends on none of the others."""
 
 
-def _about_bad(values: Any, bad: Mapping[int, str]) -> list[Any]:
-    """Return the columns ``_corrupt`` and ``_corrupt_reason``."""
+def bad_columns(values: Any, bad: Mapping[int, str]) -> list[Any]:
+    """Return the columns ``_corrupt`` and ``_corrupt_reason``; ``bad``: why values are bad, by their place."""
     count = len(values)
     if not bad:
         return [pa.nulls(count, pa.binary()), pa.nulls(count, pa.string())]

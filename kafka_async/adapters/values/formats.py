@@ -158,7 +158,7 @@ def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> ValueDecoder
         )
     columns = parse_fields(options["value.schema"])
     for _, column in columns:
-        _check_keys(column)
+        check_keys(column, "value.schema")
     from .json_values import JsonDecoder  # msgspec is another extra
 
     name = options.get("value.timezone", "UTC")
@@ -169,11 +169,12 @@ def _json(options: Mapping[str, str], common: Mapping[str, Any]) -> ValueDecoder
         raise KafkaConfigurationError(f"value.timezone={name!r}: expected a name such as Europe/Berlin, or +02:00") from None
 
 
-def _check_keys(kind: Any) -> None:
+def check_keys(kind: Any, where: str) -> None:
+    """Raise ``KafkaConfigurationError`` for a map within a type whose keys are not texts: JSON has no others."""
     if pa.types.is_map(kind):
         if not pa.types.is_string(kind.key_type):
-            raise KafkaConfigurationError(f"value.schema: {shown(kind)}; the keys of a map in JSON are STRING")
-        _check_keys(kind.item_type)
+            raise KafkaConfigurationError(f"{where}: {shown(kind)}; the keys of a map in JSON are STRING")
+        check_keys(kind.item_type, where)
         return
     for i in range(kind.num_fields):
-        _check_keys(kind.field(i).type)
+        check_keys(kind.field(i).type, where)

@@ -131,8 +131,9 @@ def _boolean(kind: Any, value: Any) -> bool:
 def _integer(kind: Any, value: Any) -> int:
     if not _is_whole(value):
         raise _bad(kind, value)
-    limit = 1 << kind.bit_width - 1
-    if not -limit <= value < limit:
+    signed = pa.types.is_signed_integer(kind)
+    limit = 1 << kind.bit_width - signed
+    if not -limit * signed <= value < limit:
         raise BadValueError(f"a number too large for {shown(kind)}")
     return int(value)
 

@@ -1,0 +1,301 @@
+"""The columns that values become without Spark: ``values="json", schema=...`` of scans and exports.
+
+Decides: what the arguments mean, which Arrow type each field has in the end, and what a bad value becomes. What a value holds is
+decided by the decoders, which serve Spark as well. They build the types that Spark has; where a schema asks for a relative of one
+of these (``large_string``, ``timestamp("ns")``), a column is cast once it is built.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, Final, Self, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...application.arrow import array_of, scalar_of
+from ...config.spelling import did_you_mean
+from ...errors import DeserializationError, KafkaConfigurationError
+from ...model import at_offset
+from ...values import evolve, frozen
+from .ddl import Fields, parse_fields
+from .decoding import CORRUPT, REASON, ValueDecoder, bad_columns
+from .formats import StringDecoder, check_keys, decoder_for
+from .names import REGISTRY, with_names
+from .registry import NAMES as REGISTRY_OPTIONS
+from .relatives import built_as, cast_to, relaxed
+from .times import zone
+
+VALUES: Final = ("json", "avro", "protobuf", "text")
+"""What ``values`` may be."""
+ON_BAD: Final = ("raise", "null", "column")
+"""What ``on_bad`` may be."""
+INFER: Final = "infer"
+"""What ``schema`` is where the fields of JSON are found in a sample."""
+Registered: TypeAlias = str | Mapping[str, str]
+"""The URL of a schema registry, or its options: ``url``, ``subject``, ``version``, ``basic.auth.user.info`` and so on."""
+
+_ABOUT_BAD: Final = ((CORRUPT, pa.binary()), (REASON, pa.string()))
+_ARGUMENTS: Final = {
+    "value.format": "values",
+    "value.schema": "schema",
+    "value.message": "message",
+    "value.descriptor": "schema",
+    "value.timezone": "timezone",
+    REGISTRY.removesuffix("."): "registry",
+    **{f"{REGISTRY}{name}": f"registry {name}" for name in REGISTRY_OPTIONS},
+}
+"""The arguments by the names that Spark's options have for them."""
+
+
+def decoder(
+    values: str,
+    *,
+    schema: Any = None,
+    registry: Registered | None = None,
+    on_bad: str = "raise",
+    topics: Sequence[str] = (),
+    timezone: str = "UTC",
+    message: str | None = None,
+    sample: Any = None,
+) -> "FieldsDecoder":
+    """Return what turns records into the fields of their values.
+
+    ``values``: ``json``, ``avro``, ``protobuf``, or ``text``, which is one field ``value``.
+
+    ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or anything with ``__arrow_c_schema__``, such as polars' schemas), in
+    Spark's DDL (``"id BIGINT, at TIMESTAMP"``), or ``"infer"``: they are found in ``sample``, a binary array of values. ``infer``
+    says how, and the decoder's ``conflicts`` say what is doubtful. For Avro a schema in JSON, unless the registry's newest one is
+    meant. For Protobuf, without a registry, the path of a file that ``protoc --descriptor_set_out --include_imports`` made;
+    ``message`` is then the full name of the message.
+
+    ``registry``: for Avro and Protobuf in Confluent's wire format, the URL of the schema registry, or a mapping of its options.
+    ``topics``: what is read, where that is known: the subject is ``TOPIC-value`` if the registry's options do not name it.
+
+    ``on_bad``: ``raise`` ends at the first bad value, with ``DeserializationError``; ``null`` has null in place of the fields that
+    cannot be read; with ``column`` the bytes of such a value are in the column ``_corrupt`` too, and why in ``_corrupt_reason``.
+    ``without_bad`` leaves such rows out.
+
+    ``timezone``: of times in JSON that name none.
+
+    Raises ``ValueError`` for arguments that mean nothing, and for schemas that cannot be read with, ``ImportError`` that names an
+    extra that is missing, and ``KafkaConfigurationError`` or ``KafkaConnectionError`` if the registry cannot be asked.
+    """
+    if values not in VALUES:
+        raise ValueError(f"values={values!r}: expected one of {', '.join(VALUES)}{did_you_mean(str(values), VALUES)}")
+    if on_bad not in ON_BAD:
+        raise ValueError(f"on_bad={on_bad!r}: expected one of {', '.join(ON_BAD)}{did_you_mean(str(on_bad), ON_BAD)}")
+    given = {"schema": schema, "registry": registry, "message": message, "sample": sample}
+    _refuse_unused(values, frozenset(name for name, each in given.items() if each is not None) - {"sample"})
+    if values == "text":
+        return FieldsDecoder(
+            decoder=StringDecoder(columns=(("value", pa.string()),)), kinds=(("value", pa.string()),), on_bad=on_bad
+        )
+    if values == "json":
+        return _json(schema, timezone, sample, on_bad)
+    try:
+        found = decoder_for(_options(values, schema, registry, message), topics=topics)
+    except KafkaConfigurationError as error:
+        raise _renamed(error) from None
+    assert found is not None  # noqa: S101  # only "binary" has none
+    return FieldsDecoder(decoder=found, kinds=found.columns, on_bad=on_bad)
+
+
+_USED: Final[Mapping[str, frozenset[str]]] = {
+    "json": frozenset(("schema",)),
+    "avro": frozenset(("schema", "registry")),
+    "protobuf": frozenset(("schema", "registry", "message")),
+    "text": frozenset(),
+}
+
+
+def _refuse_unused(values: str, given: frozenset[str]) -> None:
+    for name in sorted(given - _USED[values]):
+        raise ValueError(f"{name} has no meaning with values={values!r}")
+
+
+def _options(values: str, schema: Any, registry: Registered | None, message: str | None) -> dict[str, str]:
+    """Return the arguments as the options that Spark's jobs give."""
+    options = {"value.format": values}
+    if schema is not None:
+        if not isinstance(schema, str):
+            expected = "an Avro schema in JSON" if values == "avro" else "the path of a file of descriptors"
+            raise ValueError(f"schema: expected {expected}, got {type(schema).__name__}")
+        options["value.schema" if values == "avro" else "value.descriptor"] = schema
+    if message is not None:
+        options["value.message"] = message
+    if registry is not None:
+        named = (
+            {"url": registry} if isinstance(registry, str) else {name.replace("_", "."): text for name, text in registry.items()}
+        )
+        for name in named:
+            if name not in REGISTRY_OPTIONS:
+                raise ValueError(f"registry: unknown option {name!r}{did_you_mean(name, REGISTRY_OPTIONS)}")
+        if "url" not in named:
+            raise ValueError("registry: the option 'url' is missing")
+        options |= {f"{REGISTRY}{name}": text for name, text in named.items()}
+    return options
+
+
+def _renamed(error: KafkaConfigurationError) -> KafkaConfigurationError:
+    """Return an error about Spark's options as one about the arguments."""
+    return type(error)(with_names(str(error).replace("value.format=", "values="), _ARGUMENTS, _ARGUMENTS.__getitem__))
+
+
+def _json(schema: Any, timezone: str, sample: Any, on_bad: str) -> "FieldsDecoder":
+    if schema is None or (isinstance(schema, str) and not schema.strip()):
+        raise ValueError(
+            "values='json' needs schema: a pyarrow schema, columns in DDL such as 'id BIGINT, item STRING', or 'infer' to find "
+            "them in the first values"
+        )
+    conflicts: tuple[str, ...] = ()
+    if isinstance(schema, str) and schema == INFER:
+        if sample is None:
+            raise ValueError("schema='infer' needs a sample of values")
+        from .inference import infer
+
+        found = infer(sample)
+        schema, conflicts = found.schema, found.conflicts
+    kinds = _fields_of(schema)
+    try:
+        where: tzinfo = zone(timezone)
+    except ValueError:
+        raise ValueError(f"timezone={timezone!r}: expected a name such as Europe/Berlin, or +02:00") from None
+    from .json_values import JsonDecoder  # msgspec is another extra
+
+    columns = tuple((name, built_as(kind, f"schema, field {name!r}")) for name, kind in kinds)
+    for _, kind in columns:
+        check_keys(kind, "schema")
+    own = JsonDecoder(columns=columns, zone=where, framed=True)
+    return FieldsDecoder(decoder=own, kinds=kinds, on_bad=on_bad, conflicts=conflicts)
+
+
+def _fields_of(schema: Any) -> Fields:
+    """Return the fields that a schema names. Raises ``ValueError``."""
+    if isinstance(schema, str):
+        try:
+            return parse_fields(schema)
+        except KafkaConfigurationError as error:
+            raise ValueError(str(_renamed(error))) from None
+    if not hasattr(schema, "__arrow_c_schema__"):
+        raise ValueError(f"schema: expected a pyarrow schema, columns in DDL or 'infer', got {type(schema).__name__}")
+    fields = pa.schema(schema)
+    if not len(fields):
+        raise ValueError("schema: there are no fields")
+    for name in fields.names:
+        if fields.names.count(name) > 1:
+            raise ValueError(f"schema: two fields have the name {name!r}")
+    return tuple((each.name, relaxed(each.type)) for each in fields)
+
+
+@frozen(kw_only=True)
+class FieldsDecoder:
+    """Turns ``getarrow``'s columns into the fields of values. A value: it is sent to worker processes."""
+
+    decoder: ValueDecoder
+    kinds: Fields
+    """Names and types of the fields that are read, in order."""
+    on_bad: str
+    names: frozenset[str] | None = None
+    """The columns of ``batch``; ``None``: all."""
+    conflicts: tuple[str, ...] = ()
+    """With ``schema="infer"``: a sentence for each field whose values in the sample have no type in common."""
+
+    @property
+    def schema(self) -> Any:
+        """The ``pyarrow.Schema`` of ``batch``. All fields may be null, because values may be."""
+        fields = (*self.kinds, *(_ABOUT_BAD if self.on_bad == "column" else ()))
+        return pa.schema([(name, kind) for name, kind in fields if self.names is None or name in self.names])
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The columns of ``getarrow`` that ``batch`` reads."""
+        return frozenset(("topic", "partition", "offset", "value", *(("headers",) if self.decoder.id_header else ())))
+
+    def select(self, names: Collection[str]) -> Self:
+        """Return a decoder of only these of its fields; others cost nothing, and their faults are not noticed.
+
+        With ``_corrupt`` or ``_corrupt_reason`` among the names all fields are read: what counts as bad does not depend on which of
+        them are wanted. Unknown names are ignored.
+        """
+        names = frozenset(names)
+        if self.on_bad == "column" and any(name in names for name, _ in _ABOUT_BAD):
+            return evolve(self, names=names if self.names is None else names & self.names)
+        on_bad = "null" if self.on_bad == "column" else self.on_bad
+        kinds = tuple((name, kind) for name, kind in self.kinds if name in names)
+        return evolve(self, decoder=evolve(self.decoder, permissive=False).select(names), kinds=kinds, on_bad=on_bad)
+
+    def batch(self, records: Any) -> Any:
+        """Return a ``pyarrow.RecordBatch`` with one row of ``schema`` for each record.
+
+        Raises ``DeserializationError`` with topic, partition and offset for the first bad value if ``on_bad`` is ``raise``.
+        """
+        values = _bytes_of(records.column("value"))
+        header = self.decoder.id_header
+        ids = None if header is None else _last_headers(records.column("headers"), header)
+        parts: list[Sequence[Any]] = []
+        bad: dict[int, str] = {}
+        for topic, start, rows in _runs(records.column("topic")):
+            piece = self.decoder.piece(values.slice(start, rows), None if ids is None else ids.slice(start, rows), topic)
+            parts.append(piece.arrays)
+            bad |= {start + place: why for place, why in piece.bad.items()}
+        by_name = {name: _joined([part[i] for part in parts], kind) for i, (name, kind) in enumerate(self.decoder.columns)}
+        arrays = [cast_to(kind, by_name[name], f"field {name!r}", bad) for name, kind in self.kinds]
+        if bad and self.on_bad == "raise":
+            place = min(bad)
+            topic, partition, offset = (records.column(name)[place].as_py() for name in ("topic", "partition", "offset"))
+            raise DeserializationError(f"{at_offset(topic, partition, offset)}: the value cannot be decoded: {bad[place]}")
+        about = bad_columns(values, bad) if self.on_bad == "column" else []
+        return _batch([*arrays, *about], (*self.kinds, *(_ABOUT_BAD if about else ())), len(values)).select(self.schema.names)
+
+
+def without_bad(batch: Any) -> Any:
+    """Return a batch of a decoder with ``on_bad="column"`` without the rows of bad values, and without the columns about them."""
+    fields = batch.select([name for name in batch.schema.names if name not in (CORRUPT, REASON)])
+    reasons = batch.column(REASON)
+    return fields if reasons.null_count == len(reasons) else fields.filter(pc.is_null(reasons))
+
+
+def _batch(arrays: Sequence[Any], fields: Fields, rows: int) -> Any:
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(fields)))
+    return pa.RecordBatch.from_struct_array(array_of(pa.struct([]), [{}] * rows))  # without columns it still has its rows
+
+
+def _joined(arrays: Sequence[Any], kind: Any) -> Any:
+    if not arrays:
+        return array_of(kind, [])
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _bytes_of(values: Any) -> Any:
+    """Return the values of a batch, which may be views, as a binary array."""
+    return values if pa.types.is_binary(values.type) else values.cast(pa.binary())
+
+
+def _runs(topics: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield topic, first row and number of rows of each stretch of one topic; ``topics`` is ``getarrow``'s column."""
+    names = topics.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], 0, len(topics)
+        return
+    codes = topics.indices
+    if not len(codes):
+        return
+    ends = [] if len(codes) == 1 else pc.indices_nonzero(pc.not_equal(codes.slice(1), codes.slice(0, len(codes) - 1))).to_pylist()
+    start = 0
+    for end in (*(each + 1 for each in ends), len(codes)):
+        yield names[codes[start].as_py()], start, end - start
+        start = end
+
+
+def _last_headers(headers: Any, name: str) -> Any:
+    """Return the value of the last header of a name in each record, as a binary array; ``None`` if no record has one."""
+    entries = headers.flatten()
+    found = pc.indices_nonzero(pc.equal(entries.field("key"), scalar_of(pa.string(), name)))
+    if not len(found):
+        return None
+    rows = pc.list_parent_indices(headers).take(found).to_pylist()
+    places: list[int | None] = [None] * len(headers)
+    for row, entry in zip(rows, found.to_pylist(), strict=True):
+        places[row] = entry
+    return entries.field("value").take(array_of(pa.int32(), places))
