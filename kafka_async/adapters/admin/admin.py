@@ -1,13 +1,13 @@
 """Groups: which there are, their members, their committed offsets.
 
-Decides: which broker is asked, and what its response means. What it changes on the cluster is what no consumer can: share groups,
+Decides: which broker is asked, and when again. What it changes on the cluster is what no consumer can: share groups,
 the settings of groups, and what is deleted.
 
 Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the consumer protocol first, then the classic one),
 ``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -19,25 +19,23 @@ from ...errors import (
     GroupIdNotFound,
     IllegalStateError,
     InvalidTopicError,
+    KafkaError,
     MalformedResponseError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
-    for_code,
 )
-from ...model import Node, OffsetAndMetadata, TopicPartition
+from ...model import Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ...network.settings import SOFTWARE_NAME, SOFTWARE_VERSION
-from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest, decode_assignment
+from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest
 from ...wire.messages import DescribeConfigsRequest, DescribeConfigsResource, OffsetFetchRequestGroup
 from ...wire.messages.admin import (
     AlterableConfig,
     AlterShareGroupOffsetsRequest,
     ConfiguredResource,
     ConsumerGroupDescribeRequest,
-    ConsumerGroupMember,
     DeleteGroupsRequest,
     DeleteShareGroupOffsetsRequest,
-    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeShareGroupOffsetsRequest,
     IncrementalAlterConfigsRequest,
@@ -48,10 +46,25 @@ from ...wire.messages.admin import (
     PartitionToAlter,
     ShareGroupChoice,
     ShareGroupDescribeRequest,
-    ShareGroupMember,
     TopicToAlter,
     TopicToForget,
 )
+from . import batches
+from .answers import (
+    BY_NAME,
+    Group,
+    GroupListing,
+    ShareOffset,
+    certain,
+    check,
+    classic_group,
+    committed_offsets,
+    consumer_group,
+    listings,
+    share_group,
+    share_group_offsets,
+)
+from .batches import SECONDS
 from .client import Client
 
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -65,60 +78,6 @@ _LETTERS_FROM: Final = 2
 """The level of the feature ``share.version`` from which brokers write dead letters."""
 _GROUP_CONFIG: Final = 8
 """The source of a setting that is set for the group itself (``ConfigEntry.ConfigSource``)."""
-_BY_NAME: Final = 9
-"""Highest version of OffsetFetch that names topics; later ones answer with ids alone, also of topics that are gone."""
-
-
-@frozen(kw_only=True)
-class GroupListing:
-    """A group as its coordinator lists it. An empty string: the broker is too old to send it."""
-
-    group_id: str
-    kind: str
-    """``classic``, ``consumer`` (KIP-848), ``share``, ``streams``; in lower case whatever the broker's spelling."""
-    protocol: str
-    """What its members are: ``consumer``, ``connect``; empty for a group that only has committed offsets."""
-    state: str
-
-
-@frozen(kw_only=True)
-class DescribedMember:
-    """A member of a group."""
-
-    member_id: str
-    instance_id: str | None
-    """``group_instance_id`` of a static member (KIP-345)."""
-    client_id: str
-    host: str
-    epoch: int | None
-    """Member epoch; ``None`` in the classic protocol."""
-    partitions: tuple[TopicPartition, ...]
-
-
-@frozen(kw_only=True)
-class Group:
-    """A group and its members."""
-
-    group_id: str
-    kind: str
-    state: str
-    assignor: str
-    epoch: int | None
-    """Group epoch; ``None`` in the classic protocol."""
-    coordinator: Node
-    members: tuple[DescribedMember, ...]
-    protocol: str = "consumer"
-    """What its members are, as in ``GroupListing``."""
-
-
-@frozen
-class ShareOffset:
-    """How far a share group is in a partition."""
-
-    start: int | None
-    """The first offset that is not acknowledged; ``None``: nothing was read yet."""
-    lag: int | None
-    """Records that are not acknowledged (KIP-1226); ``None``: not known."""
 
 
 @frozen(kw_only=True)
@@ -181,7 +140,7 @@ class Admin:
         async def attempt() -> None:
             answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
             for result in answer.results:
-                _check(result.error_code)
+                check(result.error_code)
 
         await self.client.persist(attempt)
 
@@ -198,10 +157,10 @@ class Admin:
             answer = await self.client.ask(
                 OffsetDeleteRequest(group_id=group_id, topics=topics), (await self._coordinator(group_id)).id
             )
-            _check(answer.error_code)
+            check(answer.error_code)
             for topic in answer.topics:
                 for part in topic.partitions:
-                    _check(part.error_code, f"{topic.name}-{part.partition_index}")
+                    check(part.error_code, f"{topic.name}-{part.partition_index}")
 
         await self.client.persist(attempt)
 
@@ -224,10 +183,10 @@ class Admin:
 
         async def attempt() -> None:
             answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
-            _check(answer.error_code, answer.error_message)
+            check(answer.error_code, answer.error_message)
             for topic in answer.responses:
                 for part in topic.partitions:
-                    _check(part.error_code, f"{topic.topic_name}-{part.partition_index}: {part.error_message}")
+                    check(part.error_code, f"{topic.topic_name}-{part.partition_index}: {part.error_message}")
 
         await self.client.persist(attempt)
 
@@ -239,9 +198,9 @@ class Admin:
 
         async def attempt() -> None:
             answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
-            _check(answer.error_code, answer.error_message)
+            check(answer.error_code, answer.error_message)
             for topic in answer.responses:
-                _check(topic.error_code, f"{topic.topic_name}: {topic.error_message}")
+                check(topic.error_code, f"{topic.topic_name}: {topic.error_message}")
 
         await self.client.persist(attempt)
 
@@ -258,7 +217,7 @@ class Admin:
         async def attempt() -> None:
             answer = await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)))
             for altered in answer.responses:
-                _check(altered.error_code, altered.error_message)
+                check(altered.error_code, altered.error_message)
 
         await self.client.persist(attempt)
 
@@ -283,6 +242,55 @@ class Admin:
             problem=await self.client.persist(lambda: self._problem_of_letters(name)),
         )
 
+    # --- many at once ------------------------------------------------------------------------------------------------------------
+
+    async def list_many(
+        self, nodes: Collection[int] | None = None, seconds: float = SECONDS
+    ) -> dict[int, list[GroupListing] | KafkaError]:
+        """Ask brokers (``None``: all) at once for the groups that they coordinate, each within ``seconds``. See ``batches``."""
+        return await batches.list_many(self.client, nodes, seconds)
+
+    async def find_many(self, names: Collection[str], seconds: float = SECONDS) -> dict[str, int | KafkaError]:
+        """Ask who coordinates groups; a group that does not exist has a coordinator too."""
+        return await batches.find_many(self.client, names, seconds)
+
+    async def describe_many(self, groups: Iterable[GroupListing], seconds: float = SECONDS) -> dict[str, Group | KafkaError]:
+        """Ask for the members of groups: a hundred in a request, brokers at once.
+
+        A group whose broker does not answer within ``seconds`` has the error in its place. Groups of Kafka Streams are left out.
+        """
+        return await batches.describe_many(self.client, groups, seconds)
+
+    async def committed_many(
+        self, groups: Iterable[GroupListing], seconds: float = SECONDS
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata | KafkaError] | KafkaError]:
+        """Ask in the same way for all that groups have committed. Share groups are left out.
+
+        Brokers before Kafka 3.0 are asked for one group after another, in the order given, as far as the time goes.
+        """
+        return await batches.committed_many(self.client, groups, seconds)
+
+    async def share_offsets_many(
+        self, groups: Iterable[GroupListing], seconds: float = SECONDS
+    ) -> dict[str, dict[TopicPartition, ShareOffset | KafkaError] | KafkaError]:
+        """Ask in the same way how far share groups are. Groups of other kinds are left out."""
+        return await batches.share_offsets_many(self.client, groups, seconds)
+
+    async def offsets_many(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        leaders: Mapping[TopicPartition, int],
+        seconds: float = SECONDS,
+        *,
+        stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
+        """Ask each leader once for the offsets of all its partitions: at a timestamp in milliseconds, ``LATEST`` or ``EARLIEST``.
+
+        ``stable``: the end is that of committed transactions. ``None``: no record is that late. Partitions without a leader are
+        left out.
+        """
+        return await batches.offsets_many(self.client, wanted, leaders, seconds, stable=stable)
+
     # --- one attempt at each ---------------------------------------------------------------------------------------------------
 
     async def _settings(self, kind: int, name: str, node_id: int | None = None) -> dict[str, tuple[str | None, bool]]:
@@ -290,7 +298,7 @@ class Admin:
         answer = await self.client.ask(message, node_id)
         found: dict[str, tuple[str | None, bool]] = {}
         for result in answer.results:
-            _check(result.error_code, result.error_message)
+            check(result.error_code, result.error_message)
             found |= {config.name: (config.value, config.config_source == _GROUP_CONFIG) for config in result.configs}
         return found
 
@@ -327,14 +335,7 @@ class Admin:
         return next((each.max_version_level for each in answer.finalized_features if each.name == "share.version"), 0)
 
     async def _list_groups_of(self, node_id: int) -> list[GroupListing]:
-        answer = await self.client.ask(ListGroupsRequest(), node_id)
-        _check(answer.error_code)
-        return [
-            GroupListing(
-                group_id=group.group_id, kind=group.group_type.lower(), protocol=group.protocol_type, state=group.group_state
-            )
-            for group in answer.groups
-        ]
+        return listings(await self.client.ask(ListGroupsRequest(), node_id), node_id)
 
     async def _find(self, group_id: str) -> GroupListing | None:
         coordinator = await self._coordinator(group_id)
@@ -344,7 +345,7 @@ class Admin:
     async def _coordinator(self, group_id: str) -> Node:
         answer = await self.client.ask(FindCoordinatorRequest(coordinator_keys=(group_id,)))
         for coordinator in answer.coordinators:
-            _check(coordinator.error_code, coordinator.error_message)
+            check(coordinator.error_code, coordinator.error_message)
             node = Node(coordinator.node_id, coordinator.host, coordinator.port)
             self.client.learn(node)
             return node
@@ -360,51 +361,20 @@ class Admin:
     async def _describe_consumer(self, group_id: str, coordinator: Node) -> Group:
         answer = await self.client.ask(ConsumerGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
         for group in answer.groups:
-            _check(group.error_code, group.error_message)
-            return Group(
-                group_id=group_id,
-                kind="consumer",
-                state=group.group_state,
-                assignor=group.assignor_name,
-                epoch=group.group_epoch,
-                coordinator=coordinator,
-                members=tuple(_member(member) for member in group.members),
-            )
+            return consumer_group(group, coordinator)
         raise MalformedResponseError(f"a ConsumerGroupDescribe response leaves the group {group_id!r} out")
 
     async def _describe_classic(self, group_id: str, coordinator: Node) -> Group:
         answer = await self.client.ask(DescribeGroupsRequest(groups=(group_id,)), coordinator.id)
         for group in answer.groups:
-            if group.group_state == "Dead" or group.error_code == GroupIdNotFound.errno:  # before version 6 only the state shows it
-                raise GroupIdNotFound(f"group {group_id!r} does not exist")
-            _check(group.error_code, group.error_message)
-            return Group(
-                group_id=group_id,
-                kind="classic",
-                state=group.group_state,
-                assignor=group.protocol_data,
-                epoch=None,
-                coordinator=coordinator,
-                members=tuple(_classic_member(member, group.protocol_type) for member in group.members),
-                protocol=group.protocol_type,
-            )
+            return classic_group(group, coordinator)
         raise MalformedResponseError(f"a DescribeGroups response leaves the group {group_id!r} out")
 
     async def _describe_share(self, group_id: str) -> Group:
         coordinator = await self._coordinator(group_id)
         answer = await self.client.ask(ShareGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
         for group in answer.groups:
-            _check(group.error_code, group.error_message)
-            return Group(
-                group_id=group_id,
-                kind="share",
-                state=group.group_state,
-                assignor=group.assignor_name,
-                epoch=group.group_epoch,
-                coordinator=coordinator,
-                members=tuple(_share_member(member) for member in group.members),
-                protocol="share",
-            )
+            return share_group(group, coordinator)
         raise MalformedResponseError(f"a ShareGroupDescribe response leaves the group {group_id!r} out")
 
     async def _share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
@@ -413,73 +383,14 @@ class Admin:
         answer = await self.client.ask(message, coordinator.id)
         found: dict[TopicPartition, ShareOffset] = {}
         for group in answer.groups:
-            _check(group.error_code, group.error_message)
-            for topic in group.topics:
-                for part in topic.partitions:
-                    _check(part.error_code, part.error_message)
-                    start, lag = part.start_offset, part.lag
-                    found[TopicPartition(topic.topic_name, part.partition_index)] = ShareOffset(
-                        start if start >= 0 else None, lag if lag >= 0 else None
-                    )
+            found |= certain(share_group_offsets(group))
         return found
 
     async def _committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         coordinator = await self._coordinator(group_id)
         message = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group_id),))
-        answer = await self.client.ask(message, coordinator.id, highest_version=_BY_NAME)
+        answer = await self.client.ask(message, coordinator.id, highest_version=BY_NAME)
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for group in answer.groups:
-            _check(group.error_code)
-            for topic in group.topics:
-                for part in topic.partitions:
-                    _check(part.error_code)
-                    if part.committed_offset >= 0:
-                        epoch = part.committed_leader_epoch if part.committed_leader_epoch >= 0 else None
-                        found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
-                            part.committed_offset, part.metadata or "", epoch
-                        )
+            found |= certain(committed_offsets(group))
         return found
-
-
-def _check(code: int, message: str | None = None) -> None:
-    if code:
-        raise for_code(code, message)
-
-
-def _member(member: ConsumerGroupMember) -> DescribedMember:
-    assigned = member.assignment.topic_partitions
-    return DescribedMember(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        host=member.client_host,
-        epoch=member.member_epoch,
-        partitions=tuple(sorted(TopicPartition(topic.topic_name, part) for topic in assigned for part in topic.partitions)),
-    )
-
-
-def _share_member(member: ShareGroupMember) -> DescribedMember:
-    assigned = member.assignment.topic_partitions
-    return DescribedMember(
-        member_id=member.member_id,
-        instance_id=None,
-        client_id=member.client_id,
-        host=member.client_host,
-        epoch=member.member_epoch,
-        partitions=tuple(sorted(TopicPartition(topic.topic_name, part) for topic in assigned for part in topic.partitions)),
-    )
-
-
-def _classic_member(member: DescribedGroupMember, protocol_type: str) -> DescribedMember:
-    partitions: list[TopicPartition] = []
-    if protocol_type == "consumer" and member.member_assignment:  # others (Kafka Connect) give their members something else
-        assigned = decode_assignment(member.member_assignment).assigned_partitions
-        partitions = [TopicPartition(topic.topic, part) for topic in assigned for part in topic.partitions]
-    return DescribedMember(
-        member_id=member.member_id,
-        instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        host=member.client_host,
-        epoch=None,
-        partitions=tuple(sorted(partitions)),
-    )

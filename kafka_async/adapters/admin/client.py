@@ -7,7 +7,7 @@ It drives its delegate as the background loop does; see ``background/loop.py``.
 """
 
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Final, Self, TypeVar
@@ -33,7 +33,8 @@ from ...network import (
 )
 from ...network.waiting import LoopSignal, running_loop
 from ...trace import Fault, Listener, LoggingListener
-from ...wire import MetadataRequest, Request, Response
+from ...wire import MetadataRequest, MetadataResponse, Request, Response
+from ...wire.messages import MetadataRequestTopic
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -96,10 +97,21 @@ class Client:
         """Ids of the cluster's brokers, in order."""
         return tuple(sorted(self._nodes))
 
+    def node(self, node_id: int) -> Node:
+        """Return where a broker listens; without an address if it has left the cluster."""
+        return self._nodes.get(node_id, Node(node_id, "", -1))
+
     def learn(self, node: Node) -> None:
         """Remember a broker that another one named; it may have joined the cluster after our Metadata request."""
         if self._nodes.setdefault(node.id, node) is node:
             self._delegate.set_nodes(self._nodes, self.clock())
+
+    async def layout(self, topics: Collection[str] | None = None, node_id: int | None = None) -> MetadataResponse:
+        """Ask for the brokers, and where topics are (``None``: all topics). Brokers that are not named any more are forgotten."""
+        named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
+        answer = await self.ask(MetadataRequest(topics=named, allow_auto_topic_creation=False), node_id)
+        self._know(answer)
+        return answer
 
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat ``attempt`` after retriable failures for ``default_api_timeout_ms``; then raise the last one."""
@@ -154,7 +166,9 @@ class Client:
             await self._signal.wait(ticket, plan.wake_at - self.clock())
 
     async def _find_brokers(self, *, fail_fast: bool) -> None:
-        answer = await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), fail_fast=fail_fast)
+        self._know(await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), fail_fast=fail_fast))
+
+    def _know(self, answer: MetadataResponse) -> None:
         if answer.error_code:
             raise for_code(answer.error_code)
         self._nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in answer.brokers}

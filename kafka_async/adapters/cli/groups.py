@@ -16,7 +16,7 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
-from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset
+from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, certain
 from .done_maps import Committed, read_maps
 from .formats import json_row
 from .launch import to_stderr
@@ -151,16 +151,19 @@ def list_groups(
 
 async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the lag of each group; ``None`` if it is not known for any of its partitions, or is no group of that kind."""
-    committed: dict[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
     lags: dict[str, int | None] = dict.fromkeys((group.group_id for group in shown), None)
-    for group in shown:
-        if group.kind == "share":
-            lags[group.group_id] = _total([row.lag for row in share_progress(await admin.share_offsets(group.group_id))])
-        elif group.kind in ("", "classic", "consumer"):
-            committed[group.group_id] = await admin.committed(group.group_id)
+    seconds = admin.client.config.default_api_timeout_ms / 1000
+    offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
+
+    async def attempt() -> tuple[dict[str, Any], dict[str, Any]]:
+        return certain(await admin.share_offsets_many(shown, seconds)), certain(await admin.committed_many(offsets, seconds))
+
+    shares, found = await admin.client.persist(attempt)
+    committed = {name: certain(outcomes) for name, outcomes in found.items()}
     async with KafkaConsumer[Any, Any](**options) as lookups:
-        ends = await ends_of(lookups, {partition for offsets in committed.values() for partition in offsets})
-    return lags | {name: _total([row.lag for row in progress(offsets, ends)]) for name, offsets in committed.items()}
+        ends = await ends_of(lookups, {partition for each in committed.values() for partition in each})
+    lags |= {name: _total([row.lag for row in share_progress(certain(outcomes))]) for name, outcomes in shares.items()}
+    return lags | {name: _total([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
 
 
 def _total(lags: Collection[int | None]) -> int | None:
