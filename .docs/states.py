@@ -17,15 +17,15 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "kafka_async"
 PAGE = PACKAGE / "STATES.md"
 MACHINES = (
-    ("application/lifecycle.py", "The life of a consumer"),
+    ("application/lifecycle/lifecycle.py", "The life of a consumer"),
     ("background/group/consumer/states.py", "A member of a group, consumer protocol (KIP-848)"),
     ("background/group/classic/states.py", "A member of a group, classic protocol"),
-    ("background/share/membership.py", "A member of a share group"),
+    ("background/share/share_membership.py", "A member of a share group"),
     ("background/group/find_coordinator.py", "The search for the coordinator"),
-    ("background/subscription.py", "The position of a partition"),
+    ("background/positions/subscription.py", "The position of a partition"),
     ("network/link.py", "A connection"),
     ("network/sasl/gssapi.py", "A login with Kerberos"),
-    ("background/telemetry.py", "Telemetry for the cluster's operators (KIP-714)"),
+    ("background/cluster/telemetry.py", "Telemetry for the cluster's operators (KIP-714)"),
 )
 """The file of each table, and what it is about."""
 MANY = 4

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from examples.mock import source
 from kafka_async import KafkaConsumer
-from kafka_async.application.descriptions import descriptions
-from kafka_async.application.metrics import Point, points
+from kafka_async.application.lifecycle.descriptions import descriptions
+from kafka_async.application.lifecycle.metrics import Point, points
 
 
 def exposition(metrics: Mapping[str, Mapping[str, float]], **labels: str) -> str:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .adapters.running import run
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
     from .application.consumer import KafkaConsumer
+    from .application.processing.process_settings import ProcessingContext
     from .application.processing.processing import Processing
     from .application.processing.retry import Failed, Reject, Retry, RetryLater, Skip, exponential
-    from .application.processing.settings import ProcessingContext
     from .application.processing.statistics import ProcessingStatistics
     from .application.share.consumer import ShareConsumer
     from .application.share.options import ShareOptions
@@ -64,7 +64,7 @@ else:
             ".application.consumer": "KafkaConsumer",
             ".application.processing.processing": "Processing",
             ".application.processing.retry": "Failed Reject Retry RetryLater Skip exponential",
-            ".application.processing.settings": "ProcessingContext",
+            ".application.processing.process_settings": "ProcessingContext",
             ".application.processing.statistics": "ProcessingStatistics",
             ".application.share.consumer": "ShareConsumer",
             ".application.share.options": "ShareOptions",

@@ -176,7 +176,7 @@ class PartitionStatistics:
     """Bytes fetched for the partition and not read yet."""
     paused: bool
     state: str
-    """State of the fetch position, see ``background/subscription.py``."""
+    """State of the fetch position, see ``background/positions/subscription.py``."""
     leader: int | None
     preferred_read_replica: int | None
     problem: str | None = None

@@ -15,12 +15,12 @@ from typing import Any, Final
 import attrs
 
 from kafka_async import KafkaConsumer, ShareConsumer
-from kafka_async.application.metrics import Requests
-from kafka_async.application.unread import Unread
-from kafka_async.background.fetch import FetchManager
-from kafka_async.background.metadata import MetadataManager
-from kafka_async.background.positions import PositionsManager
-from kafka_async.background.subscription import SubscriptionState
+from kafka_async.application.lifecycle.metrics import Requests
+from kafka_async.application.reading.unread import Unread
+from kafka_async.background.cluster.metadata import MetadataManager
+from kafka_async.background.fetch.fetch_manager import FetchManager
+from kafka_async.background.positions.positions import PositionsManager
+from kafka_async.background.positions.subscription import SubscriptionState
 
 from .brokers import KafkaCluster
 

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from attrs import define, field
 
-from ..application.descriptions import descriptions
-from ..application.metrics import Point, points
+from ..application.lifecycle.descriptions import descriptions
+from ..application.lifecycle.metrics import Point, points
 
 try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter

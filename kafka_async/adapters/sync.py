@@ -28,9 +28,9 @@ from typing_extensions import TypeVar
 from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
+from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.processing.retry import ONCE, Retry
-from ..application.ranges import RANGE_BATCH_BYTES
-from ..application.runtime import ThreadRuntime
+from ..application.reading.ranges import RANGE_BATCH_BYTES
 from ..errors import ConsumerStoppedError, IllegalStateError
 from ..events import ClusterDescription
 from ..functions import is_async
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from ..application.processing.process_settings import Handler, OnFailure, Order
     from ..application.processing.processing import Processing as AsyncProcessing
-    from ..application.processing.settings import Handler, OnFailure, Order
     from ..application.processing.statistics import ProcessingStatistics
     from ..config import ConsumerConfig, ConsumerOptions
 
@@ -336,7 +336,7 @@ class KafkaConsumer(Generic[K, V]):
         self._stop(timeout_ms, clean=True)
 
     def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
-        self._consumer._place.check_process()  # and no more: while it processes, it is lent to an event loop
+        self._consumer._ownership.check_process()  # and no more: while it processes, it is lent to an event loop
         processing = self._seat.processing
         if processing is not None and processing.stop_consumer(partial(self._consumer._stop, timeout_ms, clean=clean)):
             return  # it drained and committed first
@@ -534,8 +534,8 @@ class KafkaConsumer(Generic[K, V]):
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``drain()``, ``wait()`` and ``stop()``. The consumer is in use
         for as long as the block lasts: of its own methods, only ``stop`` and those that read known state may be called.
         """
+        from ..application.processing.process_settings import checked
         from ..application.processing.processing import Processing as AsyncProcessing
-        from ..application.processing.settings import checked
         from ..application.processing.source import Source
 
         plain(handler, "handler")

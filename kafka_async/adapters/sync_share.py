@@ -12,16 +12,16 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
+from ..application.lifecycle.runtime import ThreadRuntime
+from ..application.processing.process_settings import checked
 from ..application.processing.processing import Processing as AsyncProcessing
 from ..application.processing.retry import ONCE, Retry
-from ..application.processing.settings import checked
-from ..application.runtime import ThreadRuntime
 from ..errors import ConsumerStoppedError, KafkaError
 from ..model import ConsumerState, TopicPartition
 from .sync import LEAVE_TIME, LOOK_AGAIN, Processing, Seat, exclusive, finish, plain
 
 if TYPE_CHECKING:  # most programs that block have no use for it
-    from ..application.processing.settings import Handler
+    from ..application.processing.process_settings import Handler
     from ..application.share.consumer import ShareConsumer as AsyncConsumer
     from ..application.share.options import ShareOnFailure, ShareOptions
     from ..application.share.record import ShareRecord
@@ -60,7 +60,7 @@ class ShareConsumer(Generic[K, V]):
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
-        self._consumer._place.check_process()  # and no more: while it processes, it is lent to an event loop
+        self._consumer._ownership.check_process()  # and no more: while it processes, it is lent to an event loop
         processing = self._seat.processing
         if processing is not None and processing.stop_consumer(lambda: self._consumer.stop(timeout_ms)):
             return  # it drained first

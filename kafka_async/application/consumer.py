@@ -65,25 +65,25 @@ from .arguments import (
     subscribed_pattern,
     subscribed_topics,
 )
+from .background_calls import BackgroundCalls
 from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
-from .calls import Calls
-from .commits import Commits, Why
-from .committing import AutoCommit, Holdings, LastCommit
-from .cursor import Cursor, PartitionCustody
+from .committing.auto_commit import AutoCommit, Holdings, LastCommit
+from .committing.commits import Commits, Why
+from .group.rebalancing import Listening, Rebalancing
+from .group.subscribed import Subscribed
 from .inbox import Inbox
-from .iteration import HANDOUT, ITERATOR
-from .lifecycle import Lifecycle, Phase
-from .metrics import Metrics
-from .observing import Observer, lag
+from .lifecycle.lifecycle import Lifecycle, Phase
+from .lifecycle.metrics import Metrics
+from .lifecycle.observing import Observer, lag
+from .lifecycle.ownership import Ownership
+from .lifecycle.parting import Parting
 from .outbox import Outbox
-from .parting import Parting
-from .place import Place
 from .processing.retry import ONCE, Retry
-from .ranges import RANGE_BATCH_BYTES, Ranges
-from .reading import Gate, Reader, record_limit
-from .rebalancing import Listening, Rebalancing
-from .subscribed import Subscribed
-from .unread import Unread
+from .reading.cursor import Cursor, PartitionCustody
+from .reading.iteration import HANDOUT, ITERATOR
+from .reading.ranges import RANGE_BATCH_BYTES, Ranges
+from .reading.reader import Gate, Reader, record_limit
+from .reading.unread import Unread
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -92,9 +92,9 @@ if TYPE_CHECKING:
 
     from ..config import ConsumerOptions
     from ..network import TransportFactory
+    from .lifecycle.runtime import Runtime
+    from .processing.process_settings import Handler, OnFailure, Order
     from .processing.processing import Processing
-    from .processing.settings import Handler, OnFailure, Order
-    from .runtime import Runtime
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -109,7 +109,7 @@ _imported: Final[dict[str, Any]] = {}
 
 
 def _arrow() -> Any:
-    from . import arrow  # before anything of pyarrow: it says what to install
+    from .reading import arrow  # before anything of pyarrow: it says what to install
 
     # isort: split
     import pyarrow.compute  # noqa: F401  # what a column of timestamps needs, here and not on the event loop
@@ -165,8 +165,8 @@ class KafkaConsumer(Generic[K, V]):
         """Make the parts and give each of them those that it talks to. None of them refers to the consumer itself."""
         # What talks to brokers takes a third of the import's time. A program that names the class may never make one.
         from ..network import TcpConnector
-        from .runtime import TaskRuntime, ThreadRuntime
-        from .starting import Starting
+        from .lifecycle.runtime import TaskRuntime, ThreadRuntime
+        from .lifecycle.starting import Starting
 
         warn_if_slow()
         mark_as_coroutine_functions()
@@ -180,7 +180,7 @@ class KafkaConsumer(Generic[K, V]):
         handler.attend = handout.attend
         handler.progress = lambda: handout.left
         self._lifecycle = lifecycle = Lifecycle(handler, runtime)
-        self._place = Place(runtime, lifecycle)
+        self._ownership = Ownership(runtime, lifecycle)
         self._outbox = outbox = Outbox(handler)
         self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id))
         self._subscribed = subscribed = Subscribed()
@@ -195,7 +195,7 @@ class KafkaConsumer(Generic[K, V]):
         gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
         preparation = Preparation.of(config)
         self._reader = reader = Reader(config, unread, runtime, gate, auto_commit, preparation, metrics.idle, handout)
-        self._calls = calls = Calls(config, runtime, lifecycle, inbox, outbox)
+        self._calls = calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
         self._parting = parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)
         factory = transport_factory or TcpConnector.from_config(config)  # reads the TLS files: a bad one is refused here
         self._starting = Starting(config, lifecycle, runtime, calls, reader, parting, subscribed, observer, factory)
@@ -216,7 +216,7 @@ class KafkaConsumer(Generic[K, V]):
         topic does not exist within ``request_timeout_ms`` (the broker may create it),
         ``AuthenticationFailedError`` and the authorization errors. After an error ``start`` may be called again.
         """
-        self._place.check()
+        self._ownership.check()
         await self._starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -234,7 +234,7 @@ class KafkaConsumer(Generic[K, V]):
         await self._stop(timeout_ms, clean=True)
 
     async def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
-        self._place.check_to_stop()
+        self._ownership.check_to_stop()
         if self._processing is not None and not self._processing.over and self._lifecycle.phase is Phase.RUNNING:
             allowed, began = self._parting.allowed(timeout_ms), self._runtime.clock()
             with self._runtime.shield():
@@ -251,8 +251,8 @@ class KafkaConsumer(Generic[K, V]):
         await self._stop(None, clean=exc_type is None)
 
     def __del__(self) -> None:
-        place = getattr(self, "_place", None)
-        if place is not None and place.was_forgotten():
+        ownership = getattr(self, "_ownership", None)
+        if ownership is not None and ownership.was_forgotten():
             warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
@@ -261,15 +261,15 @@ class KafkaConsumer(Generic[K, V]):
     # --- checks ----------------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_open()
 
     def _check_running(self) -> None:
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_running()
 
     def _check_readable(self) -> None:
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_readable()
         if self._processing is not None:
             if not self._processing.over:
@@ -308,7 +308,7 @@ class KafkaConsumer(Generic[K, V]):
         return self._only(chosen)
 
     def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
-        self._place.check_process()
+        self._ownership.check_process()
         self._cursor(partition)
         return self._unread.buffer.watermarks.get(partition)
 
@@ -609,8 +609,8 @@ class KafkaConsumer(Generic[K, V]):
         no more handlers start, running ones get ``drain_timeout_ms``, and what is done is committed. If processing fails, the body
         is cancelled and the block raises the cause.
         """
+        from .processing.process_settings import checked
         from .processing.processing import Processing
-        from .processing.settings import checked
         from .processing.source import Source
 
         settings = checked(
@@ -696,7 +696,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed, or matched by the pattern."""
-        self._place.check_process()
+        self._ownership.check_process()
         self._inbox.sort()
         return self._subscribed.names(self._inbox.cluster, self._unread)
 
@@ -730,7 +730,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned now."""
-        self._place.check_process()
+        self._ownership.check_process()
         return set(self._cursors())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -739,7 +739,7 @@ class KafkaConsumer(Generic[K, V]):
         Known are the topics that are subscribed or assigned, once the consumer has started, and what was asked about since.
         ``describe_topics`` asks the cluster.
         """
-        self._place.check_process()
+        self._ownership.check_process()
         self._inbox.sort()
         known = self._inbox.topic(topic)
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
@@ -915,7 +915,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        self._place.check_process()
+        self._ownership.check_process()
         return {partition for partition, cursor in self._cursors().items() if cursor.paused}
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
@@ -1047,7 +1047,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalOperation`` without a group.
         """
-        self._place.check_process()
+        self._ownership.check_process()
         if self._config.group_id is None:
             raise IllegalOperation("group_metadata() needs a group_id")
         self._inbox.sort()
@@ -1102,7 +1102,7 @@ class KafkaConsumer(Generic[K, V]):
 
         While ``process`` runs there is a group ``consumer-processing-metrics`` too.
         """
-        self._place.check_process()
+        self._ownership.check_process()
         found = self._observer.measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
         processing = self._processing
         return found if processing is None else found | processing.metrics()
@@ -1121,5 +1121,5 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s.
         """
-        self._place.check_process()
+        self._ownership.check_process()
         return self._observer.statistics(self._calls.snapshot())

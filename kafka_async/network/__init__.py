@@ -1,7 +1,7 @@
 """Where bytes meet a socket: brokers, connections, requests in flight. Knows no groups, no offsets, no topics.
 
     delegate.py    which request goes to which broker, and when: one pure decision, ``plan(now)``
-    link.py        one broker in one lane over all attempts: the state table, the handshake, backoff
+    link.py        one broker in one channel over all attempts: the state table, the handshake, backoff
     reachability.py  whether any broker can be reached
     servers.py     which servers there are to ask
     session.py     how long a SASL session lasts, and when its renewal is tried
@@ -11,7 +11,7 @@
     auth.py        the seam for SASL mechanisms
     sasl/          the mechanisms, and which one the options ask for
     backoff.py     exponential backoff with jitter
-    settings.py    the options in seconds
+    network_settings.py    the options in seconds
     connection.py  the shell: performs plans, one task for each connection
     tls.py         from options to a TLS context; what OpenSSL's errors mean
     transport.py   sockets, TLS, names; the only place that sees their errors
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .delegate import Action, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Run, Shut, Write
     from .link import ConnectionState
     from .reachability import Reachability, unable_to_bootstrap
-    from .request import LATE, Lane, UnsentRequest
+    from .request import LATE, Channel, UnsentRequest
     from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators, exposure
     from .transport import Pushing, PushTransport, Receiver, Seeded, TcpConnector, Transport, TransportFactory, bootstrap_nodes
 else:
@@ -44,7 +44,7 @@ else:
             ".delegate": "Action ConnectionStatistics NetworkClientDelegate Open Plan Run Shut Write",
             ".link": "ConnectionState",
             ".reachability": "Reachability unable_to_bootstrap",
-            ".request": "LATE Lane UnsentRequest",
+            ".request": "LATE Channel UnsentRequest",
             ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators exposure",
             ".transport": "Pushing PushTransport Receiver Seeded TcpConnector Transport TransportFactory bootstrap_nodes",
         },
@@ -58,11 +58,11 @@ __all__ = [
     "Authenticated",
     "Authenticator",
     "AuthenticatorFactory",
+    "Channel",
     "ConnectionRunner",
     "ConnectionState",
     "ConnectionStatistics",
     "ExponentialBackoff",
-    "Lane",
     "MskTokenProvider",
     "NetworkClientDelegate",
     "OidcTokenProvider",

@@ -1,8 +1,8 @@
 """Which request goes to which broker, and when: all decisions of the network are made here.
 
 Decides: the connection for each request, when connections are opened and closed, what a failed broker means for the requests that
-wait for it. Owns: the known brokers, a ``Link`` for each broker and lane, the requests that are not written yet. Must never await,
-open a socket, read a clock or know a group or an offset; ``connection.py`` performs the plan and reports what happened.
+wait for it. Owns: the known brokers, a ``Link`` for each broker and channel, the requests that are not written yet. Must never
+await, open a socket, read a clock or know a group or an offset; ``connection.py`` performs the plan and reports what happened.
 
 Java: ``NetworkClientDelegate``, ``NetworkClient``, ``ClusterConnectionStates``. KIP-219, 580, 601, 602, 899, 1102.
 
@@ -30,11 +30,11 @@ from ..values import frozen
 from ..wire import BrokerVersions
 from .auth import AuthenticatorFactory, PendingWork
 from .link import ConnectionState, History, Link, Surroundings
+from .network_settings import NetworkSettings
 from .protocol import settle
 from .reachability import Reachability, ReachabilityState
-from .request import Lane, UnsentRequest, never_withdrawn
+from .request import Channel, UnsentRequest, never_withdrawn
 from .servers import KnownServers
-from .settings import NetworkSettings
 
 HEDGE: Final = 1.0
 """Seconds after which a connection that is still being made no longer keeps requests for any node from trying another node.
@@ -49,7 +49,7 @@ class Open:
 
     key: int
     node: Node
-    lane: Lane
+    channel: Channel
     attempt: int
     """Failed attempts before this one; turns the order of the host's addresses (KIP-602)."""
     timeout: float
@@ -99,7 +99,7 @@ class ConnectionStatistics:
     """One connection, as a value."""
 
     node: Node
-    lane: Lane
+    channel: Channel
     state: ConnectionState
     in_flight: int
     retry_at: float
@@ -121,12 +121,12 @@ class NetworkClientDelegate:
             settings=NetworkSettings.from_config(config), random=random, trace=trace, authenticators=authenticators
         )
         self._servers = KnownServers()
-        self._links: dict[tuple[int, Lane], Link] = {}
+        self._links: dict[tuple[int, Channel], Link] = {}
         self._by_key: dict[int, Link] = {}
         self._due: dict[int, float] = {}  # when each of these has to be looked at, whatever happens
         self._stirred: set[int] = set()  # those to which something happened since the last plan
         self._unsure = True  # links came or went, or brokers did: any link may have something to do
-        self._history: dict[tuple[str, int, Lane], History] = {}
+        self._history: dict[tuple[str, int, Channel], History] = {}
         self._reachability = ReachabilityState()
         self._unsent: list[UnsentRequest] = []
         self._shut: list[int] = []
@@ -151,11 +151,11 @@ class NetworkClientDelegate:
         before = self._servers.named
         self._servers.set_named(nodes)
         self._unsure = True
-        for (node_id, lane), link in list(self._links.items()):
+        for (node_id, channel), link in list(self._links.items()):
             node = self._servers.named.get(node_id)
             if node_id in before and (node is None or (node.host, node.port) != (link.node.host, link.node.port)):
                 gone = "the broker is gone from the cluster's metadata"
-                self._drop(node_id, lane, now, gone if node is None else "the broker has another address now")
+                self._drop(node_id, channel, now, gone if node is None else "the broker has another address now")
             elif node is not None:
                 link.rename(node)
         self._adopt_bootstrap(now)
@@ -168,8 +168,8 @@ class NetworkClientDelegate:
         self._servers.start_again(former)
         self._misrouted = self._shared.common.cluster_id = None
         self._unsure = True
-        for node_id, lane in list(self._links):
-            self._drop(node_id, lane, now, "disconnected to bootstrap again")
+        for node_id, channel in list(self._links):
+            self._drop(node_id, channel, now, "disconnected to bootstrap again")
 
     def cut(self, now: float) -> None:
         """The shell was cancelled, and every connection is gone with it."""
@@ -206,8 +206,8 @@ class NetworkClientDelegate:
         unsent, self._unsent = self._unsent, []
         for request in unsent:
             self._settle(request, KafkaConnectionError(f"{request.name} was not sent: {_CLOSED}"), now)
-        for node_id, lane in list(self._links):
-            self._drop(node_id, lane, now, _CLOSED)
+        for node_id, channel in list(self._links):
+            self._drop(node_id, channel, now, _CLOSED)
 
     # The decision.
 
@@ -301,7 +301,7 @@ class NetworkClientDelegate:
 
         A connection that was cut is worth one; a broker that cannot be reached is after its backoff, a server to start from is not.
         """
-        tried = [link for node_id in self._servers.current if (link := self._links.get((node_id, Lane.MAIN))) is not None]
+        tried = [link for node_id in self._servers.current if (link := self._links.get((node_id, Channel.MAIN))) is not None]
         if len(tried) < len(self._servers.current) or any(link.is_open or not link.history.is_hopeless for link in tried):
             return True
         return bool(self._servers.named) and not all(link.in_backoff(now) for link in tried)
@@ -343,7 +343,7 @@ class NetworkClientDelegate:
         """Return one value per known connection."""
         return tuple(
             ConnectionStatistics(
-                node=link.node, lane=link.lane, state=link.state, in_flight=link.in_flight, retry_at=link.history.retry_at
+                node=link.node, channel=link.channel, state=link.state, in_flight=link.in_flight, retry_at=link.history.retry_at
             )
             for link in self._links.values()
         )
@@ -358,8 +358,8 @@ class NetworkClientDelegate:
         if node is None:
             text = f"{request.name} was not sent: broker {request.node_id} is not in the cluster's metadata"
             return self._settle(request, NodeNotReadyError(text), now), inf
-        link = self._links.get((node.id, request.lane)) or self._link(node, request.lane)
-        if request.lane is Lane.GROUP and link.is_abandoned:
+        link = self._links.get((node.id, request.channel)) or self._link(node, request.channel)
+        if request.channel is Channel.GROUP and link.is_abandoned:
             cut = self._close(link, now, "closed, since the requests in flight are not awaited any more")
             ended, until = self._route(request, opens, now)
             return cut + ended, until
@@ -372,7 +372,7 @@ class NetworkClientDelegate:
         return self._keep(request, link.throttled_until if link.throttled_until > now else inf)
 
     def _route_anywhere(self, request: UnsentRequest, opens: list[Open], now: float) -> tuple[int, float]:
-        links = self._shuffled(request.lane)
+        links = self._shuffled(request.channel)
         ready = [link for link in links if link.can_send(now, final=request.final)]
         fresh = [link for link in links if link.can_open(now)]
         if ready:
@@ -404,9 +404,9 @@ class NetworkClientDelegate:
         self._unsent.append(request)
         return 0, min(until, request.expires_at)
 
-    def _shuffled(self, lane: Lane) -> list[Link]:
+    def _shuffled(self, channel: Channel) -> list[Link]:
         """The links of all current brokers, starting at a random one, so that equals share the load."""
-        links = [self._link(node, lane) for node in self._servers.current.values()]
+        links = [self._link(node, channel) for node in self._servers.current.values()]
         start = int(self._shared.random() * len(links))
         return links[start:] + links[:start]
 
@@ -417,24 +417,24 @@ class NetworkClientDelegate:
         self._by_key[self._last_key] = link
         self._stirred.add(self._last_key)
         self._unsure = True
-        opens.append(Open(key=self._last_key, node=link.node, lane=link.lane, attempt=attempt, timeout=timeout))
+        opens.append(Open(key=self._last_key, node=link.node, channel=link.channel, attempt=attempt, timeout=timeout))
 
     # Links.
 
-    def _link(self, node: Node, lane: Lane) -> Link:
-        link = self._links.get((node.id, lane))
+    def _link(self, node: Node, channel: Channel) -> Link:
+        link = self._links.get((node.id, channel))
         if link is None:
-            history = self._history.pop((node.host, node.port, lane), None)
-            link = self._links[node.id, lane] = Link(node, lane, self._shared, history)
+            history = self._history.pop((node.host, node.port, channel), None)
+            link = self._links[node.id, channel] = Link(node, channel, self._shared, history)
         return link
 
-    def _drop(self, node_id: int, lane: Lane, now: float, reason: str) -> None:
-        link = self._links.pop((node_id, lane))
+    def _drop(self, node_id: int, channel: Channel, now: float, reason: str) -> None:
+        link = self._links.pop((node_id, channel))
         if link.is_open:
             self._close(link, now, reason)
         self._history = {address: past for address, past in self._history.items() if past.retry_at > now}
         if link.history.failures:
-            self._history[link.node.host, link.node.port, lane] = link.history
+            self._history[link.node.host, link.node.port, channel] = link.history
 
     def _close(self, link: Link, now: float, reason: str) -> int:
         if link.key is not None:
@@ -451,11 +451,11 @@ class NetworkClientDelegate:
 
     def _adopt_bootstrap(self, now: float) -> None:
         by_address = {(node.host, node.port): node for node in reversed(self._servers.named.values())}
-        for (node_id, lane), link in list(self._links.items()):
+        for (node_id, channel), link in list(self._links.items()):
             node = by_address.get((link.node.host, link.node.port)) if node_id not in self._servers.named and link.is_open else None
-            if node is not None and (node.id, lane) not in self._links:
-                del self._links[node_id, lane]
-                self._links[node.id, lane] = link
+            if node is not None and (node.id, channel) not in self._links:
+                del self._links[node_id, channel]
+                self._links[node.id, channel] = link
                 link.adopt(node, now)
                 if link.key is not None:
                     self._stirred.add(link.key)
@@ -475,11 +475,11 @@ class NetworkClientDelegate:
         for key, link in list(self._by_key.items()):
             settled += self._tick(key, link, now)
         self._stirred.update(self._by_key)
-        for (node_id, lane), link in list(self._links.items()):
+        for (node_id, channel), link in list(self._links.items()):
             if link.in_flight:
                 continue  # neither retired nor idle
             if node_id not in current:
-                self._drop(node_id, lane, now, "not needed any more")
+                self._drop(node_id, channel, now, "not needed any more")
             elif link.is_idle(now):
                 self._close(link, now, "idle")
         return settled
@@ -531,7 +531,7 @@ class NetworkClientDelegate:
             self._misrouted = link.history.error
         if not link.proven:
             self._reachability.attempt_failed(now, was_last=not self._may_hope())
-        kept, ended = _split(self._unsent, lambda request: (request.node_id, request.lane) != (link.node.id, link.lane))
+        kept, ended = _split(self._unsent, lambda request: (request.node_id, request.channel) != (link.node.id, link.channel))
         self._unsent = kept
         return sum(self._refuse(request, link, now) for request in ended)
 
@@ -543,7 +543,9 @@ class NetworkClientDelegate:
         return self._settle(request, KafkaConnectionError(text), now, cause=error)
 
     def _expire(self, request: UnsentRequest, now: float) -> int:
-        links = [link for link in self._links.values() if link.lane is request.lane and request.node_id in (None, link.node.id)]
+        links = [
+            link for link in self._links.values() if link.channel is request.channel and request.node_id in (None, link.node.id)
+        ]
         failed = [link for link in links if link.history.error is not None]
         cause = max(failed, key=attrgetter("history.retry_at")).history.error if failed else None
         if any(link.throttled_until > now for link in links):

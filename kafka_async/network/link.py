@@ -1,4 +1,4 @@
-"""One broker in one lane: its connection over all attempts, as a state table.
+"""One broker in one channel: its connection over all attempts, as a state table.
 
 Decides: what state a connection is in, when it may be tried again, what is exchanged before it is ready (ApiVersions, then the
 authenticator), when it has been idle too long. Owns: that state, the backoff, and the ``Protocol`` of the current attempt. Must
@@ -30,10 +30,10 @@ from ..values import define, field, frozen
 from ..wire import IDENTIFYING, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, PendingWork, Step
+from .network_settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
 from .protocol import MAX_IN_FLIGHT, InFlight, Protocol, settle
-from .request import Lane, UnsentRequest
+from .request import Channel, UnsentRequest
 from .session import Session
-from .settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
 
 
 class ConnectionState(Enum):
@@ -175,11 +175,11 @@ class PendingLogin:
 
 
 class Link:
-    """The connection to ``node`` in ``lane``, over all attempts."""
+    """The connection to ``node`` in ``channel``, over all attempts."""
 
-    def __init__(self, node: Node, lane: Lane, shared: Surroundings, history: History | None = None) -> None:
+    def __init__(self, node: Node, channel: Channel, shared: Surroundings, history: History | None = None) -> None:
         self.node = node
-        self.lane = lane
+        self.channel = channel
         self.history = history or History()
         self.state = ConnectionState.WAITING if self.history.failures else ConnectionState.DISCONNECTED
         self.key: int | None = None
@@ -202,7 +202,7 @@ class Link:
     @property
     def peer(self) -> str:
         """The broker's name in texts and trace events."""
-        return str(self.node) if self.lane is Lane.MAIN else f"{self.node} {self.lane.value}"
+        return str(self.node) if self.channel is Channel.MAIN else f"{self.node} {self.channel.value}"
 
     @property
     def is_open(self) -> bool:
@@ -573,7 +573,7 @@ class Link:
             # In a renewal this is queued after what is in flight, such as a long poll or a JoinGroup that waits for others.
             patience = min(self._setup_timeout, self._shared.settings.request_timeout)
             expires_at = now + self._protocol.longest_wait + patience
-            request = UnsentRequest(message=message, on_done=done, expires_at=expires_at, lane=self.lane)
+            request = UnsentRequest(message=message, on_done=done, expires_at=expires_at, channel=self.channel)
             self._protocol.ask(request, number, now)
 
     # The end of an attempt.

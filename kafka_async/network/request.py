@@ -1,7 +1,7 @@
 """A request that the layer above gives to the network.
 
 Owns: the shape of a request before it is written. Must never know what a message means. Java:
-``NetworkClientDelegate.UnsentRequest``; the lane replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the coordinator
+``NetworkClientDelegate.UnsentRequest``; the channel replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the coordinator
 (``CoordinatorRequestManager``).
 """
 
@@ -19,7 +19,7 @@ Nothing fails by that. But a manager with a choice asks another broker, long bef
 """
 
 
-class Lane(Enum):
+class Channel(Enum):
     """Which of a broker's connections carries a request.
 
     A broker answers the requests of one connection one after the other. So the coordinator has a connection of its own, and so
@@ -60,7 +60,7 @@ class UnsentRequest:
     """
     node_id: int | None = None
     """``None``: the least loaded node."""
-    lane: Lane = Lane.MAIN
+    channel: Channel = Channel.MAIN
     withdrawn: Callable[[], bool] = never_withdrawn
     """Asked right before writing; ``True`` drops the request and ``on_done`` is not called."""
     lowest_version: int = 0

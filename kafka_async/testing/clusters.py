@@ -23,7 +23,7 @@ from .simulation import LOSE, FakeCluster, FakeNetwork, LoggedRequest
 from .simulation.admin import colliding, is_topic_name
 from .simulation.config_admin import BrokerSettings
 from .simulation.groups.fellows import Fellow
-from .simulation.settings import group_settings
+from .simulation.kafka_settings import group_settings
 from .simulation.traffic import SimulatedTraffic
 from .simulation.versions import RELEASES
 from .simulation.waking import Changes, SimulatedClock

@@ -23,7 +23,7 @@ from prometheus_client import REGISTRY, generate_latest
 import kafka_async
 from kafka_async import KafkaConsumer, ShareConsumer
 from kafka_async.adapters.otel import ConsumerInstruments
-from kafka_async.application.descriptions import descriptions
+from kafka_async.application.lifecycle.descriptions import descriptions
 from kafka_async.errors import CoordinatorLoadInProgressError, KafkaError
 from kafka_async.testing import HANG, Api, Cluster
 from tests.prometheus import EVERY, Rule, Scrapes, firing_in_promtool

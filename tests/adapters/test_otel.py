@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
 
 from kafka_async import ConsumerRecord, ShareConsumer
 from kafka_async.adapters.otel import FRESH, ConsumerInstruments
-from kafka_async.application.metrics import points
+from kafka_async.application.lifecycle.metrics import points
 from kafka_async.application.processing.statistics import NOTHING
 from kafka_async.testing import Cluster, virtual_loop
 from kafka_async.testing.simulation import FakeCluster

@@ -9,7 +9,7 @@ import anyio
 from attrs import Factory, define
 
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
-from kafka_async.application.runtime import TaskRuntime
+from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.network.waiting import LoopSignal
 from kafka_async.testing.simulation import FakeCluster
 from tests.virtual import run_virtual

@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka_async import TopicPartition
-from kafka_async.background.assembly import assemble
 from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, Parcel
-from kafka_async.background.environment import Environment
-from kafka_async.background.request_manager import Poll
-from kafka_async.background.telemetry import MetricsSource
+from kafka_async.background.cluster.telemetry import MetricsSource
+from kafka_async.background.loop.assembly import assemble
+from kafka_async.background.loop.environment import Environment
+from kafka_async.background.loop.request_manager import Poll
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.events import ApplicationEvent, AssignFromUser, BackgroundEvent, ErrorEvent, Seek

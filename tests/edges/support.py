@@ -47,7 +47,7 @@ def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
 
 @define(eq=False)
-class Place:
+class Ownership:
     """A cluster, the other members of its group, and a consumer's options."""
 
     protocol: str = "consumer"

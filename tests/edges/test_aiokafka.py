@@ -7,7 +7,7 @@ import pytest
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.errors import IllegalOperation, IllegalStateError
 
-from .support import Place, virtual
+from .support import Ownership, virtual
 
 
 class ForeignPartition(NamedTuple):
@@ -19,7 +19,7 @@ class ForeignPartition(NamedTuple):
 
 @virtual
 async def test_a_partition_of_another_class_that_is_equal_is_taken_everywhere() -> None:
-    place = Place()
+    place = Ownership()
     (ours,) = place.topic("t")
     theirs = ForeignPartition("t", 0)
     async with place.consumer(enable_auto_commit=False) as consumer:
@@ -51,7 +51,7 @@ async def test_a_partition_of_another_class_that_is_equal_is_taken_everywhere() 
 
 @virtual
 async def test_without_a_group_a_partition_that_is_not_assigned_is_the_first_mistake_of_seek_to_committed() -> None:
-    place = Place()
+    place = Ownership()
     (ours,) = place.topic("t")
     async with place.plain() as consumer:
         with pytest.raises(IllegalStateError, match="no partitions are assigned"):

@@ -18,10 +18,10 @@ from kafka_async.wire import Api
 
 from .programs import Event, Program, Read
 from .runner import run
-from .support import Place, every_protocol, offsets_of, virtual
+from .support import Ownership, every_protocol, offsets_of, virtual
 
 
-def _fence(place: Place, code: int) -> None:
+def _fence(place: Ownership, code: int) -> None:
     """Refuse every heartbeat from now on."""
     for api in (Api.HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.SYNC_GROUP):
         place.cluster.control(api, lambda broker, request: code, keep=True)
@@ -31,7 +31,7 @@ def _fence(place: Place, code: int) -> None:
 @pytest.mark.parametrize(("code", "error"), [(82, FencedInstanceIdError), (30, GroupAuthorizationFailedError)])
 @virtual
 async def test_a_final_error_is_raised_by_every_later_read_and_commit(protocol: str, code: int, error: type[KafkaError]) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     (partition,) = place.topic("t")
     async with place.consumer("t", group_instance_id="i", enable_auto_commit=False) as consumer:
         await offsets_of(consumer, 20)
@@ -56,7 +56,7 @@ async def test_a_final_error_is_raised_by_every_later_read_and_commit(protocol: 
 @every_protocol
 @virtual
 async def test_a_cluster_that_is_away_is_a_state_of_its_own(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     place.topic("t")
     async with place.consumer("t") as consumer:
         await offsets_of(consumer, 20)
@@ -86,7 +86,7 @@ async def test_a_cluster_that_is_away_is_a_state_of_its_own(protocol: str) -> No
 
 @virtual
 async def test_a_cluster_that_is_away_is_noticed_without_a_group_too() -> None:
-    place = Place()
+    place = Ownership()
     place.topic("t")
     async with place.plain("t") as consumer:
         await offsets_of(consumer, 20)
@@ -102,7 +102,7 @@ async def test_a_cluster_that_is_away_is_noticed_without_a_group_too() -> None:
 @every_protocol
 @virtual
 async def test_start_can_be_tried_again_after_it_failed(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     place.topic("t")
     place.cluster.stop(0)
     consumer: Any = place.consumer("t")
@@ -117,7 +117,7 @@ async def test_start_can_be_tried_again_after_it_failed(protocol: str) -> None:
 
 @virtual
 async def test_start_takes_a_timeout() -> None:
-    place = Place()
+    place = Ownership()
     place.topic("t")
     place.cluster.freeze(0)
     consumer: Any = place.consumer("t")

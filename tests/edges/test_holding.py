@@ -10,7 +10,7 @@ from anyio.lowlevel import current_token
 
 from kafka_async import TopicPartition
 
-from .support import Place, virtual
+from .support import Ownership, virtual
 
 INTERVAL: Final = 1.0
 RECORDS: Final = 40
@@ -85,7 +85,7 @@ every_way = pytest.mark.parametrize("take", WAYS, ids=lambda take: take.__name__
 @virtual
 async def test_the_interval_of_a_task_that_waits_covers_nothing_that_another_one_holds(take: Take) -> None:
     """Two partitions: one task waits for a quiet one, the other one works on records of the busy one, each for a while."""
-    place = Place()
+    place = Ownership()
     (quiet,), (busy,) = place.topic("quiet", records=0), place.topic("busy", records=RECORDS)
     async with (
         place.consumer("quiet", "busy", auto_commit_interval_ms=int(INTERVAL * 1000)) as consumer,
@@ -110,7 +110,7 @@ async def test_the_interval_of_a_task_that_waits_covers_nothing_that_another_one
 @virtual
 async def test_a_stop_by_another_task_commits_nothing_that_running_tasks_hold(take: Take) -> None:
     """Three tasks work on a record each, one of them for the first time."""
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=RECORDS)
     async with anyio.create_task_group() as tasks:
         async with place.consumer("t", auto_commit_interval_ms=10**9) as consumer:
@@ -136,7 +136,7 @@ async def test_a_stop_by_another_task_commits_nothing_that_running_tasks_hold(ta
 @virtual
 async def test_an_iteration_that_is_passed_to_another_task_is_in_the_hands_of_that_one(take: Take) -> None:
     """The task that made it goes on to other things, and ends."""
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=RECORDS)
     async with anyio.create_task_group() as tasks:
         async with place.consumer("t", auto_commit_interval_ms=10**9) as consumer:
@@ -169,7 +169,7 @@ async def test_what_a_task_that_failed_left_undone_is_committed_by_nobody_and_th
 ) -> None:
     if hasattr(current_token().native_token, "run_sync_soon"):
         return  # nobody can see there how a task ended
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=RECORDS)
     async with place.consumer("t", auto_commit_interval_ms=int(INTERVAL * 1000)) as consumer:
 

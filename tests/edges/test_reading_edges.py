@@ -8,7 +8,7 @@ import pytest
 
 from kafka_async.errors import ConsumerStoppedError, DeserializationError, KafkaError
 
-from .support import Place, offsets_of, virtual
+from .support import Ownership, offsets_of, virtual
 
 
 class RegistryAwayError(Exception):
@@ -47,7 +47,7 @@ every_read = pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("error", [RegistryAwayError, KafkaSaysLaterError])
 @virtual
 async def test_a_retriable_error_of_a_deserializer_moves_nothing(read: Read, error: type[Exception]) -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=10)
     away = True
 
@@ -77,7 +77,7 @@ async def test_a_retriable_error_of_a_deserializer_moves_nothing(read: Read, err
 @every_read
 @virtual
 async def test_a_poison_record_is_raised_once_whatever_another_task_calls(read: Read) -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=10)
 
     async def deserialize(data: bytes) -> bytes:
@@ -111,7 +111,7 @@ async def test_a_poison_record_is_raised_once_whatever_another_task_calls(read: 
 @every_read
 @virtual
 async def test_nothing_comes_of_a_partition_that_was_paused_while_it_was_being_deserialized(read: Read) -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=10)
 
     async def deserialize(data: bytes) -> bytes:
@@ -138,7 +138,7 @@ async def test_nothing_comes_of_a_partition_that_was_paused_while_it_was_being_d
 
 @virtual
 async def test_a_getmany_that_waits_returns_nothing_when_the_consumer_stops() -> None:
-    place = Place()
+    place = Ownership()
     place.topic("t", records=0)
     consumer = place.consumer("t")
     await consumer.start()
@@ -168,7 +168,7 @@ async def test_a_getmany_that_waits_returns_nothing_when_the_consumer_stops() ->
 
 @virtual
 async def test_records_that_come_one_by_one_with_a_commit_each_are_deserialized_once() -> None:
-    place = Place()
+    place = Ownership()
     place.topic("t", records=200)
     count = 0
     shown: list[int] = []
@@ -200,7 +200,7 @@ async def test_records_that_come_one_by_one_with_a_commit_each_are_deserialized_
 @virtual
 async def test_what_a_task_has_done_is_committed_whichever_task_stops(read: str, ends: str) -> None:
     """All but its current record: asking for the next one means that the one before is done."""
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=100)
     seen: list[int] = []
 
@@ -231,7 +231,7 @@ async def test_what_a_task_has_done_is_committed_whichever_task_stops(read: str,
 @virtual
 async def test_auto_commit_keeps_its_pace_through_all_that_was_fetched_at_once(read: Read, idle: float) -> None:
     """A check that sends a commit, or finds nothing to commit, is not the last one before the fetched records end."""
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=0)
     behind: list[int] = []
     async with place.consumer("t", auto_commit_interval_ms=5000) as consumer, anyio.create_task_group() as tasks:

@@ -11,14 +11,14 @@ from kafka_async.errors import CoordinatorLoadInProgressError
 from kafka_async.wire import Api
 
 from .others import GROUP
-from .support import Place, offsets_of, virtual
+from .support import Ownership, offsets_of, virtual
 
 NEVER: Final = 10**9
 """Milliseconds of an interval that never ends."""
 
 
 @contextmanager
-def no_assignment(place: Place) -> Generator[None, None, None]:
+def no_assignment(place: Ownership) -> Generator[None, None, None]:
     """Let the group rebalance, and the member find no coordinator to join it as long as the block lasts."""
     with place.kit.failing(Api.JOIN_GROUP, CoordinatorLoadInProgressError, None):
         place.kit.rebalance(GROUP)
@@ -33,7 +33,7 @@ async def _gives_up(consumer: Any, *only: TopicPartition) -> None:
             await consumer.getmany(*only, timeout_ms=500, max_records=1)
 
 
-def _filled(place: Place, partitions: int, batches: int = 40) -> list[TopicPartition]:
+def _filled(place: Ownership, partitions: int, batches: int = 40) -> list[TopicPartition]:
     tps = place.topic("t", partitions, records=0)
     for partition in tps:
         for _ in range(batches):
@@ -44,7 +44,7 @@ def _filled(place: Place, partitions: int, batches: int = 40) -> list[TopicParti
 @virtual
 async def test_a_partition_that_gave_way_to_another_one_goes_on_after_a_rebalance() -> None:
     """A read of one partition with a full buffer carries out the revocation, and a read of all comes before the assignment."""
-    place = Place("classic")
+    place = Ownership("classic")
     one, two = _filled(place, 2)
     small = {"fetch_buffer_bytes": 12_000, "max_partition_fetch_bytes": 10_000, "auto_commit_interval_ms": NEVER}
     async with place.consumer("t", **small) as consumer:
@@ -70,7 +70,7 @@ async def test_a_partition_that_gave_way_to_another_one_goes_on_after_a_rebalanc
 
 @virtual
 async def test_what_was_set_aside_for_a_group_is_gone_once_the_group_is_left() -> None:
-    place = Place("classic")
+    place = Ownership("classic")
     (partition,) = _filled(place, 1)
     async with place.consumer("t", auto_commit_interval_ms=NEVER) as consumer:
         await consumer.getmany(timeout_ms=1000, max_records=30)
@@ -87,7 +87,7 @@ async def test_what_was_set_aside_for_a_group_is_gone_once_the_group_is_left() -
 
 @virtual
 async def test_a_pause_is_gone_with_the_subscription_that_it_was_for() -> None:
-    place = Place("classic")
+    place = Ownership("classic")
     one, two = _filled(place, 2, batches=2)
     async with place.consumer("t", auto_commit_interval_ms=NEVER) as consumer:
         consumer.pause(two)
@@ -103,7 +103,7 @@ async def test_a_pause_is_gone_with_the_subscription_that_it_was_for() -> None:
 
 @virtual
 async def test_a_pause_and_a_position_outlast_a_rebalance_that_brings_the_partition_back() -> None:
-    place = Place("classic")
+    place = Ownership("classic")
     one, two = _filled(place, 2, batches=2)
     async with place.consumer("t", auto_commit_interval_ms=NEVER) as consumer:
         consumer.pause(two)

@@ -8,13 +8,13 @@ import pytest
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka_async.testing import Cluster
 
-from .support import Place, RecordingListener, every_protocol, offsets_of, virtual
+from .support import Ownership, RecordingListener, every_protocol, offsets_of, virtual
 
 
 @every_protocol
 @virtual
 async def test_an_assignment_proposed_before_unsubscribe_has_no_effect_after_it(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     old = place.topic("old", 2)
     new = place.topic("new")
     before, after = RecordingListener(), RecordingListener()
@@ -47,7 +47,7 @@ class Leaves(ConsumerRebalanceListener):
 @every_protocol
 @virtual
 async def test_a_start_waits_for_no_assignment_once_a_call_back_has_unsubscribed(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     place.topic("t")
     consumer = place.consumer()
     consumer.subscribe(["t"], listener=Leaves(consumer))
@@ -60,7 +60,7 @@ async def test_a_start_waits_for_no_assignment_once_a_call_back_has_unsubscribed
 @every_protocol
 @virtual
 async def test_unsubscribe_commits_and_calls_back_as_leaving_does(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     (partition,) = place.topic("t")
     listener = RecordingListener()
     consumer = place.consumer()
@@ -85,7 +85,7 @@ class Plain(ConsumerRebalanceListener):
 async def test_unsubscribe_commits_whatever_comes_next(
     protocol: str, listener: ConsumerRebalanceListener | None, then: str
 ) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     (partition,) = place.topic("t")
     (other,) = place.topic("other")
     consumer = place.consumer()
@@ -107,7 +107,7 @@ async def test_unsubscribe_commits_whatever_comes_next(
 
 @virtual
 async def test_auto_commit_does_not_remember_across_unsubscribe_and_assign() -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t")
     async with place.consumer(auto_commit_interval_ms=1000) as consumer:
         consumer.assign([partition])
@@ -127,7 +127,7 @@ async def test_auto_commit_does_not_remember_across_unsubscribe_and_assign() -> 
 @pytest.mark.parametrize("protocol", ["classic", "cooperative"])
 @virtual
 async def test_pause_and_position_survive_a_rebalance_of_what_stays(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     stays, goes = place.topic("t", 2)
     async with place.consumer("t", enable_auto_commit=False, max_poll_records=3) as consumer:
         found = await offsets_of(consumer, 3)
@@ -150,7 +150,7 @@ async def test_pause_and_position_survive_a_rebalance_of_what_stays(protocol: st
 @every_protocol
 @virtual
 async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_returned(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     first, second = place.topic("t", 2)
     listener = RecordingListener(takes=2.0)
     consumer = place.consumer()
@@ -184,7 +184,7 @@ async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_retu
 @every_protocol
 @virtual
 async def test_a_call_back_that_began_goes_on_however_short_the_reads_are(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     _, second = place.topic("t", 2)
     listener = RecordingListener()
     consumer = place.consumer()
@@ -207,7 +207,7 @@ async def test_a_call_back_that_began_goes_on_however_short_the_reads_are(protoc
 @virtual
 async def test_subscribing_after_the_start_lets_the_broker_create_the_topic() -> None:
     for allowed in (True, False):
-        place = Place(kit=Cluster(auto_create=1))
+        place = Ownership(kit=Cluster(auto_create=1))
         async with place.consumer(allow_auto_create_topics=allowed, metadata_max_age_ms=1000) as consumer:
             consumer.subscribe(["made"])
             with anyio.move_on_after(10):
@@ -219,7 +219,7 @@ async def test_subscribing_after_the_start_lets_the_broker_create_the_topic() ->
 @every_protocol
 @virtual
 async def test_start_with_a_pattern_waits_for_the_first_assignment(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     partitions = place.topic("logs-a") + place.topic("logs-b")
     consumer = place.consumer()
     consumer.subscribe(pattern="logs-.*")
@@ -231,7 +231,7 @@ async def test_start_with_a_pattern_waits_for_the_first_assignment(protocol: str
 @every_protocol
 @virtual
 async def test_subscription_names_what_a_pattern_matches_and_not_what_is_assigned(protocol: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     place.topic("logs-a")
     other = place.topic("logs-b")
     place.topic("unlike")
@@ -246,7 +246,7 @@ async def test_subscription_names_what_a_pattern_matches_and_not_what_is_assigne
 
 @virtual
 async def test_ranges_of_a_partition_that_was_paused_are_read() -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t")
     async with place.plain() as consumer:
         consumer.assign([partition])

@@ -10,7 +10,7 @@ from anyio.lowlevel import current_token
 
 from kafka_async import TopicPartition
 
-from .support import Place, every_protocol, virtual
+from .support import Ownership, every_protocol, virtual
 
 NEVER: Final = 10**9
 """Milliseconds of an interval that never ends."""
@@ -41,7 +41,7 @@ async def test_a_revocation_that_one_task_carries_out_commits_nothing_that_anoth
     protocol: str, how: str, first: str
 ) -> None:
     """``first``: the task that entered its read first."""
-    place = Place(protocol)
+    place = Ownership(protocol)
     one, two = place.topic("t", 2)
     async with place.consumer("t", auto_commit_interval_ms=NEVER) as consumer, anyio.create_task_group() as tasks:
 
@@ -71,7 +71,7 @@ async def test_a_revocation_that_one_task_carries_out_commits_nothing_that_anoth
 @every_protocol
 @virtual
 async def test_unsubscribing_commits_nothing_that_another_task_holds(protocol: str, how: str) -> None:
-    place = Place(protocol)
+    place = Ownership(protocol)
     (partition,) = place.topic("t")
     async with place.consumer("t", auto_commit_interval_ms=NEVER) as consumer, anyio.create_task_group() as holding:
         holding.start_soon(_hold, consumer, partition, how)
@@ -88,7 +88,7 @@ async def test_unsubscribing_commits_nothing_that_another_task_holds(protocol: s
 
 @virtual
 async def test_what_the_application_commits_is_held_by_no_task_any_more() -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t")
     async with anyio.create_task_group() as holding:
         async with place.consumer("t", auto_commit_interval_ms=1000) as consumer:
@@ -104,7 +104,7 @@ async def test_what_the_application_commits_is_held_by_no_task_any_more() -> Non
 
 @virtual
 async def test_tasks_that_read_once_are_not_kept() -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=300)
     known: list[Any] = []
 
@@ -128,7 +128,7 @@ async def test_tasks_that_read_once_are_not_kept() -> None:
 @pytest.mark.parametrize("is_sought", [False, True])
 @virtual
 async def test_more_failed_tasks_than_are_kept_hold_what_they_had_until_it_is_read_again(is_sought: bool) -> None:
-    place = Place()
+    place = Ownership()
     (partition,) = place.topic("t", records=300)
 
     async def read_one(consumer: Any) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from kafka_async.background.group.consumer.settings import GROUP
+from kafka_async.background.group.consumer.group_settings import GROUP
 from kafka_async.testing.server import encode_response
 from kafka_async.wire import (
     SUPPORTED,

@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 @define(eq=False)
-class Place:
+class Ownership:
     """Where a scenario runs. ``t`` and ``g`` are its own topic and group."""
 
     cluster: Any
@@ -130,7 +130,7 @@ def indexes(consumer: KafkaConsumer[Any, Any]) -> list[int]:
     return sorted(tp.partition for tp in consumer.assignment())
 
 
-def worker(p: Place, **options: Any) -> ShareConsumer[Any, Any]:
+def worker(p: Ownership, **options: Any) -> ShareConsumer[Any, Any]:
     return ShareConsumer(p.t, **{"group_id": p.g, **p.cluster.options(), **options})
 
 

@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as Ownership
 
 from kafka_async import ConsumerRecord, Reject
 from kafka_async.adapters.cli.producers import Outgoing, open_producer
@@ -150,7 +150,7 @@ async def test_a_value_that_was_left_out_comes_from_the_first_record_while_it_is
     assert [row["written"] for row in done] == [1]
     assert (await records_of(kafka44, source, 3))[2].value == large
 
-    kafka44.admin.delete_records([Place(source, 0, 3)])[Place(source, 0)].result()
+    kafka44.admin.delete_records([Ownership(source, 0, 3)])[Ownership(source, 0)].result()
     result = await asyncio.to_thread(run, kafka44, "deadletters", "redrive", letters, "--execute")
     assert result.exit_code == 1
     assert f"% Not written: 0:1: the record, of which the letter has not everything, is no longer at {source}:0:1" in result.stderr
@@ -217,7 +217,7 @@ async def test_letters_that_brokers_write_for_a_share_group_go_back_as_the_recor
 
     # What is not in the topic any more goes back from the letter, if that has a copy.
     for partition in range(2):
-        kafka_share.admin.delete_records([Place(jobs, partition, -1)])[Place(jobs, partition)].result()
+        kafka_share.admin.delete_records([Ownership(jobs, partition, -1)])[Ownership(jobs, partition)].result()
     result = await asyncio.to_thread(run, kafka_share, "deadletters", "redrive", letters, "--execute")
     assert result.exit_code == (0 if copies else 1), result.stderr
     if copies:

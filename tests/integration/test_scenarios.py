@@ -19,7 +19,7 @@ from kafka_async.testing.real import RealCluster
 from tests.brokers import CURRENT, KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
-from .scenarios import PATIENCE, Place, indexes, jobs, outcome, read, settled, told, until, values, worker
+from .scenarios import PATIENCE, Ownership, indexes, jobs, outcome, read, settled, told, until, values, worker
 from .share import share_properties
 
 pytestmark = pytest.mark.brokers
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.brokers
 _AT_ONCE: Final = 6
 
 
-Scenario = Callable[[Place], Awaitable[Any]]
+Scenario = Callable[[Ownership], Awaitable[Any]]
 SCENARIOS: dict[str, Scenario] = {}
 
 
@@ -36,10 +36,10 @@ def scenario(fn: Scenario) -> Scenario:
     return fn
 
 
-def in_both_protocols(fn: Callable[[Place, str], Awaitable[Any]]) -> None:
+def in_both_protocols(fn: Callable[[Ownership, str], Awaitable[Any]]) -> None:
     for protocol in ("classic", "consumer"):
 
-        async def run(place: Place, protocol: str = protocol) -> Any:
+        async def run(place: Ownership, protocol: str = protocol) -> Any:
             return await fn(place, protocol)
 
         SCENARIOS[f"{fn.__name__}[{protocol}]"] = run
@@ -49,14 +49,14 @@ def in_both_protocols(fn: Callable[[Place, str], Awaitable[Any]]) -> None:
 
 
 @scenario
-async def everything_from_the_beginning(p: Place) -> Any:
+async def everything_from_the_beginning(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     async with p.reader() as consumer:
         return await values(consumer, 3)
 
 
 @scenario
-async def only_what_is_new(p: Place) -> Any:
+async def only_what_is_new(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(auto_offset_reset="latest") as consumer:
         where = await consumer.position(p.tp())
@@ -65,7 +65,7 @@ async def only_what_is_new(p: Place) -> Any:
 
 
 @scenario
-async def keys_headers_timestamps_and_no_value(p: Place) -> Any:
+async def keys_headers_timestamps_and_no_value(p: Ownership) -> Any:
     p.filled()
     p.cluster.produce(p.t, key="k", value=None, headers=[("h", b"1"), ("h", None)], timestamp=1_600_000_000_123)
     async with p.reader() as consumer:
@@ -74,20 +74,20 @@ async def keys_headers_timestamps_and_no_value(p: Place) -> Any:
 
 
 @scenario
-async def an_empty_value_is_not_none(p: Place) -> Any:
+async def an_empty_value_is_not_none(p: Ownership) -> Any:
     p.filled("", None)
     async with p.reader() as consumer:
         return await values(consumer, 2)
 
 
 @scenario
-async def the_key_chooses_the_partition(p: Place) -> Any:
+async def the_key_chooses_the_partition(p: Ownership) -> Any:
     p.filled(partitions=5)
     return [p.cluster.produce(p.t, key=str(number), value="v")[0].partition for number in range(20)]
 
 
 @scenario
-async def compressed_batches(p: Place) -> Any:
+async def compressed_batches(p: Ownership) -> Any:
     p.filled()
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         p.cluster.produce(p.t, value=codec * 50, compression=codec)
@@ -96,7 +96,7 @@ async def compressed_batches(p: Place) -> Any:
 
 
 @scenario
-async def offsets_by_time(p: Place) -> Any:
+async def offsets_by_time(p: Ownership) -> Any:
     p.filled()
     for stamp in (1000, 2000, 3000):
         p.cluster.produce(p.t, value="v", timestamp=1_600_000_000_000 + stamp, partition=0)
@@ -106,7 +106,7 @@ async def offsets_by_time(p: Place) -> Any:
 
 
 @scenario
-async def both_ends(p: Place) -> Any:
+async def both_ends(p: Ownership) -> Any:
     p.filled("a", "b", "c", partitions=2)
     both = [p.tp(0), p.tp(1)]
     async with p.reader() as consumer:
@@ -114,7 +114,7 @@ async def both_ends(p: Place) -> Any:
 
 
 @scenario
-async def the_beginning_moves_when_records_are_deleted(p: Place) -> Any:
+async def the_beginning_moves_when_records_are_deleted(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     p.cluster.delete_before(p.tp(), 2)
     async with p.reader() as consumer:
@@ -122,7 +122,7 @@ async def the_beginning_moves_when_records_are_deleted(p: Place) -> Any:
 
 
 @scenario
-async def the_position_moves_with_what_is_read(p: Place) -> Any:
+async def the_position_moves_with_what_is_read(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     async with p.reader() as consumer:
         seen = [await consumer.position(p.tp())]
@@ -131,7 +131,7 @@ async def the_position_moves_with_what_is_read(p: Place) -> Any:
 
 
 @scenario
-async def seeking(p: Place) -> Any:
+async def seeking(p: Ownership) -> Any:
     p.filled("a", "b", "c", "d")
     async with p.reader() as consumer:
         consumer.seek(p.tp(), 2)
@@ -143,7 +143,7 @@ async def seeking(p: Place) -> Any:
 
 
 @scenario
-async def seeking_past_the_end_resets(p: Place) -> Any:
+async def seeking_past_the_end_resets(p: Ownership) -> Any:
     p.filled("a", "b")
     async with p.reader() as consumer:
         consumer.seek(p.tp(), 100)
@@ -151,7 +151,7 @@ async def seeking_past_the_end_resets(p: Place) -> Any:
 
 
 @scenario
-async def seeking_before_the_beginning_resets(p: Place) -> Any:
+async def seeking_before_the_beginning_resets(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     p.cluster.delete_before(p.tp(), 2)
     async with p.reader(auto_offset_reset="latest") as consumer:
@@ -162,14 +162,14 @@ async def seeking_before_the_beginning_resets(p: Place) -> Any:
 
 
 @scenario
-async def no_reset_is_an_error_where_nothing_is_committed(p: Place) -> Any:
+async def no_reset_is_an_error_where_nothing_is_committed(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(auto_offset_reset="none", group_id=p.g) as consumer:
         return await outcome(consumer.getone())
 
 
 @scenario
-async def no_reset_is_an_error_out_of_range(p: Place) -> Any:
+async def no_reset_is_an_error_out_of_range(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(auto_offset_reset="none") as consumer:
         consumer.seek(p.tp(), 100)
@@ -177,14 +177,14 @@ async def no_reset_is_an_error_out_of_range(p: Place) -> Any:
 
 
 @scenario
-async def a_topic_that_is_not_there(p: Place) -> Any:
+async def a_topic_that_is_not_there(p: Ownership) -> Any:
     p.filled()
     async with p.reader(allow_auto_create_topics=False) as consumer:
         return consumer.partitions_for_topic(p.t + "-missing"), p.t in await consumer.topics()
 
 
 @scenario
-async def partitions_of_a_topic(p: Place) -> Any:
+async def partitions_of_a_topic(p: Ownership) -> Any:
     p.filled(partitions=3)
     async with p.reader() as consumer:
         await consumer.topics()
@@ -192,7 +192,7 @@ async def partitions_of_a_topic(p: Place) -> Any:
 
 
 @scenario
-async def paused_partitions(p: Place) -> Any:
+async def paused_partitions(p: Ownership) -> Any:
     p.spread(4, 2)
     async with p.reader(0, 1) as consumer:
         consumer.pause(p.tp(0))
@@ -203,7 +203,7 @@ async def paused_partitions(p: Place) -> Any:
 
 
 @scenario
-async def no_more_records_than_asked_for(p: Place) -> Any:
+async def no_more_records_than_asked_for(p: Ownership) -> Any:
     p.filled()
     p.cluster.produce_many(p.t, [str(number) for number in range(20)], partition=0)
     async with p.reader() as consumer:
@@ -212,7 +212,7 @@ async def no_more_records_than_asked_for(p: Place) -> Any:
 
 
 @scenario
-async def small_fetches_get_through(p: Place) -> Any:
+async def small_fetches_get_through(p: Ownership) -> Any:
     p.filled()
     for number in range(5):
         p.cluster.produce(p.t, value=str(number) * 2000, partition=0)
@@ -221,14 +221,14 @@ async def small_fetches_get_through(p: Place) -> Any:
 
 
 @scenario
-async def one_partition_of_two(p: Place) -> Any:
+async def one_partition_of_two(p: Ownership) -> Any:
     p.spread(4, 2)
     async with p.reader(0, 1) as consumer:
         return [(await consumer.getone(p.tp(1))).value for _ in range(2)]
 
 
 @scenario
-async def high_watermarks_and_lag(p: Place) -> Any:
+async def high_watermarks_and_lag(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     async with p.reader() as consumer:
         await consumer.getone()
@@ -238,7 +238,7 @@ async def high_watermarks_and_lag(p: Place) -> Any:
 # --- transactions ---------------------------------------------------------------------------------------------------------------
 
 
-def _transactions(p: Place) -> None:
+def _transactions(p: Ownership) -> None:
     p.filled("before")
     with p.cluster.transaction() as writing:
         writing.produce(p.t, "committed")
@@ -248,21 +248,21 @@ def _transactions(p: Place) -> None:
 
 
 @scenario
-async def committed_transactions_alone(p: Place) -> Any:
+async def committed_transactions_alone(p: Ownership) -> Any:
     _transactions(p)
     async with p.reader(isolation_level="read_committed") as consumer:
         return [(record.offset, record.value) for record in await read(consumer, 3)], await consumer.position(p.tp())
 
 
 @scenario
-async def every_transaction(p: Place) -> Any:
+async def every_transaction(p: Ownership) -> Any:
     _transactions(p)
     async with p.reader(isolation_level="read_uncommitted") as consumer:
         return [(record.offset, record.value) for record in await read(consumer, 4)]
 
 
 @scenario
-async def a_transaction_that_is_open_holds_readers_back(p: Place) -> Any:
+async def a_transaction_that_is_open_holds_readers_back(p: Ownership) -> Any:
     p.filled("before")
     async with p.reader(isolation_level="read_committed") as consumer:
         with p.cluster.transaction() as writing:
@@ -273,7 +273,7 @@ async def a_transaction_that_is_open_holds_readers_back(p: Place) -> Any:
 
 
 @scenario
-async def an_aborted_end_moves_the_position(p: Place) -> Any:
+async def an_aborted_end_moves_the_position(p: Ownership) -> Any:
     p.filled("before")
     with pytest.raises(ZeroDivisionError), p.cluster.transaction() as writing:
         raise ZeroDivisionError(writing.produce(p.t, "a", "b"))
@@ -289,7 +289,7 @@ async def an_aborted_end_moves_the_position(p: Place) -> Any:
 
 
 @scenario
-async def anybody_commits_for_a_group_without_members(p: Place) -> Any:
+async def anybody_commits_for_a_group_without_members(p: Ownership) -> Any:
     p.filled("a", "b")
     async with p.reader(group_id=p.g) as consumer:
         await consumer.commit({p.tp(): OffsetAndMetadata(1, "note")})
@@ -298,28 +298,28 @@ async def anybody_commits_for_a_group_without_members(p: Place) -> Any:
 
 
 @scenario
-async def nothing_was_committed(p: Place) -> Any:
+async def nothing_was_committed(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(group_id=p.g) as consumer:
         return await consumer.committed(p.tp()), p.committed()
 
 
 @scenario
-async def a_commit_for_a_topic_that_is_not_there(p: Place) -> Any:
+async def a_commit_for_a_topic_that_is_not_there(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(group_id=p.g, allow_auto_create_topics=False, default_api_timeout_ms=3000) as consumer:
         return await outcome(consumer.commit({TopicPartition(p.t, 7): 1})), p.committed()
 
 
 @scenario
-async def metadata_that_is_too_long(p: Place) -> Any:
+async def metadata_that_is_too_long(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(group_id=p.g) as consumer:
         return await outcome(consumer.commit({p.tp(): OffsetAndMetadata(1, "x" * 4097)})), p.committed()
 
 
 @scenario
-async def committed_offsets_go_with_their_topic(p: Place) -> Any:
+async def committed_offsets_go_with_their_topic(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(group_id=p.g) as consumer:
         await consumer.commit({p.tp(): 1})
@@ -328,7 +328,7 @@ async def committed_offsets_go_with_their_topic(p: Place) -> Any:
 
 
 @scenario
-async def reading_goes_on_where_it_was_committed(p: Place) -> Any:
+async def reading_goes_on_where_it_was_committed(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     async with p.reader(group_id=p.g) as consumer:
         await consumer.commit({p.tp(): 2})
@@ -340,14 +340,14 @@ async def reading_goes_on_where_it_was_committed(p: Place) -> Any:
 
 
 @in_both_protocols
-async def one_member_has_everything(p: Place, protocol: str) -> Any:
+async def one_member_has_everything(p: Ownership, protocol: str) -> Any:
     p.spread(6, 3)
     async with p.member(protocol) as consumer:
         return sorted(value or "" for value in await values(consumer, 6)), indexes(consumer), len(p.cluster.members(p.g))
 
 
 @in_both_protocols
-async def two_members_share(p: Place, protocol: str) -> Any:
+async def two_members_share(p: Ownership, protocol: str) -> Any:
     p.spread(0, 4)
     async with p.member(protocol) as one, p.joining(protocol, one) as two:
         shared = await until(lambda: len(one.assignment()) == len(two.assignment()) == 2, one, two)
@@ -355,7 +355,7 @@ async def two_members_share(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def three_members_of_two_partitions(p: Place, protocol: str) -> Any:
+async def three_members_of_two_partitions(p: Ownership, protocol: str) -> Any:
     p.spread(0, 2)
     async with p.member(protocol) as one, p.joining(protocol, one) as two, p.joining(protocol, one, two) as three:
         members = (one, two, three)
@@ -364,7 +364,7 @@ async def three_members_of_two_partitions(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def who_stays_has_everything(p: Place, protocol: str) -> Any:
+async def who_stays_has_everything(p: Ownership, protocol: str) -> Any:
     p.spread(0, 4)
     async with p.member(protocol) as one:
         async with p.joining(protocol, one) as two:
@@ -373,7 +373,7 @@ async def who_stays_has_everything(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def the_next_member_goes_on(p: Place, protocol: str) -> Any:
+async def the_next_member_goes_on(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b", "c")
     async with p.member(protocol) as one:
         first = [(await one.getone()).value, (await one.getone()).value]
@@ -383,7 +383,7 @@ async def the_next_member_goes_on(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def auto_commit_at_the_end(p: Place, protocol: str) -> Any:
+async def auto_commit_at_the_end(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b", "c")
     async with p.member(protocol, enable_auto_commit=True) as one:
         found = await values(one, 3)
@@ -391,7 +391,7 @@ async def auto_commit_at_the_end(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_member_that_is_kicked_comes_back(p: Place, protocol: str) -> Any:
+async def a_member_that_is_kicked_comes_back(p: Ownership, protocol: str) -> Any:
     p.filled("a", partitions=2)
     async with p.member(protocol) as one:
         found = await values(one, 1)
@@ -401,7 +401,7 @@ async def a_member_that_is_kicked_comes_back(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_stranger_may_not_commit_for_a_group_with_members(p: Place, protocol: str) -> Any:
+async def a_stranger_may_not_commit_for_a_group_with_members(p: Ownership, protocol: str) -> Any:
     p.filled("a")
     async with p.member(protocol) as one, p.reader(group_id=p.g, group_protocol=protocol) as stranger:
         await until(lambda: len(one.assignment()) == 1, one)
@@ -409,7 +409,7 @@ async def a_stranger_may_not_commit_for_a_group_with_members(p: Place, protocol:
 
 
 @in_both_protocols
-async def a_static_member_that_is_back_keeps_its_partitions(p: Place, protocol: str) -> Any:
+async def a_static_member_that_is_back_keeps_its_partitions(p: Ownership, protocol: str) -> Any:
     p.spread(0, 2)
     async with p.member(protocol, group_instance_id="one") as one:
         async with p.joining(protocol, one, group_instance_id="two") as before:
@@ -420,7 +420,7 @@ async def a_static_member_that_is_back_keeps_its_partitions(p: Place, protocol: 
 
 
 @in_both_protocols
-async def a_second_member_of_one_instance_id(p: Place, protocol: str) -> Any:
+async def a_second_member_of_one_instance_id(p: Ownership, protocol: str) -> Any:
     p.filled("a")
     async with p.member(protocol, group_instance_id="one") as one:
         await until(lambda: len(one.assignment()) == 1, one)
@@ -433,7 +433,7 @@ async def a_second_member_of_one_instance_id(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_pattern_takes_in_what_matches(p: Place, protocol: str) -> Any:
+async def a_pattern_takes_in_what_matches(p: Ownership, protocol: str) -> Any:
     p.filled("a")
     async with p.new(group_id=p.g, group_protocol=protocol) as consumer:
         consumer.subscribe(pattern=f"^{p.t}$")
@@ -441,7 +441,7 @@ async def a_pattern_takes_in_what_matches(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def another_subscription_another_assignment(p: Place, protocol: str) -> Any:
+async def another_subscription_another_assignment(p: Ownership, protocol: str) -> Any:
     p.filled("a")
     other = p.t + "-other"
     p.cluster.topic(other, 2)
@@ -453,7 +453,7 @@ async def another_subscription_another_assignment(p: Place, protocol: str) -> An
 
 
 @in_both_protocols
-async def leaving_by_unsubscribe(p: Place, protocol: str) -> Any:
+async def leaving_by_unsubscribe(p: Ownership, protocol: str) -> Any:
     p.filled("a")
     async with p.member(protocol) as consumer:
         found = await values(consumer, 1)
@@ -462,7 +462,7 @@ async def leaving_by_unsubscribe(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def offsets_of_a_member_that_reads_committed_transactions(p: Place, protocol: str) -> Any:
+async def offsets_of_a_member_that_reads_committed_transactions(p: Ownership, protocol: str) -> Any:
     _transactions(p)
     async with p.member(protocol, isolation_level="read_committed") as consumer:
         found = await values(consumer, 3)
@@ -474,7 +474,7 @@ async def offsets_of_a_member_that_reads_committed_transactions(p: Place, protoc
 
 
 @scenario
-async def jobs_that_are_accepted_are_done(p: Place) -> Any:
+async def jobs_that_are_accepted_are_done(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     p.from_the_start()
     async with worker(p) as consumer:
@@ -487,7 +487,7 @@ async def jobs_that_are_accepted_are_done(p: Place) -> Any:
 
 
 @scenario
-async def jobs_that_are_released_come_again(p: Place) -> Any:
+async def jobs_that_are_released_come_again(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     p.from_the_start()
     async with worker(p) as consumer:
@@ -503,7 +503,7 @@ async def jobs_that_are_released_come_again(p: Place) -> Any:
 
 
 @scenario
-async def a_share_group_begins_at_the_end(p: Place) -> Any:
+async def a_share_group_begins_at_the_end(p: Ownership) -> Any:
     p.filled("before")
     async with worker(p) as consumer:
         early = await jobs(consumer, 1, 6)
@@ -515,7 +515,7 @@ async def a_share_group_begins_at_the_end(p: Place) -> Any:
 
 
 @scenario
-async def jobs_are_given_up_after_the_last_delivery(p: Place) -> Any:
+async def jobs_are_given_up_after_the_last_delivery(p: Ownership) -> Any:
     p.filled("poison")
     p.from_the_start(share_delivery_count_limit=2)
     async with worker(p) as consumer:
@@ -529,7 +529,7 @@ async def jobs_are_given_up_after_the_last_delivery(p: Place) -> Any:
 
 
 @scenario
-async def jobs_of_a_member_that_has_left_go_to_others(p: Place) -> Any:
+async def jobs_of_a_member_that_has_left_go_to_others(p: Ownership) -> Any:
     p.filled("a", "b")
     p.from_the_start()
     async with worker(p) as one:
@@ -543,7 +543,7 @@ async def jobs_of_a_member_that_has_left_go_to_others(p: Place) -> Any:
 
 
 @scenario
-async def jobs_of_several_partitions(p: Place) -> Any:
+async def jobs_of_several_partitions(p: Ownership) -> Any:
     p.spread(6, 3)
     p.from_the_start(share_record_lock_duration_ms=20_000)  # longer than it takes to read one by one
     async with worker(p) as one, worker(p) as two:
@@ -558,7 +558,7 @@ async def jobs_of_several_partitions(p: Place) -> Any:
 
 
 @scenario
-async def jobs_of_transactions_that_were_committed(p: Place) -> Any:
+async def jobs_of_transactions_that_were_committed(p: Ownership) -> Any:
     _transactions(p)
     p.from_the_start(share_isolation_level="read_committed")
     async with worker(p) as consumer:
@@ -569,7 +569,7 @@ async def jobs_of_transactions_that_were_committed(p: Place) -> Any:
 
 
 @scenario
-async def jobs_of_every_transaction(p: Place) -> Any:
+async def jobs_of_every_transaction(p: Ownership) -> Any:
     _transactions(p)
     p.from_the_start()
     async with worker(p) as consumer:
@@ -580,7 +580,7 @@ async def jobs_of_every_transaction(p: Place) -> Any:
 
 
 @scenario
-async def a_lock_that_ends_makes_the_acknowledgement_late(p: Place) -> Any:
+async def a_lock_that_ends_makes_the_acknowledgement_late(p: Ownership) -> Any:
     p.filled("a")
     p.from_the_start(share_record_lock_duration_ms=3000)
     async with worker(p, max_processing_ms=1) as one, worker(p) as two:
@@ -595,7 +595,7 @@ async def a_lock_that_ends_makes_the_acknowledgement_late(p: Place) -> Any:
 
 
 def _dead_letters(
-    p: Place, *, topic: bool = True, partitions: int = 1, prefix: str = "dlq.", copy: bool = False, **config: Any
+    p: Ownership, *, topic: bool = True, partitions: int = 1, prefix: str = "dlq.", copy: bool = False, **config: Any
 ) -> str:
     """Have the group write dead letters, and return the name of their topic. ``config``: the topic's settings."""
     name = f"{prefix}{p.t}"
@@ -610,7 +610,7 @@ def _dead_letters(
     return name
 
 
-async def _letters(p: Place, name: str, count: int) -> list[Any]:
+async def _letters(p: Ownership, name: str, count: int) -> list[Any]:
     await until(lambda: len(p.cluster.records(name)) >= count)
     found = p.cluster.records(name)
     return [
@@ -619,13 +619,13 @@ async def _letters(p: Place, name: str, count: int) -> list[Any]:
     ]
 
 
-def _own(p: Place, text: bytes) -> bytes:
+def _own(p: Ownership, text: bytes) -> bytes:
     """The names of a scenario's topic and group differ from run to run."""
     return {p.t.encode(): b"<topic>", p.g.encode(): b"<group>"}.get(text, text)
 
 
 @scenario
-async def dead_letters_of_rejected_jobs(p: Place) -> Any:
+async def dead_letters_of_rejected_jobs(p: Ownership) -> Any:
     p.spread(12, 4)
     name = _dead_letters(p, partitions=3)
     async with worker(p) as consumer:
@@ -640,7 +640,7 @@ async def dead_letters_of_rejected_jobs(p: Place) -> Any:
 
 
 @scenario
-async def dead_letters_with_the_record(p: Place) -> Any:
+async def dead_letters_with_the_record(p: Ownership) -> Any:
     p.filled()
     p.cluster.produce(p.t, key="k", value="v" * 50, headers=[("h", b"1")], compression="zstd")
     p.cluster.produce(p.t, key=None, value=None, headers=[("h", b"1")])
@@ -652,7 +652,7 @@ async def dead_letters_with_the_record(p: Place) -> Any:
 
 
 @scenario
-async def dead_letters_of_jobs_that_were_released_too_often(p: Place) -> Any:
+async def dead_letters_of_jobs_that_were_released_too_often(p: Ownership) -> Any:
     p.filled("poison", "fine")
     name = _dead_letters(p)
     async with worker(p) as consumer:
@@ -669,7 +669,7 @@ async def dead_letters_of_jobs_that_were_released_too_often(p: Place) -> Any:
 
 
 @scenario
-async def dead_letters_of_jobs_whose_locks_ended(p: Place) -> Any:
+async def dead_letters_of_jobs_whose_locks_ended(p: Ownership) -> Any:
     p.filled("slow")
     name = _dead_letters(p)
     async with worker(p, max_processing_ms=1) as consumer:
@@ -678,7 +678,7 @@ async def dead_letters_of_jobs_whose_locks_ended(p: Place) -> Any:
 
 
 @scenario
-async def dead_letters_of_jobs_whose_members_left(p: Place) -> Any:
+async def dead_letters_of_jobs_whose_members_left(p: Ownership) -> Any:
     p.filled("heavy")
     name = _dead_letters(p)
     taken = []
@@ -689,7 +689,7 @@ async def dead_letters_of_jobs_whose_members_left(p: Place) -> Any:
 
 
 @scenario
-async def dead_letters_that_get_lost(p: Place) -> Any:
+async def dead_letters_that_get_lost(p: Ownership) -> Any:
     found = []
     for wrong in (
         {"errors_deadletterqueue_group_enable": False},
@@ -698,7 +698,7 @@ async def dead_letters_that_get_lost(p: Place) -> Any:
         {"max_message_bytes": 100},
         {"topic": False},
     ):
-        own = Place(p.cluster)
+        own = Ownership(p.cluster)
         own.filled("poison", "fine")
         name = _dead_letters(own, **wrong)
         async with worker(own) as consumer:
@@ -714,7 +714,7 @@ async def dead_letters_that_get_lost(p: Place) -> Any:
 
 
 @scenario
-async def dead_letter_topics_that_may_not_be_set(p: Place) -> Any:
+async def dead_letter_topics_that_may_not_be_set(p: Ownership) -> Any:
     refused = []
     for name in ("__letters", "__dlq.x", "", "dlq.x", "anything goes"):
         try:
@@ -728,7 +728,7 @@ async def dead_letter_topics_that_may_not_be_set(p: Place) -> Any:
 
 
 @scenario
-async def settings_that_do_not_exist(p: Place) -> Any:
+async def settings_that_do_not_exist(p: Ownership) -> Any:
     try:
         p.cluster.topic(p.t, no_such_setting=1)
     except (KafkaError, ValueError) as error:
@@ -736,7 +736,7 @@ async def settings_that_do_not_exist(p: Place) -> Any:
 
 
 @scenario
-async def records_that_are_too_large(p: Place) -> Any:
+async def records_that_are_too_large(p: Ownership) -> Any:
     p.cluster.topic(p.t, max_message_bytes=500)
     p.cluster.produce(p.t, value="small", partition=0)
     try:
@@ -746,7 +746,7 @@ async def records_that_are_too_large(p: Place) -> Any:
 
 
 @scenario
-async def compacted_topics_want_keys(p: Place) -> Any:
+async def compacted_topics_want_keys(p: Ownership) -> Any:
     p.cluster.topic(p.t, cleanup_policy="compact")
     p.cluster.produce(p.t, key="k", value="v", partition=0)
     try:
@@ -756,7 +756,7 @@ async def compacted_topics_want_keys(p: Place) -> Any:
 
 
 @scenario
-async def brokers_give_timestamps(p: Place) -> Any:
+async def brokers_give_timestamps(p: Ownership) -> Any:
     p.cluster.topic(p.t, message_timestamp_type="LogAppendTime")
     p.cluster.produce(p.t, value="v", timestamp=7, partition=0)
     async with p.reader() as consumer:
@@ -765,7 +765,7 @@ async def brokers_give_timestamps(p: Place) -> Any:
 
 
 @scenario
-async def timestamps_that_are_too_old(p: Place) -> Any:
+async def timestamps_that_are_too_old(p: Ownership) -> Any:
     p.cluster.topic(p.t, message_timestamp_before_max_ms=3_600_000)
     try:
         p.cluster.produce(p.t, value="v", timestamp=7, partition=0)
@@ -777,7 +777,7 @@ async def timestamps_that_are_too_old(p: Place) -> Any:
 
 
 @in_both_protocols
-async def a_commit_before_the_beginning_of_the_log(p: Place, protocol: str) -> Any:
+async def a_commit_before_the_beginning_of_the_log(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b", "c", "d")
     async with p.member(protocol, max_poll_records=1) as consumer:
         found = await values(consumer, 1)
@@ -789,7 +789,7 @@ async def a_commit_before_the_beginning_of_the_log(p: Place, protocol: str) -> A
 
 
 @in_both_protocols
-async def a_commit_past_the_end_of_the_log(p: Place, protocol: str) -> Any:
+async def a_commit_past_the_end_of_the_log(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b")
     async with p.member(protocol) as consumer:
         await consumer.commit({p.tp(): 100})
@@ -800,7 +800,7 @@ async def a_commit_past_the_end_of_the_log(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_topic_made_anew_under_a_member(p: Place, protocol: str) -> Any:
+async def a_topic_made_anew_under_a_member(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b", "c")
     async with p.member(protocol, metadata_max_age_ms=500) as consumer:
         found = await values(consumer, 3)
@@ -812,7 +812,7 @@ async def a_topic_made_anew_under_a_member(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_pause_outlives_a_rebalance(p: Place, protocol: str) -> Any:
+async def a_pause_outlives_a_rebalance(p: Ownership, protocol: str) -> Any:
     p.spread(4, partitions=2)
     strategy = {} if protocol == "consumer" else {"partition_assignment_strategy": ("cooperative-sticky",)}
     async with p.member(protocol, **strategy) as one:
@@ -830,7 +830,7 @@ async def a_pause_outlives_a_rebalance(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_static_member_that_is_kicked(p: Place, protocol: str) -> Any:
+async def a_static_member_that_is_kicked(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b", "c")
     async with p.member(protocol, group_instance_id="static", max_poll_records=1) as consumer:
         found = await values(consumer, 1)
@@ -844,7 +844,7 @@ async def a_static_member_that_is_kicked(p: Place, protocol: str) -> Any:
 
 
 @scenario
-async def a_static_member_that_stays_away_for_a_session(p: Place) -> Any:
+async def a_static_member_that_stays_away_for_a_session(p: Ownership) -> Any:
     p.spread(4, partitions=2)
     options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
     async with p.member("classic", group_instance_id="one", **options) as one, p.joining("classic", one, **options) as two:
@@ -856,7 +856,7 @@ async def a_static_member_that_stays_away_for_a_session(p: Place) -> Any:
 
 
 @scenario
-async def a_position_that_retention_overtakes(p: Place) -> Any:
+async def a_position_that_retention_overtakes(p: Ownership) -> Any:
     p.filled("a", "b", "c", "d", "e")
     async with p.reader(max_poll_records=1, fetch_buffer_bytes=1024 * 1024) as consumer:
         consumer.seek(p.tp(), 1)
@@ -870,7 +870,7 @@ async def a_position_that_retention_overtakes(p: Place) -> Any:
 
 
 @scenario
-async def no_reset_where_retention_overtakes_a_position(p: Place) -> Any:
+async def no_reset_where_retention_overtakes_a_position(p: Ownership) -> Any:
     p.filled("a", "b", "c")
     async with p.reader(auto_offset_reset="none") as consumer:
         p.cluster.delete_before(p.tp(), 2)
@@ -881,7 +881,7 @@ async def no_reset_where_retention_overtakes_a_position(p: Place) -> Any:
 
 
 @scenario
-async def aborted_transactions_whose_beginning_was_deleted(p: Place) -> Any:
+async def aborted_transactions_whose_beginning_was_deleted(p: Ownership) -> Any:
     _transactions(p)
     p.cluster.delete_before(p.tp(), 2)
     async with p.reader(isolation_level="read_committed") as committed, p.reader() as every:
@@ -889,7 +889,7 @@ async def aborted_transactions_whose_beginning_was_deleted(p: Place) -> Any:
 
 
 @scenario
-async def the_end_while_a_transaction_is_open(p: Place) -> Any:
+async def the_end_while_a_transaction_is_open(p: Ownership) -> Any:
     p.filled("a")
     async with p.reader(isolation_level="read_committed") as committed, p.reader() as every:
         with p.cluster.transaction() as writing:
@@ -902,7 +902,7 @@ async def the_end_while_a_transaction_is_open(p: Place) -> Any:
 
 
 @scenario
-async def offsets_by_time_of_what_was_deleted(p: Place) -> Any:
+async def offsets_by_time_of_what_was_deleted(p: Ownership) -> Any:
     p.cluster.topic(p.t)
     for stamp in (1000, 2000, 3000):
         p.cluster.produce(p.t, value="v", timestamp=stamp)
@@ -913,7 +913,7 @@ async def offsets_by_time_of_what_was_deleted(p: Place) -> Any:
 
 
 @in_both_protocols
-async def a_rebalance_that_is_enforced(p: Place, protocol: str) -> Any:
+async def a_rebalance_that_is_enforced(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b")
     async with p.member(protocol, max_poll_records=1) as consumer:
         found = await values(consumer, 1)
@@ -926,7 +926,7 @@ async def a_rebalance_that_is_enforced(p: Place, protocol: str) -> Any:
 
 
 @in_both_protocols
-async def a_kick_between_a_read_and_its_commit(p: Place, protocol: str) -> Any:
+async def a_kick_between_a_read_and_its_commit(p: Ownership, protocol: str) -> Any:
     p.filled("a", "b")
     async with p.member(protocol, max_poll_records=1) as consumer:
         found = await values(consumer, 1)
@@ -937,7 +937,7 @@ async def a_kick_between_a_read_and_its_commit(p: Place, protocol: str) -> Any:
 
 
 @scenario
-async def jobs_that_retention_overtakes(p: Place) -> Any:
+async def jobs_that_retention_overtakes(p: Ownership) -> Any:
     p.filled("a", "b", "c", "d")
     p.from_the_start()
     async with worker(p) as consumer:
@@ -951,7 +951,7 @@ async def jobs_that_retention_overtakes(p: Place) -> Any:
 
 
 @scenario
-async def jobs_of_a_transaction_that_is_open(p: Place) -> Any:
+async def jobs_of_a_transaction_that_is_open(p: Ownership) -> Any:
     p.filled("a")
     p.from_the_start(share_isolation_level="read_committed")
     async with worker(p) as consumer:
@@ -972,7 +972,7 @@ async def _on_real(bootstrap: str) -> dict[str, Any]:
     async def one(name: str) -> None:
         async with limit, RealCluster(bootstrap) as cluster:
             try:
-                found[name] = await SCENARIOS[name](Place(cluster))
+                found[name] = await SCENARIOS[name](Ownership(cluster))
             except Exception as error:
                 found[name] = error
 
@@ -992,6 +992,6 @@ def real(real_brokers: None) -> dict[str, Any]:
 def test_real_brokers_and_simulated_ones_do_the_same(name: str, real: dict[str, Any]) -> None:
     async def simulated() -> Any:
         async with asyncio.timeout(1000):
-            return await SCENARIOS[name](Place(Cluster()))
+            return await SCENARIOS[name](Ownership(Cluster()))
 
     assert run_virtual_asyncio(simulated) == real[name]

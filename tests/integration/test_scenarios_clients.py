@@ -18,13 +18,13 @@ from kafka_async.testing import Cluster, RealCluster, ThreadedCluster
 from tests.brokers import CURRENT, KafkaCluster
 
 from .other_clients import CLIENTS, OtherClient
-from .scenarios import Place
+from .scenarios import Ownership
 from .share import share_properties
 
 pytestmark = [pytest.mark.brokers, pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # of aiokafka
 
 HOUR: Final = 3_600_000
-Scenario = Callable[[Place, OtherClient], Any]
+Scenario = Callable[[Ownership, OtherClient], Any]
 SCENARIOS: Final[dict[str, tuple[Scenario, frozenset[str]]]] = {}
 """Each with the clients that can do it."""
 SELECTED: Final = frozenset(CLIENTS) - {"java"}
@@ -38,7 +38,7 @@ def by(*clients: str) -> Callable[[Scenario], Scenario]:
     return add
 
 
-def written(p: Place) -> list[str]:
+def written(p: Ownership) -> list[str]:
     return [(record.value or b"").decode() for record in p.cluster.records(p.t)]
 
 
@@ -51,7 +51,7 @@ def eventually(found: Callable[[], Any], wanted: Any) -> Any:
 
 
 @by()
-def writing_and_reading_with_every_acks(p: Place, client: OtherClient) -> Any:
+def writing_and_reading_with_every_acks(p: Ownership, client: OtherClient) -> Any:
     p.filled()
     outcomes = [client.write(p.t, [f"{acks}-{number}" for number in range(3)], acks=acks) for acks in (0, 1, -1)]
     there = eventually(lambda: len(written(p)), 9)
@@ -59,7 +59,7 @@ def writing_and_reading_with_every_acks(p: Place, client: OtherClient) -> Any:
 
 
 @by("aiokafka", "confluent-kafka", "kafka-python")
-def writing_without_answers_to_a_topic_that_refuses(p: Place, client: OtherClient) -> Any:
+def writing_without_answers_to_a_topic_that_refuses(p: Ownership, client: OtherClient) -> Any:
     """A broker can only close the connection; the next record is written all the same."""
     p.cluster.topic(p.t, max_message_bytes=1000)
     client.write(p.t, ["a"], acks=0)
@@ -69,7 +69,7 @@ def writing_without_answers_to_a_topic_that_refuses(p: Place, client: OtherClien
 
 
 @by()
-def reading_on_where_the_log_has_no_such_offset_any_more(p: Place, client: OtherClient) -> Any:
+def reading_on_where_the_log_has_no_such_offset_any_more(p: Ownership, client: OtherClient) -> Any:
     """An error in a Fetch response, and then the reset."""
     p.filled("a", "b", "c")
     first = client.read(p.t, p.g, 3)
@@ -79,7 +79,7 @@ def reading_on_where_the_log_has_no_such_offset_any_more(p: Place, client: Other
 
 
 @by("aiokafka", "confluent-kafka", "kafka-python")
-def transactions(p: Place, client: OtherClient) -> Any:
+def transactions(p: Ownership, client: OtherClient) -> Any:
     p.filled()
     for number in range(4):
         client.transact(p.t, f"t-{p.run}", str(number), commit=number % 2 == 0)
@@ -90,7 +90,7 @@ def transactions(p: Place, client: OtherClient) -> Any:
 
 
 @by("aiokafka", "confluent-kafka", "kafka-python")
-def timestamps(p: Place, client: OtherClient) -> Any:
+def timestamps(p: Ownership, client: OtherClient) -> Any:
     p.filled()
     now = round(time.time() * 1000)
     found = [client.write(p.t, ["v"], timestamp=now + ahead) for ahead in (-1000 * HOUR, 0, HOUR // 2, 2 * HOUR)]
@@ -98,7 +98,7 @@ def timestamps(p: Place, client: OtherClient) -> Any:
 
 
 @by()
-def topics_that_are_made_and_grow(p: Place, client: OtherClient) -> Any:
+def topics_that_are_made_and_grow(p: Ownership, client: OtherClient) -> Any:
     names = (f"{p.t}.a_b", f"{p.t}_a.b", f"{p.t}.a_b")
     found = [client.create(name) for name in names]
     found += [client.create(f"{p.t}-small", segment_bytes="1"), client.create(f"{p.t}-unknown", no_such="1")]
@@ -107,7 +107,7 @@ def topics_that_are_made_and_grow(p: Place, client: OtherClient) -> Any:
 
 
 @by("confluent-kafka", "kafka-python", "java")
-def groups_that_are_deleted(p: Place, client: OtherClient) -> Any:
+def groups_that_are_deleted(p: Ownership, client: OtherClient) -> Any:
     p.filled("a")
     client.read(p.t, p.g, 1)
     there = p.g in client.groups(), p.committed()
@@ -116,7 +116,7 @@ def groups_that_are_deleted(p: Place, client: OtherClient) -> Any:
 
 
 @by("kafka-python", "java")
-def offsets_that_are_deleted(p: Place, client: OtherClient) -> Any:
+def offsets_that_are_deleted(p: Ownership, client: OtherClient) -> Any:
     p.filled("a")
     client.read(p.t, p.g, 1)
     there = p.committed()
@@ -125,7 +125,7 @@ def offsets_that_are_deleted(p: Place, client: OtherClient) -> Any:
 
 
 @by("confluent-kafka", "java")
-def the_latest_timestamp(p: Place, client: OtherClient) -> Any:
+def the_latest_timestamp(p: Ownership, client: OtherClient) -> Any:
     p.filled()
     for stamp in (3000, 9000, 1000):
         p.cluster.produce(p.t, value="v", timestamp=1_600_000_000_000 + stamp, partition=0)
@@ -133,7 +133,7 @@ def the_latest_timestamp(p: Place, client: OtherClient) -> Any:
 
 
 @by("confluent-kafka", "kafka-python")
-def members_as_tools_describe_them(p: Place, client: OtherClient) -> Any:
+def members_as_tools_describe_them(p: Ownership, client: OtherClient) -> Any:
     p.filled("a")
     reading = threading.Thread(target=client.read, args=(p.t, p.g, 2))
     reading.start()
@@ -172,7 +172,7 @@ def _pairs() -> Iterator[Any]:
 
 def _run(name: str, client: str, bootstrap: str) -> Any:
     with RealCluster(bootstrap) as cluster:
-        return SCENARIOS[name][0](Place(cluster), CLIENTS[client](bootstrap))
+        return SCENARIOS[name][0](Ownership(cluster), CLIENTS[client](bootstrap))
 
 
 @pytest.mark.parametrize(("name", "client"), list(_pairs()))

@@ -16,7 +16,7 @@ from tests.brokers import CURRENT, KafkaCluster
 from tests.faults.proxy import PROXIED, Proxy, proxied
 from tests.virtual import run_virtual_asyncio
 
-from .scenarios import Place, indexes, until, values
+from .scenarios import Ownership, indexes, until, values
 
 pytestmark = pytest.mark.brokers
 
@@ -69,7 +69,7 @@ class Simulated:
 
 
 Faults = Real | Simulated
-Scenario = Callable[[Place, Faults, str], Awaitable[Any]]
+Scenario = Callable[[Ownership, Faults, str], Awaitable[Any]]
 SCENARIOS: Final[dict[str, Scenario]] = {}
 QUICK: Final[dict[str, Any]] = {"request_timeout_ms": 3000, "reconnect_backoff_max_ms": 500, "session_timeout_ms": 30_000}
 
@@ -79,7 +79,7 @@ def fault(scenario: Scenario) -> Scenario:
     return scenario
 
 
-def member(p: Place, protocol: str) -> Any:
+def member(p: Ownership, protocol: str) -> Any:
     options = dict(QUICK)
     if protocol == "consumer":
         del options["session_timeout_ms"]
@@ -87,7 +87,7 @@ def member(p: Place, protocol: str) -> Any:
 
 
 @fault
-async def connections_that_break(p: Place, faults: Faults, protocol: str) -> Any:
+async def connections_that_break(p: Ownership, faults: Faults, protocol: str) -> Any:
     p.filled("a", partitions=2)
     async with member(p, protocol) as consumer:
         found = await values(consumer, 1)
@@ -100,7 +100,7 @@ async def connections_that_break(p: Place, faults: Faults, protocol: str) -> Any
 
 
 @fault
-async def connections_that_are_half_open(p: Place, faults: Faults, protocol: str) -> Any:
+async def connections_that_are_half_open(p: Ownership, faults: Faults, protocol: str) -> Any:
     p.filled("a")
     async with member(p, protocol) as consumer:
         found = await values(consumer, 1)
@@ -114,7 +114,7 @@ async def connections_that_are_half_open(p: Place, faults: Faults, protocol: str
 
 
 @fault
-async def a_broker_that_goes_and_comes_back(p: Place, faults: Faults, protocol: str) -> Any:
+async def a_broker_that_goes_and_comes_back(p: Ownership, faults: Faults, protocol: str) -> Any:
     p.filled("a", "b", partitions=2)
     async with member(p, protocol) as consumer:
         found = await values(consumer, 2)
@@ -130,7 +130,7 @@ async def a_broker_that_goes_and_comes_back(p: Place, faults: Faults, protocol: 
 
 
 @fault
-async def a_member_that_is_silent_loses_what_it_has(p: Place, faults: Faults, protocol: str) -> Any:
+async def a_member_that_is_silent_loses_what_it_has(p: Ownership, faults: Faults, protocol: str) -> Any:
     p.filled("a", partitions=2)
     async with member(p, protocol) as one:
         found = await values(one, 1)
@@ -160,11 +160,11 @@ class _Behind(RealCluster):
 
 
 @asynccontextmanager
-async def _real(broker: KafkaCluster) -> AsyncIterator[tuple[Place, Faults]]:
+async def _real(broker: KafkaCluster) -> AsyncIterator[tuple[Ownership, Faults]]:
     async with proxied(broker) as proxy:
         with _Behind(broker.bootstrap_servers) as cluster:
             cluster.through = proxy.bootstrap_servers
-            yield Place(cluster), Real(broker, proxy)
+            yield Ownership(cluster), Real(broker, proxy)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -176,6 +176,6 @@ def test_a_real_broker_and_the_simulated_one_bear_faults_alike(name: str, protoc
 
     async def simulated() -> Any:
         cluster = Cluster()
-        return await SCENARIOS[name](Place(cluster), Simulated(cluster), protocol)
+        return await SCENARIOS[name](Ownership(cluster), Simulated(cluster), protocol)
 
     assert run_virtual_asyncio(simulated) == asyncio.run(real())

@@ -21,7 +21,7 @@ from tests.brokers import KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
 from .groups import Group
-from .scenarios import Place, indexes, jobs, settled, told, until, values, worker
+from .scenarios import Ownership, indexes, jobs, settled, told, until, values, worker
 from .tools import eventually
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
@@ -90,7 +90,7 @@ class Simulated:
 
 
 Moves = Real | Simulated
-Scenario = Callable[[Place, Moves, str], Awaitable[Any]]
+Scenario = Callable[[Ownership, Moves, str], Awaitable[Any]]
 SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
@@ -120,7 +120,7 @@ class Journal(ConsumerRebalanceListener):
 
 
 @moving
-async def a_leader_that_moves_and_comes_back(p: Place, moves: Moves, protocol: str) -> Any:
+async def a_leader_that_moves_and_comes_back(p: Ownership, moves: Moves, protocol: str) -> Any:
     """A reader follows: nothing is lost or comes twice, later records and commits carry later epochs."""
     p.filled("a", partitions=2)
     async with p.member(protocol) as consumer:
@@ -141,7 +141,7 @@ async def a_leader_that_moves_and_comes_back(p: Place, moves: Moves, protocol: s
 
 
 @moving
-async def leaders_that_move_while_there_is_much_to_read(p: Place, moves: Moves, protocol: str) -> Any:
+async def leaders_that_move_while_there_is_much_to_read(p: Ownership, moves: Moves, protocol: str) -> Any:
     """What was fetched from the old leaders is handed out, and the new ones go on where it ends."""
     p.spread(60, partitions=3)
     async with p.member(protocol, max_poll_records=5) as consumer:
@@ -157,7 +157,7 @@ async def leaders_that_move_while_there_is_much_to_read(p: Place, moves: Moves, 
 
 
 @moving
-async def a_coordinator_that_moves_and_comes_back(p: Place, moves: Moves, protocol: str) -> Any:
+async def a_coordinator_that_moves_and_comes_back(p: Ownership, moves: Moves, protocol: str) -> Any:
     """Members stay members, and keep what they have: the new coordinator reads the group from the log of the old one."""
     p.filled("a", partitions=2)
     journal = Journal()
@@ -179,7 +179,7 @@ async def a_coordinator_that_moves_and_comes_back(p: Place, moves: Moves, protoc
 
 
 @moving
-async def a_group_that_rebalances_after_its_coordinator_moved(p: Place, moves: Moves, protocol: str) -> Any:
+async def a_group_that_rebalances_after_its_coordinator_moved(p: Ownership, moves: Moves, protocol: str) -> Any:
     """The new coordinator carries on: a member joins there, and one leaves."""
     p.spread(4, partitions=4)
     async with p.member(protocol) as one:
@@ -196,7 +196,7 @@ async def a_group_that_rebalances_after_its_coordinator_moved(p: Place, moves: M
 
 
 @moving
-async def a_static_member_whose_coordinator_moves_while_it_is_away(p: Place, moves: Moves, protocol: str) -> Any:
+async def a_static_member_whose_coordinator_moves_while_it_is_away(p: Ownership, moves: Moves, protocol: str) -> Any:
     """The new coordinator knows the instance id, and the member is back without a rebalance for the other one."""
     p.spread(0, partitions=2)
     async with p.member(protocol) as one:
@@ -212,7 +212,7 @@ async def a_static_member_whose_coordinator_moves_while_it_is_away(p: Place, mov
 
 
 @moving
-async def a_member_that_leaves_before_it_knows_that_its_coordinator_moved(p: Place, moves: Moves, protocol: str) -> Any:
+async def a_member_that_leaves_before_it_knows_that_its_coordinator_moved(p: Ownership, moves: Moves, protocol: str) -> Any:
     """It leaves at the new coordinator, so that its partitions are free at once."""
     p.spread(2, partitions=2)
     if protocol == "classic":
@@ -231,7 +231,7 @@ async def a_member_that_leaves_before_it_knows_that_its_coordinator_moved(p: Pla
 
 
 @moving
-async def jobs_that_are_held_as_the_leader_moves(p: Place, moves: Moves, protocol: str) -> Any:
+async def jobs_that_are_held_as_the_leader_moves(p: Ownership, moves: Moves, protocol: str) -> Any:
     """The new leader does not know who holds what: the acknowledgement does not count, and every job comes again."""
     p.filled("a", "b")
     p.from_the_start()
@@ -249,10 +249,10 @@ async def jobs_that_are_held_as_the_leader_moves(p: Place, moves: Moves, protoco
 def test_three_real_brokers_and_simulated_ones_move_alike(name: str, protocol: str, kafka_cluster3: KafkaCluster) -> None:
     async def real() -> Any:
         with RealCluster(kafka_cluster3.bootstrap_servers) as cluster:
-            return await SCENARIOS[name](Place(cluster), Real(kafka_cluster3), protocol)
+            return await SCENARIOS[name](Ownership(cluster), Real(kafka_cluster3), protocol)
 
     async def simulated() -> Any:
         cluster = Cluster(brokers=BROKERS)
-        return await SCENARIOS[name](Place(cluster), Simulated(cluster), protocol)
+        return await SCENARIOS[name](Ownership(cluster), Simulated(cluster), protocol)
 
     assert run_virtual_asyncio(simulated) == asyncio.run(real())

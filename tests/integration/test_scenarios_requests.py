@@ -81,7 +81,7 @@ from kafka_async.wire.messages.produce import (
 from tests.brokers import CURRENT, KafkaCluster
 from tests.virtual import run_virtual_asyncio
 
-from .scenarios import Place
+from .scenarios import Ownership
 from .share import share_properties
 from .tools import eventually
 
@@ -101,7 +101,7 @@ class Ask(Protocol):
     async def __call__(self, message: Request[R]) -> R: ...
 
 
-Scenario = Callable[[Place, Ask], Awaitable[Any]]
+Scenario = Callable[[Ownership, Ask], Awaitable[Any]]
 SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
@@ -110,7 +110,7 @@ def scenario(fn: Scenario) -> Scenario:
     return fn
 
 
-async def topic_id(p: Place, ask: Ask, name: str | None = None) -> Any:
+async def topic_id(p: Ownership, ask: Ask, name: str | None = None) -> Any:
     return (await ask(MetadataRequest(topics=(MetadataRequestTopic(name=name or p.t),)))).topics[0].topic_id
 
 
@@ -129,7 +129,7 @@ async def coordinated(ask: Ask, key: str, kind: int = 0) -> None:
     await settled(ask, search, lambda answer: answer.coordinators[0].error_code)
 
 
-async def beat(p: Place, ask: Ask, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+async def beat(p: Ownership, ask: Ask, **fields: Any) -> ConsumerGroupHeartbeatResponse:
     """A member of the consumer protocol joins, when the coordinator is ready."""
     request: dict[str, Any] = {
         "group_id": p.g,
@@ -151,7 +151,7 @@ def parts(answer: ConsumerGroupHeartbeatResponse) -> list[int]:
 # --- reading --------------------------------------------------------------------------------------------------------------------
 
 
-async def _fetched(p: Place, ask: Ask, **fields: Any) -> tuple[int, Any, int, int, int]:
+async def _fetched(p: Ownership, ask: Ask, **fields: Any) -> tuple[int, Any, int, int, int]:
     part = FetchPartition(**{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, **fields})
     topic = FetchTopic(topic=p.t, topic_id=fields.get("topic_id") or await topic_id(p, ask), partitions=(part,))
     answer = (await ask(FetchRequest(max_wait_ms=1, session_epoch=-1, topics=(topic,)))).responses[0].partitions[0]
@@ -159,14 +159,14 @@ async def _fetched(p: Place, ask: Ask, **fields: Any) -> tuple[int, Any, int, in
 
 
 @scenario
-async def errors_of_partitions_carry_no_records_but_not_null(p: Place, ask: Ask) -> Any:
+async def errors_of_partitions_carry_no_records_but_not_null(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     wrong: list[dict[str, Any]] = [{"fetch_offset": 7}, {"partition": 7}, {"current_leader_epoch": 9}]
     return [await _fetched(p, ask, **fields) for fields in wrong]
 
 
 @scenario
-async def incremental_answers_list_what_has_changed(p: Place, ask: Ask) -> Any:
+async def incremental_answers_list_what_has_changed(p: Ownership, ask: Ask) -> Any:
     p.filled("a", partitions=3)
     wanted = FetchTopic(topic=p.t, topic_id=await topic_id(p, ask))
     parts = tuple(FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(3))
@@ -196,7 +196,7 @@ async def incremental_answers_list_what_has_changed(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def errors_of_shared_partitions_carry_no_records_but_not_null(p: Place, ask: Ask) -> Any:
+async def errors_of_shared_partitions_carry_no_records_but_not_null(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     join = ShareGroupHeartbeatRequest(
         group_id=p.g, member_id="AAAAAAAAAAAAAAAAAAAAAA", member_epoch=0, subscribed_topic_names=(p.t,)
@@ -219,7 +219,7 @@ async def errors_of_shared_partitions_carry_no_records_but_not_null(p: Place, as
     return [(each.error_code, each.records) for each in found.partitions]
 
 
-async def _listed(p: Place, ask: Ask, timestamp: int, isolation: int = 0) -> tuple[int, int, int]:
+async def _listed(p: Ownership, ask: Ask, timestamp: int, isolation: int = 0) -> tuple[int, int, int]:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(isolation_level=isolation, topics=(ListOffsetsTopic(name=p.t, partitions=(part,)),))
     (found,) = (await ask(request)).topics[0].partitions
@@ -227,7 +227,7 @@ async def _listed(p: Place, ask: Ask, timestamp: int, isolation: int = 0) -> tup
 
 
 @scenario
-async def the_record_with_the_latest_timestamp(p: Place, ask: Ask) -> Any:
+async def the_record_with_the_latest_timestamp(p: Ownership, ask: Ask) -> Any:
     p.filled()
     empty = await _listed(p, ask, -3)
     for stamp in (3000, 9000, 9000, 1000):
@@ -236,7 +236,7 @@ async def the_record_with_the_latest_timestamp(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def offsets_by_time_end_at_what_readers_of_committed_data_may_see(p: Place, ask: Ask) -> Any:
+async def offsets_by_time_end_at_what_readers_of_committed_data_may_see(p: Ownership, ask: Ask) -> Any:
     p.filled()
     base = 1_600_000_000_000
     p.cluster.produce(p.t, value="v", timestamp=base + 1000, partition=0)
@@ -249,7 +249,7 @@ async def offsets_by_time_end_at_what_readers_of_committed_data_may_see(p: Place
 
 
 @scenario
-async def other_special_timestamps(p: Place, ask: Ask) -> Any:
+async def other_special_timestamps(p: Ownership, ask: Ask) -> Any:
     p.filled("a", "b")
     p.cluster.delete_before(p.tp(), 1)
     return [await _listed(p, ask, stamp) for stamp in (-4, -5)], [(await _listed(p, ask, stamp))[0] for stamp in (-6,)]
@@ -258,7 +258,7 @@ async def other_special_timestamps(p: Place, ask: Ask) -> Any:
 # --- writing --------------------------------------------------------------------------------------------------------------------
 
 
-async def _produced(p: Place, ask: Ask, spec: BatchSpec, transaction: str | None = None) -> tuple[int, int]:
+async def _produced(p: Ownership, ask: Ask, spec: BatchSpec, transaction: str | None = None) -> tuple[int, int]:
     data = PartitionProduceData(index=0, records=spec.encode())
     topic = TopicProduceData(name=p.t, topic_id=await topic_id(p, ask), partition_data=(data,))
     (answer,) = (await ask(ProduceRequest(transactional_id=transaction, topic_data=(topic,)))).responses[0].partition_responses
@@ -266,7 +266,7 @@ async def _produced(p: Place, ask: Ask, spec: BatchSpec, transaction: str | None
 
 
 @scenario
-async def timestamps_hours_ahead(p: Place, ask: Ask) -> Any:
+async def timestamps_hours_ahead(p: Ownership, ask: Ask) -> Any:
     p.filled()
     now = round(time.time() * 1000)  # a program under virtual time may have the real date
     found = [
@@ -274,7 +274,7 @@ async def timestamps_hours_ahead(p: Place, ask: Ask) -> Any:
         for ahead in (0, HOUR // 2, 2 * HOUR, 48 * HOUR)
     ]
     p.cluster.topic(p.t + "-free", message_timestamp_after_max_ms=100 * HOUR)
-    other = Place(p.cluster, p.run)
+    other = Ownership(p.cluster, p.run)
     free = TopicPartition(other.t + "-free", 0)
     p.cluster.produce(*free[:1], value="v", timestamp=now + 48 * HOUR, partition=0)
     return found, p.cluster.end(free)
@@ -283,7 +283,7 @@ async def timestamps_hours_ahead(p: Place, ask: Ask) -> Any:
 class Writer:
     """A transactional producer, request by request."""
 
-    def __init__(self, p: Place, ask: Ask) -> None:
+    def __init__(self, p: Ownership, ask: Ask) -> None:
         self.p, self.ask, self.name = p, ask, f"transaction-{p.run}"
         self.id = self.epoch = -1
         self.sequence = 0
@@ -335,7 +335,7 @@ class Writer:
 
 
 @scenario
-async def a_transaction_that_is_ended_again(p: Place, ask: Ask) -> Any:
+async def a_transaction_that_is_ended_again(p: Ownership, ask: Ask) -> Any:
     p.filled()
     writer = Writer(p, ask)
     found: list[Any] = [await writer.begin(), await writer.end(commit=True), await writer.add(), await writer.write()]
@@ -346,7 +346,7 @@ async def a_transaction_that_is_ended_again(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def a_transaction_that_wrote_nothing_has_markers_too(p: Place, ask: Ask) -> Any:
+async def a_transaction_that_wrote_nothing_has_markers_too(p: Ownership, ask: Ask) -> Any:
     p.filled()
     writer = Writer(p, ask)
     found: list[Any] = [await writer.begin(), await writer.add(), await writer.end(commit=True), await writer.stands_at(1)]
@@ -363,7 +363,7 @@ async def _made(ask: Ask, name: str, **config: str) -> int:
 
 
 @scenario
-async def names_that_collide(p: Place, ask: Ask) -> Any:
+async def names_that_collide(p: Ownership, ask: Ask) -> Any:
     names = (f"{p.t}.a_b", f"{p.t}_a.b", f"{p.t}.a.b", f"{p.t}-a-b", f"{p.t}.a_b", "..", "a b", "x" * 250)
     return [await _made(ask, name) for name in names]
 
@@ -407,7 +407,7 @@ VALUES: Final[dict[str, tuple[str, ...]]] = {
 
 
 @scenario
-async def values_of_every_setting_of_a_topic(p: Place, ask: Ask) -> Any:
+async def values_of_every_setting_of_a_topic(p: Ownership, ask: Ask) -> Any:
     found = {}
     for number, (key, values) in enumerate(VALUES.items()):
         for place, value in enumerate(values):
@@ -416,7 +416,7 @@ async def values_of_every_setting_of_a_topic(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def settings_that_do_not_fit_together(p: Place, ask: Ask) -> Any:
+async def settings_that_do_not_fit_together(p: Ownership, ask: Ask) -> Any:
     return [
         await _made(ask, p.t + "-1", min_compaction_lag_ms="10", max_compaction_lag_ms="5"),
         await _made(ask, p.t + "-2", local_retention_ms="10", retention_ms="5"),
@@ -448,7 +448,7 @@ async def _becomes(read: Callable[[], Awaitable[Any]], before: Any) -> Any:
 
 
 @scenario
-async def lists_that_are_appended_to(p: Place, ask: Ask) -> Any:
+async def lists_that_are_appended_to(p: Ownership, ask: Ask) -> Any:
     p.filled()
 
     async def policy() -> Any:
@@ -468,7 +468,7 @@ async def lists_that_are_appended_to(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def settings_of_brokers(p: Place, ask: Ask) -> Any:
+async def settings_of_brokers(p: Ownership, ask: Ask) -> Any:
     key = "log.flush.interval.ms"
 
     async def differs() -> bool:
@@ -495,7 +495,7 @@ async def _grown(
 
 
 @scenario
-async def topics_that_grow(p: Place, ask: Ask) -> Any:
+async def topics_that_grow(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     found = [
         await _grown(ask, p.t + "-missing", 2),
@@ -518,7 +518,7 @@ async def topics_that_grow(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def records_that_may_not_be_deleted(p: Place, ask: Ask) -> Any:
+async def records_that_may_not_be_deleted(p: Ownership, ask: Ask) -> Any:
     found = []
     for number, policy in enumerate(("delete", "compact", "compact,delete")):
         name = f"{p.t}-{number}"
@@ -534,7 +534,7 @@ async def records_that_may_not_be_deleted(p: Place, ask: Ask) -> Any:
 # --- tools: groups --------------------------------------------------------------------------------------------------------------
 
 
-async def _committed(p: Place, ask: Ask, offset: int = 1, group: str | None = None) -> None:
+async def _committed(p: Ownership, ask: Ask, offset: int = 1, group: str | None = None) -> None:
     position = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name=p.t, topic_id=await topic_id(p, ask), partitions=(position,))
     await coordinated(ask, group or p.g)
@@ -548,7 +548,7 @@ async def _deleted(ask: Ask, *names: str) -> list[int]:
 
 
 @scenario
-async def groups_that_are_deleted(p: Place, ask: Ask) -> Any:
+async def groups_that_are_deleted(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     await _committed(p, ask)
     found: list[Any] = [await _deleted(ask, p.g, p.g + "-missing"), p.committed(), await _deleted(ask, p.g)]
@@ -560,7 +560,7 @@ async def groups_that_are_deleted(p: Place, ask: Ask) -> Any:
 
 
 @scenario
-async def share_groups_that_are_deleted(p: Place, ask: Ask) -> Any:
+async def share_groups_that_are_deleted(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     join = ShareGroupHeartbeatRequest(
         group_id=p.g, member_id="AAAAAAAAAAAAAAAAAAAAAA", member_epoch=0, subscribed_topic_names=(p.t,)
@@ -579,7 +579,7 @@ async def share_groups_that_are_deleted(p: Place, ask: Ask) -> Any:
     return busy, (bool(member.client_id), member.client_host), code, gone, await _deleted(ask, p.g)
 
 
-async def _forgotten(p: Place, ask: Ask, *indexes: int, group: str | None = None, topic: str | None = None) -> Any:
+async def _forgotten(p: Ownership, ask: Ask, *indexes: int, group: str | None = None, topic: str | None = None) -> Any:
     parts = tuple(OffsetDeleteRequestPartition(partition_index=index) for index in indexes)
     request = OffsetDeleteRequest(group_id=group or p.g, topics=(OffsetDeleteRequestTopic(name=topic or p.t, partitions=parts),))
     answer = await ask(request)
@@ -587,7 +587,7 @@ async def _forgotten(p: Place, ask: Ask, *indexes: int, group: str | None = None
 
 
 @scenario
-async def offsets_that_are_deleted(p: Place, ask: Ask) -> Any:
+async def offsets_that_are_deleted(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     other = p.t + "-other"
     p.cluster.topic(other)
@@ -601,7 +601,7 @@ async def offsets_that_are_deleted(p: Place, ask: Ask) -> Any:
     return [*found, await _forgotten(p, ask, 0), await _forgotten(p, ask, 0, topic=other), p.committed()]
 
 
-async def _joined(p: Place, ask: Ask, **fields: Any) -> Any:
+async def _joined(p: Ownership, ask: Ask, **fields: Any) -> Any:
     said = encode_subscription(ConsumerProtocolSubscription(topics=(p.t,)))
     join = JoinGroupRequest(
         group_id=p.g,
@@ -617,7 +617,7 @@ async def _joined(p: Place, ask: Ask, **fields: Any) -> Any:
 
 
 @scenario
-async def offsets_of_a_classic_group_that_are_deleted(p: Place, ask: Ask) -> Any:
+async def offsets_of_a_classic_group_that_are_deleted(p: Ownership, ask: Ask) -> Any:
     p.filled("a")
     other = p.t + "-other"
     p.cluster.topic(other)
@@ -641,13 +641,13 @@ async def offsets_of_a_classic_group_that_are_deleted(p: Place, ask: Ask) -> Any
 
 
 @scenario
-async def sessions_that_are_too_short_or_too_long(p: Place, ask: Ask) -> Any:
+async def sessions_that_are_too_short_or_too_long(p: Ownership, ask: Ask) -> Any:
     p.filled()
     return [(await _joined(p, ask, session=session)).error_code for session in (999, 1_800_001, 1000)]
 
 
 @scenario
-async def assignors_of_the_broker(p: Place, ask: Ask) -> Any:
+async def assignors_of_the_broker(p: Ownership, ask: Ask) -> Any:
     p.spread(0, 5)
     found: list[Any] = [(await beat(p, ask, server_assignor="no-such")).error_code]
     ids = [letter * 22 for letter in "AB"]
@@ -698,7 +698,7 @@ GROUP_VALUES: Final[dict[str, tuple[str, ...]]] = {
 
 
 @scenario
-async def values_of_every_setting_of_a_group(p: Place, ask: Ask) -> Any:
+async def values_of_every_setting_of_a_group(p: Ownership, ask: Ask) -> Any:
     found = {}
     for number, (key, values) in enumerate(GROUP_VALUES.items()):
         for place, value in enumerate(values):
@@ -720,7 +720,7 @@ async def _outcome(name: str, cluster: Any) -> Any:
         async def ask(message: Request[R]) -> R:
             return await client.ask(message, 0)
 
-        return await SCENARIOS[name](Place(cluster), ask)
+        return await SCENARIOS[name](Ownership(cluster), ask)
 
 
 async def _on_real(bootstrap: str, names: list[str]) -> dict[str, Any]:

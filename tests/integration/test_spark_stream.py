@@ -26,7 +26,7 @@ from .tools import PATIENCE, new_topic, wait_until
 
 pytestmark = pytest.mark.spark
 
-Place = tuple[str, int, int]
+Ownership = tuple[str, int, int]
 
 
 class SinkFailed(Exception):
@@ -38,10 +38,10 @@ class Sink:
     """Keeps what each batch brought, as a sink that writes a batch once does; fails in the batches it is told to."""
 
     fails_in: set[int] = Factory(set)
-    batches: dict[int, list[Place]] = Factory(dict)
-    replayed: list[tuple[list[Place], list[Place]]] = Factory(list)
+    batches: dict[int, list[Ownership]] = Factory(dict)
+    replayed: list[tuple[list[Ownership], list[Ownership]]] = Factory(list)
     """What a batch brought before a failure, and after it."""
-    tried: dict[int, list[Place]] = Factory(dict)
+    tried: dict[int, list[Ownership]] = Factory(dict)
     arrived: threading.Event = Factory(threading.Event)
 
     def write(self, frame: Any, number: int) -> None:
@@ -57,7 +57,7 @@ class Sink:
         self.arrived.set()
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[Ownership]:
         """All that was brought; a place that came twice is there twice."""
         return sorted(place for places in self.batches.values() for place in places)
 
@@ -96,7 +96,7 @@ def job(spark: Any, kafka44: KafkaCluster, tmp_path: Path) -> Job:
     return Job(spark, kafka44, tmp_path / "checkpoint")
 
 
-def places(topic: str, **ends: int) -> list[Place]:
+def places(topic: str, **ends: int) -> list[Ownership]:
     """Return every place from the first offsets to ``ends``, by partition: ``p0=5``."""
     return sorted((topic, int(name[1:]), offset) for name, end in ends.items() for offset in range(end))
 

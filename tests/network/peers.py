@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.model import Node
-from kafka_async.network import ConnectionStatistics, Lane, NetworkClientDelegate, Open, Plan, Shut, UnsentRequest, Write
+from kafka_async.network import Channel, ConnectionStatistics, NetworkClientDelegate, Open, Plan, Shut, UnsentRequest, Write
 from kafka_async.network.auth import AuthenticatorFactory
 from kafka_async.testing.server import decode_request
 from kafka_async.trace import TraceEvent
@@ -113,16 +113,16 @@ class World:
         )
         self.outcomes: list[Any] = []
         self.peers: dict[int, Peer] = {}
-        self.keys: dict[tuple[int, Lane], int] = {}
-        """Newest connection of each broker and lane."""
+        self.keys: dict[tuple[int, Channel], int] = {}
+        """Newest connection of each broker and channel."""
         if all(node.id < 0 for node in nodes):
             self.delegate.set_bootstrap(nodes)
         else:
             self.delegate.set_nodes({node.id: node for node in nodes}, 0.0)
 
-    def said(self, node_id: int = 1, lane: Lane = Lane.MAIN) -> list[ApiVersionsRequest]:
+    def said(self, node_id: int = 1, channel: Channel = Channel.MAIN) -> list[ApiVersionsRequest]:
         """Return the introductions that a broker has heard on its newest connection."""
-        return [frame for frame in self.peer(node_id, lane).heard if isinstance(frame, ApiVersionsRequest)]
+        return [frame for frame in self.peer(node_id, channel).heard if isinstance(frame, ApiVersionsRequest)]
 
     def done(self, outcome: Any, now: float) -> None:
         """An ``on_done`` that keeps the outcome."""
@@ -137,17 +137,17 @@ class World:
         assert plan.wake_at > now
         for action in plan.actions:
             if isinstance(action, Open):
-                self.keys[action.node.id, action.lane] = action.key
+                self.keys[action.node.id, action.channel] = action.key
                 self.peers[action.key] = Peer()
             elif isinstance(action, Write):
                 self.peers[action.key].feed(action.data)
         return plan
 
-    def key(self, node_id: int = 1, lane: Lane = Lane.MAIN) -> int:
-        return self.keys[node_id, lane]
+    def key(self, node_id: int = 1, channel: Channel = Channel.MAIN) -> int:
+        return self.keys[node_id, channel]
 
-    def peer(self, node_id: int = 1, lane: Lane = Lane.MAIN) -> Peer:
-        return self.peers[self.key(node_id, lane)]
+    def peer(self, node_id: int = 1, channel: Channel = Channel.MAIN) -> Peer:
+        return self.peers[self.key(node_id, channel)]
 
     def receive(self, data: bytes, now: float, key: int) -> None:
         """Bytes arrive on a connection; what no longer fits because it was given up is lost, as on a closed socket."""
@@ -160,36 +160,36 @@ class World:
             self.delegate.received(key, count, now)
             data = data[count:]
 
-    def reply(self, response: Response, now: float, node_id: int = 1, lane: Lane = Lane.MAIN) -> None:
+    def reply(self, response: Response, now: float, node_id: int = 1, channel: Channel = Channel.MAIN) -> None:
         """A broker answers its oldest request."""
-        self.receive(self.peer(node_id, lane).answer(response), now, self.key(node_id, lane))
+        self.receive(self.peer(node_id, channel).answer(response), now, self.key(node_id, channel))
 
-    def negotiate(self, now: float, node_id: int = 1, lane: Lane = Lane.MAIN) -> None:
+    def negotiate(self, now: float, node_id: int = 1, channel: Channel = Channel.MAIN) -> None:
         """The connection last planned gets its socket and goes through the handshake."""
-        self.delegate.opened(self.key(node_id, lane), now)
+        self.delegate.opened(self.key(node_id, channel), now)
         self.plan(now)
-        self.reply(VERSIONS, now, node_id, lane)
+        self.reply(VERSIONS, now, node_id, channel)
 
-    def seen(self, node_id: int = 1, lane: Lane = Lane.MAIN) -> ConnectionStatistics:
+    def seen(self, node_id: int = 1, channel: Channel = Channel.MAIN) -> ConnectionStatistics:
         """Return the delegate's statistics of a connection."""
-        return next(state for state in self.delegate.connection_states() if (state.node.id, state.lane) == (node_id, lane))
+        return next(state for state in self.delegate.connection_states() if (state.node.id, state.channel) == (node_id, channel))
 
-    def fail_open(self, error: KafkaError, now: float, node_id: int = 1, lane: Lane = Lane.MAIN) -> None:
-        self.delegate.open_failed(self.key(node_id, lane), error, now)
+    def fail_open(self, error: KafkaError, now: float, node_id: int = 1, channel: Channel = Channel.MAIN) -> None:
+        self.delegate.open_failed(self.key(node_id, channel), error, now)
 
-    def connect(self, now: float = 0.0, node_id: int = 1, lane: Lane = Lane.MAIN) -> None:
+    def connect(self, now: float = 0.0, node_id: int = 1, channel: Channel = Channel.MAIN) -> None:
         """Bring a broker to READY by way of one heartbeat, whose outcome is dropped again."""
-        self.add(heartbeat(self.done, node_id=node_id, lane=lane, expires_at=now + 30), now=now)
+        self.add(heartbeat(self.done, node_id=node_id, channel=channel, expires_at=now + 30), now=now)
         self.plan(now)
-        self.negotiate(now, node_id, lane)
+        self.negotiate(now, node_id, channel)
         self.plan(now)
-        self.reply(HeartbeatResponse(), now, node_id, lane)
+        self.reply(HeartbeatResponse(), now, node_id, channel)
         self.outcomes.pop()
 
 
-def opens(plan: Plan) -> list[tuple[int, Lane]]:
-    """Return the brokers and lanes to which ``plan`` opens connections."""
-    return [(action.node.id, action.lane) for action in plan.actions if isinstance(action, Open)]
+def opens(plan: Plan) -> list[tuple[int, Channel]]:
+    """Return the brokers and channels to which ``plan`` opens connections."""
+    return [(action.node.id, action.channel) for action in plan.actions if isinstance(action, Open)]
 
 
 def shuts(plan: Plan) -> list[int]:

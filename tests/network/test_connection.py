@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 from attrs import define, field
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, KafkaTimeoutError
-from kafka_async.network import Authenticated, Lane, PendingWork, Plan, Shut, Write
+from kafka_async.network import Authenticated, Channel, PendingWork, Plan, Shut, Write
 from kafka_async.network.auth import Step
 from kafka_async.network.connection import FLUSH_TIMEOUT
 from kafka_async.wire import Api, Response
@@ -33,7 +33,7 @@ def test_requests_travel_and_answers_come_back() -> None:
         world, network = World(ONE, TWO), MemoryNetwork(helpful)
         async with anyio.create_task_group() as tasks:
             loop = Loop(world.delegate, tasks, network)
-            loop.add(heartbeat(world.done), heartbeat(world.done, node_id=2), heartbeat(world.done, lane=Lane.GROUP))
+            loop.add(heartbeat(world.done), heartbeat(world.done, node_id=2), heartbeat(world.done, channel=Channel.GROUP))
             await loop.until(lambda: len(world.outcomes) == 3)
             assert world.outcomes == [HeartbeatResponse()] * 3
             assert sorted(host for _, host, _ in network.attempts) == ["one", "one", "two"]

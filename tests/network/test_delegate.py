@@ -19,7 +19,7 @@ from kafka_async.errors import (
     TlsHandshakeError,
 )
 from kafka_async.model import Node
-from kafka_async.network import LATE, ConnectionState, Lane, Open, Reachability
+from kafka_async.network import LATE, Channel, ConnectionState, Open, Reachability
 from kafka_async.network.delegate import HEDGE
 from kafka_async.network.protocol import EXPIRY_GRACE, MAX_IN_FLIGHT
 from kafka_async.values import evolve
@@ -47,7 +47,7 @@ def test_planning_again_when_nothing_happened_changes_nothing() -> None:
 def test_a_request_goes_to_its_broker_and_its_answer_to_its_handler() -> None:
     world = World(ONE, TWO)
     world.add(heartbeat(world.done, node_id=2))
-    assert opens(world.plan(0.0)) == [(2, Lane.MAIN)]
+    assert opens(world.plan(0.0)) == [(2, Channel.MAIN)]
     world.negotiate(0.1, 2)
     world.plan(0.1)
     world.reply(HeartbeatResponse(error_code=27), 0.2, 2)
@@ -94,7 +94,7 @@ def test_requests_of_a_broker_whose_connection_fails_end_at_once_and_so_do_those
     assert world.plan(0.12).settled == 1
     assert opens(world.plan(0.12)) == []
     world.add(heartbeat(world.done))
-    assert opens(world.plan(0.16)) == [(1, Lane.MAIN)]
+    assert opens(world.plan(0.16)) == [(1, Channel.MAIN)]
 
 
 def test_a_lost_connection_ends_everything_in_flight() -> None:
@@ -186,27 +186,27 @@ def test_a_withdrawn_request_is_neither_sent_nor_answered() -> None:
 def test_nobody_waits_behind_a_request_that_was_withdrawn_and_may_never_be_answered() -> None:
     """A SyncGroup of a member that has left by another connection meanwhile."""
     world = World(ONE)
-    world.connect(lane=Lane.GROUP)
+    world.connect(channel=Channel.GROUP)
     wanted = True
-    world.add(heartbeat(world.done, lane=Lane.GROUP, abandonable=True, withdrawn=lambda: not wanted))
+    world.add(heartbeat(world.done, channel=Channel.GROUP, abandonable=True, withdrawn=lambda: not wanted))
     world.plan(1.0)
-    wanted, old = False, world.key(lane=Lane.GROUP)
+    wanted, old = False, world.key(channel=Channel.GROUP)
     assert shuts(world.plan(1.5)) == [], "nobody has to wait"
-    world.add(heartbeat(world.done, lane=Lane.GROUP))
+    world.add(heartbeat(world.done, channel=Channel.GROUP))
     plan = world.plan(2.0)
-    assert (shuts(plan), opens(plan)) == ([old], [(1, Lane.GROUP)])
-    world.negotiate(2.1, lane=Lane.GROUP)
+    assert (shuts(plan), opens(plan)) == ([old], [(1, Channel.GROUP)])
+    world.negotiate(2.1, channel=Channel.GROUP)
     world.plan(2.1)
-    world.reply(HeartbeatResponse(), 2.2, lane=Lane.GROUP)
+    world.reply(HeartbeatResponse(), 2.2, channel=Channel.GROUP)
     assert world.outcomes[1:] == [HeartbeatResponse()]
 
 
 def test_a_request_that_somebody_waits_for_is_not_given_up_for_another_one() -> None:
     world = World(ONE)
-    world.connect(lane=Lane.GROUP)
-    world.add(heartbeat(world.done, lane=Lane.GROUP, abandonable=True))
+    world.connect(channel=Channel.GROUP)
+    world.add(heartbeat(world.done, channel=Channel.GROUP, abandonable=True))
     world.plan(1.0)
-    world.add(heartbeat(world.done, lane=Lane.GROUP))
+    world.add(heartbeat(world.done, channel=Channel.GROUP))
     plan = world.plan(2.0)
     assert (shuts(plan), opens(plan), world.outcomes) == ([], [], [])
 
@@ -231,14 +231,14 @@ def silent_world() -> World:
     """Two brokers that answered at 0, with MAIN and FETCH connections to each; a heartbeat to the first is asked at 10."""
     world = World(ONE, TWO)
     for node_id in (1, 2):
-        for lane in (Lane.MAIN, Lane.FETCH):
-            world.connect(0.0, node_id, lane)
+        for channel in (Channel.MAIN, Channel.FETCH):
+            world.connect(0.0, node_id, channel)
     world.add(heartbeat(world.done, expires_at=40.0), now=10.0)
     world.plan(10.0)
     return world
 
 
-def expired(world: World) -> set[tuple[int, Lane]]:
+def expired(world: World) -> set[tuple[int, Channel]]:
     """The heartbeat is given up. Return which connections are closed."""
     world.plan(40.0)
     gone = set(shuts(world.plan(40.0 + EXPIRY_GRACE)))
@@ -247,26 +247,28 @@ def expired(world: World) -> set[tuple[int, Lane]]:
 
 def test_a_connection_that_answers_nothing_makes_those_as_silent_suspect_so_that_each_next_request_opens_a_new_one() -> None:
     world = silent_world()
-    assert expired(world) == {(1, Lane.MAIN), (1, Lane.FETCH), (2, Lane.MAIN), (2, Lane.FETCH)}
-    world.add(metadata(world.done, expires_at=70.0), heartbeat(world.done, node_id=2, lane=Lane.FETCH, expires_at=70.0), now=40.2)
-    assert {lane for _, lane in opens(world.plan(40.2))} == {Lane.MAIN, Lane.FETCH}
+    assert expired(world) == {(1, Channel.MAIN), (1, Channel.FETCH), (2, Channel.MAIN), (2, Channel.FETCH)}
+    world.add(
+        metadata(world.done, expires_at=70.0), heartbeat(world.done, node_id=2, channel=Channel.FETCH, expires_at=70.0), now=40.2
+    )
+    assert {channel for _, channel in opens(world.plan(40.2))} == {Channel.MAIN, Channel.FETCH}
 
 
 def test_a_connection_that_has_brought_something_meanwhile_is_good() -> None:
     world = silent_world()
-    for node_id, lane in ((1, Lane.FETCH), (2, Lane.MAIN)):
-        world.add(heartbeat(world.done, node_id=node_id, lane=lane, expires_at=50.0), now=20.0)
+    for node_id, channel in ((1, Channel.FETCH), (2, Channel.MAIN)):
+        world.add(heartbeat(world.done, node_id=node_id, channel=channel, expires_at=50.0), now=20.0)
         world.plan(20.0)
-        world.reply(HeartbeatResponse(), 20.1, node_id, lane)
-    assert expired(world) == {(1, Lane.MAIN), (2, Lane.FETCH)}
+        world.reply(HeartbeatResponse(), 20.1, node_id, channel)
+    assert expired(world) == {(1, Channel.MAIN), (2, Channel.FETCH)}
 
 
 def test_a_request_that_the_broker_holds_back_is_left_alone_unless_it_went_to_the_same_host() -> None:
     world = silent_world()
     for node_id in (1, 2):
-        world.add(heartbeat(world.done, node_id=node_id, lane=Lane.FETCH, expires_at=400.0, max_wait=300.0), now=20.0)
+        world.add(heartbeat(world.done, node_id=node_id, channel=Channel.FETCH, expires_at=400.0, max_wait=300.0), now=20.0)
     world.plan(20.0)
-    assert expired(world) == {(1, Lane.MAIN), (1, Lane.FETCH), (2, Lane.MAIN)}
+    assert expired(world) == {(1, Channel.MAIN), (1, Channel.FETCH), (2, Channel.MAIN)}
     assert [type(outcome) for outcome in world.outcomes] == [KafkaTimeoutError, KafkaConnectionError]
 
 
@@ -274,7 +276,7 @@ def test_what_waits_for_an_answer_elsewhere_on_a_connection_as_silent_is_asked_a
     world = silent_world()
     world.add(heartbeat(world.done, node_id=2, expires_at=60.0), now=30.0)
     world.plan(30.0)
-    assert (2, Lane.MAIN) in expired(world)
+    assert (2, Channel.MAIN) in expired(world)
     assert [type(outcome) for outcome in world.outcomes] == [KafkaTimeoutError, KafkaConnectionError]
 
 
@@ -288,7 +290,7 @@ def test_a_slow_broker_casts_no_doubt_on_other_connections() -> None:
     assert shuts(world.plan(45.0 + EXPIRY_GRACE)) == [world.key()]
     world = silent_world()
     world.receive(b"\0\0", 20.0, world.key())  # the begin of a response
-    assert expired(world) == {(1, Lane.MAIN)}
+    assert expired(world) == {(1, Channel.MAIN)}
 
 
 def test_a_request_that_expires_under_throttling_says_why() -> None:
@@ -310,7 +312,7 @@ def test_requests_for_any_broker_avoid_a_throttled_one() -> None:
     world.plan(1.0)
     world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
     world.add(metadata(world.done))
-    assert opens(world.plan(1.0)) == [(2, Lane.MAIN)]
+    assert opens(world.plan(1.0)) == [(2, Channel.MAIN)]
 
 
 # Any broker.
@@ -330,15 +332,15 @@ def test_the_least_loaded_ready_broker_is_chosen() -> None:
 def test_a_broker_that_owes_an_answer_is_asked_only_if_there_is_no_other() -> None:
     world = World(ONE, TWO, random=lambda: 0.0)
     world.connect(0.0, 1)
-    fetch = heartbeat(world.done, node_id=1, max_wait=0.5, lane=Lane.FETCH)
-    world.connect(0.0, 1, Lane.FETCH)
+    fetch = heartbeat(world.done, node_id=1, max_wait=0.5, channel=Channel.FETCH)
+    world.connect(0.0, 1, Channel.FETCH)
     world.add(fetch)
     world.plan(0.0)
     world.add(metadata(world.done))
     world.plan(0.4 + LATE)
     assert len(world.peer(1).asked) == 1, "it may keep a fetch for so long"
     world.add(metadata(world.done))
-    assert opens(world.plan(0.5 + LATE)) == [(2, Lane.MAIN)]
+    assert opens(world.plan(0.5 + LATE)) == [(2, Channel.MAIN)]
     assert len(world.peer(1).asked) == 1
     world.fail_open(REFUSED, 0.5 + LATE, 2)
     world.plan(0.5 + LATE)
@@ -373,9 +375,9 @@ def test_a_silent_server_is_not_waited_for_when_there_is_another_one() -> None:
     world = World(BOOT, BOOT_TWO, random=lambda: 0.0)
     world.add(metadata(world.done))
     plan = world.plan(0.0)
-    assert (opens(plan), plan.wake_at) == ([(-1, Lane.MAIN)], HEDGE)
+    assert (opens(plan), plan.wake_at) == ([(-1, Channel.MAIN)], HEDGE)
     plan = world.plan(HEDGE)
-    assert (opens(plan), plan.wake_at) == ([(-2, Lane.MAIN)], 30.0)
+    assert (opens(plan), plan.wake_at) == ([(-2, Channel.MAIN)], 30.0)
 
 
 def test_when_every_server_has_failed_the_request_waits_and_they_are_tried_again() -> None:
@@ -383,13 +385,13 @@ def test_when_every_server_has_failed_the_request_waits_and_they_are_tried_again
     world.add(metadata(world.done))
     world.plan(0.0)
     world.fail_open(REFUSED, 0.0, -1)
-    assert opens(world.plan(0.0)) == [(-2, Lane.MAIN)]
+    assert opens(world.plan(0.0)) == [(-2, Channel.MAIN)]
     world.fail_open(REFUSED, 0.01, -2)
     plan = world.plan(0.01)
     assert opens(plan) == []
     assert plan.wake_at == pytest.approx(0.04)
     assert not world.delegate.has_usable_node(0.01)
-    assert opens(world.plan(plan.wake_at)) == [(-1, Lane.MAIN)]
+    assert opens(world.plan(plan.wake_at)) == [(-1, Channel.MAIN)]
     assert world.outcomes == []
 
 
@@ -449,7 +451,7 @@ def test_the_server_with_fewer_failures_comes_first() -> None:
     world.add(metadata(world.done))
     world.plan(0.0)
     world.fail_open(REFUSED, 0.0, -1)
-    assert opens(world.plan(10.0)) == [(-2, Lane.MAIN)]
+    assert opens(world.plan(10.0)) == [(-2, Channel.MAIN)]
 
 
 def test_refused_credentials_end_a_request_for_any_broker_when_no_other_broker_is_left() -> None:
@@ -457,7 +459,7 @@ def test_refused_credentials_end_a_request_for_any_broker_when_no_other_broker_i
     world.add(metadata(world.done))
     world.plan(0.0)
     world.fail_open(AuthenticationFailedError("certificate expired"), 0.0, -1)
-    assert opens(world.plan(0.0)) == [(-2, Lane.MAIN)]
+    assert opens(world.plan(0.0)) == [(-2, Channel.MAIN)]
     assert world.outcomes == []
     world.fail_open(REFUSED, 0.01, -2)
     world.plan(0.01)
@@ -525,7 +527,7 @@ def test_disconnecting_all_starts_again_from_the_bootstrap_servers() -> None:
     assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError]
     world.add(metadata(world.done))
     plan = world.plan(1.0)
-    assert (shuts(plan), opens(plan)) == ([world.key()], [(-1, Lane.MAIN)])
+    assert (shuts(plan), opens(plan)) == ([world.key()], [(-1, Channel.MAIN)])
 
 
 def test_backoff_outlives_a_new_start() -> None:
@@ -575,10 +577,10 @@ def test_last_words_are_not_throttled_and_may_still_open_a_connection() -> None:
     world.plan(1.0)
     world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
     world.delegate.drain(1.0)
-    world.add(heartbeat(world.done, final=True), heartbeat(world.done, final=True, lane=Lane.GROUP))
+    world.add(heartbeat(world.done, final=True), heartbeat(world.done, final=True, channel=Channel.GROUP))
     plan = world.plan(1.0)
     assert len(world.peer().asked) == 1
-    assert opens(plan) == [(1, Lane.GROUP)]
+    assert opens(plan) == [(1, Channel.GROUP)]
 
 
 def test_closing_ends_everything_and_takes_nothing_more() -> None:
@@ -586,7 +588,7 @@ def test_closing_ends_everything_and_takes_nothing_more() -> None:
     world.connect()
     world.add(heartbeat(world.done))
     world.plan(1.0)
-    world.add(heartbeat(world.done, lane=Lane.GROUP, final=True))
+    world.add(heartbeat(world.done, channel=Channel.GROUP, final=True))
     world.delegate.close(1.0)
     world.add(heartbeat(world.done, final=True))
     assert [type(outcome) for outcome in world.outcomes] == [KafkaConnectionError] * 3
@@ -608,7 +610,7 @@ def test_statistics_are_values() -> None:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.sampled_from([None, 1, 2, 7]), st.sampled_from(list(Lane))),
+        st.tuples(st.just("add"), st.sampled_from([None, 1, 2, 7]), st.sampled_from(list(Channel))),
         st.tuples(st.sampled_from(["opened", "failed", "lost", "answer", "garbage", "throttle"]), st.integers(0, 3)),
         st.tuples(st.just("nodes"), st.sampled_from([(), (ONE,), (ONE, TWO), (TWO,), (Node(1, "new", 1),)])),
         st.tuples(st.just("rebootstrap")),
@@ -632,7 +634,7 @@ class Chaos:
         world = self.world
         if name == "add":
             make = metadata if arguments[0] is None else heartbeat
-            world.add(make(world.done, node_id=arguments[0], lane=arguments[1], expires_at=self.now + 5), now=self.now)
+            world.add(make(world.done, node_id=arguments[0], channel=arguments[1], expires_at=self.now + 5), now=self.now)
             self.added += 1
         elif name == "nodes":
             world.delegate.set_nodes({node.id: node for node in arguments[0]}, self.now)
@@ -736,7 +738,7 @@ def test_a_broker_that_hangs_up_after_the_handshake_is_not_reached() -> None:
 
 def test_a_connection_that_is_idle_or_in_another_lane_says_nothing_against_a_broker_that_answers() -> None:
     world = World(ONE)
-    world.connect(0.0, 1, Lane.GROUP)
+    world.connect(0.0, 1, Channel.GROUP)
     world.add(heartbeat(world.done))
     world.plan(1.0)
     world.fail_open(REFUSED, 1.1)
@@ -763,7 +765,7 @@ def test_one_tls_handshake_that_fails_may_have_been_unlucky_and_two_in_a_row_wer
     world.fail_open(error, 0.1, -1)
     assert world.outcomes == []
     assert world.delegate.has_usable_node(0.1)
-    assert opens(world.plan(0.2)) == [(-1, Lane.MAIN)]
+    assert opens(world.plan(0.2)) == [(-1, Channel.MAIN)]
     world.fail_open(error, 0.3, -1)
     assert not world.delegate.has_usable_node(0.3)
     world.plan(0.3)
@@ -805,9 +807,9 @@ def in_cluster(*nodes: Node) -> World:
     return world
 
 
-def meant(world: World, node_id: int = 1, lane: Lane = Lane.MAIN) -> list[tuple[str | None, int]]:
+def meant(world: World, node_id: int = 1, channel: Channel = Channel.MAIN) -> list[tuple[str | None, int]]:
     """Which broker of which cluster each introduction on the newest connection was meant for."""
-    return [(request.cluster_id, request.node_id) for request in world.said(node_id, lane)]
+    return [(request.cluster_id, request.node_id) for request in world.said(node_id, channel)]
 
 
 def test_a_broker_is_told_which_one_is_meant_once_that_is_known() -> None:

@@ -16,7 +16,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.model import Node
-from kafka_async.network import Authenticated, Lane, PendingWork, Plan, Run, UnsentRequest
+from kafka_async.network import Authenticated, Channel, PendingWork, Plan, Run, UnsentRequest
 from kafka_async.network.auth import Step
 from kafka_async.network.link import TRANSITIONS, ConnectionInput, ConnectionState, following
 from kafka_async.trace import ConnectionClosed, ConnectionOpened, Fault
@@ -230,7 +230,7 @@ def test_backoff_doubles_with_each_failure_and_starts_over_after_a_success() -> 
     now, delays = 0.0, []
     for _ in range(7):
         world.add(heartbeat(world.done, expires_at=now + 30), now=now)
-        assert opens(world.plan(now)) == [(1, Lane.MAIN)]
+        assert opens(world.plan(now)) == [(1, Channel.MAIN)]
         world.fail_open(KafkaConnectionError("refused"), now)
         retry_at = world.delegate.connection_states()[0].retry_at
         delays.append(round(retry_at - now, 3))
@@ -422,7 +422,7 @@ def test_a_session_that_is_not_renewed_leads_to_a_new_connection() -> None:
     assert waiting.retriable
     assert "was not renewed" in str(waiting)
     world.add(heartbeat(world.done, expires_at=500.0), now=91.0)
-    assert opens(world.plan(91.0)) == [(1, Lane.MAIN)]
+    assert opens(world.plan(91.0)) == [(1, Channel.MAIN)]
 
 
 def test_a_renewal_waits_as_long_as_what_is_in_flight_may_take() -> None:
@@ -632,7 +632,7 @@ def test_unused_connections_are_closed_and_cost_no_backoff() -> None:
     assert shuts(world.plan(60.0)) == [world.key()]
     assert state_of(world) is S.DISCONNECTED
     world.add(heartbeat(world.done, expires_at=90.0), now=60.0)
-    assert opens(world.plan(60.0)) == [(1, Lane.MAIN)]
+    assert opens(world.plan(60.0)) == [(1, Channel.MAIN)]
 
 
 def test_a_connection_with_a_request_in_flight_is_never_idle() -> None:
@@ -691,9 +691,9 @@ def test_outcomes_are_errors_of_ours_only() -> None:
 
 def test_lanes_have_connections_of_their_own() -> None:
     world = World(ONE)
-    requests: list[UnsentRequest] = [heartbeat(world.done), heartbeat(world.done, lane=Lane.GROUP)]
+    requests: list[UnsentRequest] = [heartbeat(world.done), heartbeat(world.done, channel=Channel.GROUP)]
     world.add(*requests)
-    assert sorted(opens(world.plan(0.0)), key=str) == [(1, Lane.GROUP), (1, Lane.MAIN)]
+    assert sorted(opens(world.plan(0.0)), key=str) == [(1, Channel.GROUP), (1, Channel.MAIN)]
 
 
 def test_an_error_keeps_nothing_of_the_answer_that_caused_it() -> None:

@@ -70,6 +70,6 @@ def test_a_missing_compiled_decoder_is_one_warning_with_the_remedy(pure: str | N
 @pytest.mark.brokers
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python was built with the GIL")
 def test_importing_the_package_does_not_turn_the_gil_on() -> None:
-    show = "import sys, kafka_async, kafka_async.records, kafka_async.application.iteration; print(sys._is_gil_enabled())"
+    show = "import sys, kafka_async, kafka_async.records, kafka_async.application.reading.iteration; print(sys._is_gil_enabled())"
     done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
     assert done.stdout == "False\n"

@@ -9,8 +9,8 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kafka_async.application import arrow  # noqa: E402  # after the skip where pyarrow is missing
-from kafka_async.application.arrow import SCHEMA, VIEW_SCHEMA, record_batch  # noqa: E402  # as above
+from kafka_async.application.reading import arrow  # noqa: E402  # after the skip where pyarrow is missing
+from kafka_async.application.reading.arrow import SCHEMA, VIEW_SCHEMA, record_batch  # noqa: E402  # as above
 from kafka_async.records import ColumnBuilder, Columns, RecordReader  # noqa: E402  # as above
 from kafka_async.records.codecs import LZ4, compress, decompress  # noqa: E402  # as above
 from tests.strategies import CODECS, GZIP, BatchSpec, MessageSpec, RecordSpec  # noqa: E402  # as above

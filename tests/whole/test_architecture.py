@@ -43,7 +43,7 @@ SHELLS = {
     "network/tls.py",
     "network/transport.py",
     "network/waiting.py",
-    "background/loop.py",
+    "background/loop/loop.py",
     "records/implementation.py",
 }
 """The files of the pure packages that touch the world; ``implementation`` reads one environment variable, once."""
@@ -245,7 +245,7 @@ def test_no_class_is_split_over_files_by_inheritance() -> None:
 
 def test_nothing_in_the_application_names_the_inside_of_the_loop() -> None:
     """The loop is started, woken and asked; what it is made of is its own."""
-    inside = {name for cls in _classes(PACKAGE / "background" / "loop.py") for name in _fields(cls)} - {"ended", "failure"}
+    inside = {name for cls in _classes(PACKAGE / "background" / "loop" / "loop.py") for name in _fields(cls)} - {"ended", "failure"}
     reaching = {
         _name(path)
         for path in (PACKAGE / "application").rglob("*.py")
@@ -256,7 +256,7 @@ def test_nothing_in_the_application_names_the_inside_of_the_loop() -> None:
 
 
 def test_only_the_owner_of_the_subscription_assigns_to_the_state_of_a_partition() -> None:
-    state = next(cls for cls in _classes(PACKAGE / "background" / "subscription.py") if cls.name == "PartitionState")
+    state = next(cls for cls in _classes(PACKAGE / "background" / "positions" / "subscription.py") if cls.name == "PartitionState")
     writers = {
         _name(path)
         for path in (PACKAGE / "background").rglob("*.py")
@@ -264,7 +264,7 @@ def test_only_the_owner_of_the_subscription_assigns_to_the_state_of_a_partition(
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in _fields(state)
         if ast.unparse(node.value) in ("entry", "start.entry", "known")
     }
-    assert writers <= {"background/subscription.py"}
+    assert writers <= {"background/positions/subscription.py"}
 
 
 SHARED = {"handler": EventHandler, "boundary": EventHandler, "buffer": FetchBuffer, "account": UnreadBytes, "total": UnreadBytes}

@@ -7,10 +7,10 @@ import pytest
 
 NOT_NEEDED = (
     "kafka_async.adapters",
-    "kafka_async.application.arrow",
+    "kafka_async.application.reading.arrow",
     "kafka_async.application.processing.processing",
     "kafka_async.background.group",
-    "kafka_async.background.telemetry",
+    "kafka_async.background.cluster.telemetry",
     "kafka_async.config.jaas",
     "kafka_async.config.reference",
     "kafka_async.network.sasl",
@@ -49,9 +49,9 @@ OTHERS = (
 LATER = (
     "anyio",
     "asyncio",
-    "kafka_async.application.runtime",
-    "kafka_async.application.starting",
-    "kafka_async.background.loop",
+    "kafka_async.application.lifecycle.runtime",
+    "kafka_async.application.lifecycle.starting",
+    "kafka_async.background.loop.loop",
     "kafka_async.network",
     "kafka_async.wire",
 )
@@ -78,7 +78,7 @@ def test_a_program_that_names_the_class_imports_nothing_that_talks_to_brokers() 
 
 @pytest.mark.brokers
 def test_a_consumer_that_is_made_has_imported_what_its_start_needs_without_a_group() -> None:
-    assert {"asyncio", "kafka_async.background.loop", "kafka_async.wire"} <= _among(
+    assert {"asyncio", "kafka_async.background.loop.loop", "kafka_async.wire"} <= _among(
         LATER, "from kafka_async import KafkaConsumer; KafkaConsumer('t')"
     )
 

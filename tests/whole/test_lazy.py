@@ -57,10 +57,10 @@ def _imported_by(statement: str, package: str = "kafka_async") -> set[str]:
 @pytest.mark.brokers
 def test_a_consumer_without_a_group_imports_nothing_that_only_groups_and_sasl_need() -> None:
     found = _imported_by("from kafka_async.sync import KafkaConsumer; KafkaConsumer(enable_metrics_push=False)")
-    assert "kafka_async.background.fetch" in found
+    assert "kafka_async.background.fetch.fetch_manager" in found
     others = (
         "background.group",
-        "background.telemetry",
+        "background.cluster.telemetry",
         "network.sasl",
         "wire.messages.group",
         "wire.messages.offsets",

@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import frozen
 
-from ...background.grouping import by_topic
+from ...background.by_topic import by_topic
 from ...errors import (
     ClusterAuthorizationFailedError,
     GroupIdNotFound,
@@ -26,7 +26,7 @@ from ...errors import (
     UnsupportedVersionError,
 )
 from ...model import Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from ...network.settings import SOFTWARE_NAME, SOFTWARE_VERSION
+from ...network.network_settings import SOFTWARE_NAME, SOFTWARE_VERSION
 from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest
 from ...wire.messages import DescribeConfigsRequest, DescribeConfigsResource, OffsetFetchRequestGroup
 from ...wire.messages.admin import (

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 from attrs import frozen
 
-from ...background.grouping import by_topic
+from ...background.by_topic import by_topic
 from ...errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, MalformedResponseError, UnsupportedVersionError, for_code
 from ...model import Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ...wire import FindCoordinatorRequest, ListOffsetsRequest, OffsetFetchRequest, Request

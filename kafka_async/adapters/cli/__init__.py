@@ -19,7 +19,7 @@
     serdes.py     Avro, Protobuf and JSON with a schema registry, as JSON
     formats.py    a record as bytes: kcat's format strings, JSON
     tables.py     rows as a table for people
-    settings.py   the options of the consumer: -b, -F, -X
+    consumer_options.py   the options of the consumer: -b, -F, -X
     share.py      share consume
     shell.py      what all commands share: output, exit codes, the log
 """

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
+from .consumer_options import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .copying import Copy, MemberSource, Partitions, RecordSource, Start, begin_and_end
 from .formats import CODES
 from .serdes import Serdes
-from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .shell import (
     Count,
     Debug,

@@ -24,12 +24,12 @@ from ...events import TopicDescription
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
 from ..letters import DeadLetter, counted, headers_back, redrives
+from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions
 from .done_maps import Committed, commit_around
 from .formats import Record, json_row
 from .offsets import commit_for, kind_of_idle, milliseconds, record_place
 from .producers import Outgoing, Write, open_producer, require_producer
-from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, Output, new_app, run
 from .tables import Cell, table
 

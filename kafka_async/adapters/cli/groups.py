@@ -17,10 +17,10 @@ from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, certain
+from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
 from .formats import json_row
 from .launch import to_stderr
-from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, new_app, start
 from .tables import printable, table
 

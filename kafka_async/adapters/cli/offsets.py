@@ -19,11 +19,11 @@ from ...config import ConsumerConfig, parse_duration
 from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
+from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions, moment
 from .done_maps import Committed, read_maps
 from .formats import json_row
 from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress
-from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, Output, natural, new_app, run, start
 from .tables import table
 

@@ -20,9 +20,9 @@ from attrs import frozen
 
 from ...errors import KafkaConfigurationError, KafkaError
 from ..values.names import REGISTRY
+from .consumer_options import content_of
 from .formats import Record, Writer, dump, json_line
 from .launch import require
-from .settings import content_of
 
 FORMATS: Final = ("avro", "protobuf", "json")
 PARTS: Final = ("key", "value")

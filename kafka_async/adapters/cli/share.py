@@ -13,9 +13,9 @@ import typer
 from ...application.share.consumer import ShareConsumer
 from ...application.share.record import ShareRecord
 from ...model import ConsumerRecord
+from .consumer_options import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .formats import CODES
 from .serdes import Serdes
-from .settings import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .shell import (
     Count,
     Debug,

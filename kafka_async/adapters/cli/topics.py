@@ -14,8 +14,8 @@ from ...config.spelling import did_you_mean
 from ...errors import UnknownTopicOrPartitionError
 from ...events import PartitionDescription, TopicDescription
 from ...model import TopicPartition
+from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .formats import json_row
-from .settings import Brokers, CommandConfig, Settings, admin_options
 from .shell import AsJson, Debug, new_app, start
 from .tables import Cell, table
 

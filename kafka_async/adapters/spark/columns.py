@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow._compute import CastOptions, call_function
 
-from ...application.arrow import array_of, binary_array, plain_array, scalar_of, text_array
+from ...application.reading.arrow import array_of, binary_array, plain_array, scalar_of, text_array
 from ...errors import DeserializationError, KafkaConfigurationError
 from ...model import at_offset
 from ...records import BinaryColumn, Columns, HeadersColumn

@@ -28,8 +28,8 @@ def _import_all() -> None:
     from anyio._backends import _asyncio
     from pyspark.sql.worker import plan_data_source_read
 
-    from ...application import otlp, starting
-    from ...background import telemetry
+    from ...application.lifecycle import otlp, starting
+    from ...background.cluster import telemetry
     from ...network import transport
     from .. import sync
     from . import columns, connections, source, task

@@ -26,7 +26,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from ...application.arrow import array_of
+from ...application.reading.arrow import array_of
 from ...errors import KafkaConfigurationError
 from ...values import frozen
 from .avro_schema import Types, has_members, in_microseconds, plain, with_members

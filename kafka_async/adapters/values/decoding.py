@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from ...application.arrow import array_of
+from ...application.reading.arrow import array_of
 from ...errors import DeserializationError
 from ...model import TopicPartition
 from ...values import evolve, frozen

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...application.arrow import array_of
+from ...application.reading.arrow import array_of
 from ...config.spelling import did_you_mean
 from ...errors import KafkaConfigurationError
 from .ddl import check_names, parse_fields, shown

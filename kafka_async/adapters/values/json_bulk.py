@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from ...application.arrow import array_of, plain_array, scalar_of
+from ...application.reading.arrow import array_of, plain_array, scalar_of
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, list_type
 
 _TWO_INT32: Final = Struct("=ii")

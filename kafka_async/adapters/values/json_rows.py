@@ -20,7 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...application.arrow import array_of
+from ...application.reading.arrow import array_of
 from ...values import frozen
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields
 from .decoding import BadValueError, Piece

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...application.arrow import array_of
+from ...application.reading.arrow import array_of
 from ...errors import KafkaConfigurationError
 from ...values import evolve, frozen
 from .ddl import Fields, check_names, list_type

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow.compute import CastOptions
 
-from ...application.arrow import array_of
+from ...application.reading.arrow import array_of
 from .ddl import MAX_PRECISION, TIMESTAMP, TIMESTAMP_NTZ, list_type
 
 _TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)

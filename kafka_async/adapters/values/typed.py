@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...application.arrow import array_of, scalar_of
+from ...application.reading.arrow import array_of, scalar_of
 from ...config.spelling import did_you_mean
 from ...errors import DeserializationError, KafkaConfigurationError
 from ...model import at_offset

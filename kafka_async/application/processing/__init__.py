@@ -4,11 +4,11 @@
     statistics.py  its statistics
     handling.py    the workers: calling the handler, and what happens to a record that failed
     contexts.py    a copy of the context variables for each call
-    crew.py        the threads of plain handlers
+    handler_threads.py    the threads of plain handlers
     threads.py     threads that can be left behind
     tasks.py       the tasks of all this, which nobody else can end
     source.py      what processing needs from a consumer; the only file here that knows its parts
-    settings.py    the arguments, checked
+    process_settings.py    the arguments, checked
 
 Without a loop, a clock or randomness:
 
@@ -16,7 +16,7 @@ Without a loop, a clock or randomness:
     lanes.py       which record is handled next: order within a lane, fairness between partitions
     done.py        one partition: what is done and what may be committed
     encoding.py    what is done beyond the committed offset, as text for the commit's metadata
-    room.py        how much may be held
+    capacity.py    how much may be held
     attempts.py    units of work that wait for their next attempt
     retry.py       how often and when a record is tried again; what a handler may raise to decide it
 """

@@ -29,10 +29,10 @@ from ...trace import STOP, Fault, RecordFailed, Recovered, TraceEvent
 from ...values import define, field
 from .attempts import Unit
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
-from .crew import LOOK, Crew, Outcome, Stint
+from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
+from .process_settings import ProcessingContext, ProcessSettings, takes_context
 from .retry import Blame, Reject, Skip, blame, check_return, decided
-from .settings import ProcessingContext, Settings, takes_context
 from .tasks import Running, Tasks
 from .threads import Threads
 from .work import Fate
@@ -210,7 +210,7 @@ class Handling:
     """Calls the handler for what is ready, with as many workers as ``concurrency``."""
 
     handler: Callable[..., Any]
-    settings: Settings
+    settings: ProcessSettings
     work: Assigned
     clock: Callable[[], float]
     owner: "Owner"
@@ -225,7 +225,7 @@ class Handling:
     """As ``halted``: what was received may belong to others by now."""
     _slots: list[Slot] = field(factory=list, init=False)
     _bench: Bench = field(factory=Bench, init=False)
-    _crew: Crew | None = field(default=None, init=False)
+    _handler_threads: HandlerThreads | None = field(default=None, init=False)
     """What the threads of a plain handler share."""
     _threads: Threads = field(init=False, repr=False)
 
@@ -235,7 +235,7 @@ class Handling:
         # With a timeout each call is waited for on the event loop, which has the clock that ends it.
         if not is_async(self.handler) and self.settings.timeout is None:
             enough, with_context = (self.settings.concurrency + 1) // 2, takes_context(self.handler)
-            self._crew = Crew(self, self.clock, self.counts.late_threads, enough, with_context)
+            self._handler_threads = HandlerThreads(self, self.clock, self.counts.late_threads, enough, with_context)
 
     # --- from outside ----------------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Handling:
     @property
     def uses_threads(self) -> bool:
         """Whether threads go on by themselves, so that somebody has to ``look`` at their results."""
-        return self._crew is not None
+        return self._handler_threads is not None
 
     @property
     def running(self) -> int:
@@ -314,10 +314,10 @@ class Handling:
 
     def take_back(self) -> None:
         """Put what was laid out for threads back among what is ready, in the same order."""
-        if self._crew is None:
+        if self._handler_threads is None:
             return
         units = []
-        while (unit := self._crew.next()) is not None:
+        while (unit := self._handler_threads.next()) is not None:
             units.append(unit)
         now = self.clock()
         for unit in reversed(units):
@@ -333,14 +333,14 @@ class Handling:
 
     async def _work(self, slot: Slot) -> None:
         """Work until cancelled."""
-        running, crew = slot.running, self._crew
+        running, handler_threads = slot.running, self._handler_threads
         assert running is not None  # noqa: S101 - its task runs
         slot.task = get_current_task().id
         try:
-            if crew is None:
+            if handler_threads is None:
                 await self._serve(slot, self._invoker(slot), running.disturbances)
             else:
-                await self._serve_on_threads(slot, crew, running.disturbances)
+                await self._serve_on_threads(slot, handler_threads, running.disturbances)
         finally:
             slot.unit = slot.context = slot.stint = None
             slot.stops = False
@@ -389,20 +389,20 @@ class Handling:
             if now >= bench.turn_ends:
                 now = await self._next_turn()
 
-    async def _serve_on_threads(self, slot: Slot, crew: Crew, disturbances: Callable[[], int]) -> None:
+    async def _serve_on_threads(self, slot: Slot, handler_threads: HandlerThreads, disturbances: Callable[[], int]) -> None:
         """As ``_serve``, on a thread, which goes on with other units by itself for as long as they are laid out for it."""
-        crew.open()
+        handler_threads.open()
         while True:
-            unit = self._next(crew) if self._may_begin() else None
+            unit = self._next(handler_threads) if self._may_begin() else None
             if unit is None:
                 await self._wait_for_more()
                 continue
             if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
                 self._bench.wake(2 * self._bench.woken)
             slot.stint = stint = Stint(unit)
-            self._lay_out(crew)
+            self._lay_out(handler_threads)
             try:
-                outcome = await self._outcome_of(slot, crew, stint)
+                outcome = await self._outcome_of(slot, handler_threads, stint)
             except BaseException as error:
                 stint.give_up()
                 if stint.unit is None:  # cancelled between two units
@@ -416,9 +416,9 @@ class Handling:
                 return
             self.take_in()
 
-    async def _outcome_of(self, slot: Slot, crew: Crew, stint: Stint) -> Outcome | None:
+    async def _outcome_of(self, slot: Slot, handler_threads: HandlerThreads, stint: Stint) -> Outcome | None:
         """Let a thread work, and await what a plain function returned, such as a lambda around a coroutine function."""
-        outcome: Outcome | None = await self._on_thread(lambda: stint.unit, "its handler", crew.work, stint)
+        outcome: Outcome | None = await self._on_thread(lambda: stint.unit, "its handler", handler_threads.work, stint)
         if outcome is not None:
             slot.inside = copy_context()
             slot.inside.run(put, outcome.changes)
@@ -426,9 +426,9 @@ class Handling:
                 check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
         return outcome
 
-    def _next(self, crew: Crew) -> Unit | None:
+    def _next(self, handler_threads: HandlerThreads) -> Unit | None:
         """Return a unit that was laid out and may still be handled, else the next one that is ready."""
-        while (unit := crew.next()) is not None:
+        while (unit := handler_threads.next()) is not None:
             if self.work.is_open(unit):
                 return unit
             self.work.interrupted(unit, self.clock())  # it was lost meanwhile
@@ -473,37 +473,39 @@ class Handling:
 
         return await self._threads.run(function, *arguments, left=left)
 
-    def _lay_out(self, crew: Crew) -> None:
+    def _lay_out(self, handler_threads: HandlerThreads) -> None:
         """While every worker is busy, lay out two units for each, which threads begin by themselves."""
-        while len(crew.laid_out) < 2 * self.settings.concurrency and not (self.halted or self.doubtful or self._bench.resting):
+        while len(handler_threads.laid_out) < 2 * self.settings.concurrency and not (
+            self.halted or self.doubtful or self._bench.resting
+        ):
             unit = self._take()
             if unit is None and self.low_water >= 0:
                 self.owner.starved()
                 unit = self._take()
             if unit is None:
                 return
-            crew.laid_out.append(unit)
+            handler_threads.laid_out.append(unit)
 
     async def look(self) -> None:
         """Take in results of threads every so often, as long as there are any; until cancelled."""
-        crew = self._crew
-        assert crew is not None  # noqa: S101 - ``uses_threads``
+        handler_threads = self._handler_threads
+        assert handler_threads is not None  # noqa: S101 - ``uses_threads``
         while True:
-            await crew.signal.wait(crew.signal.ticket(), inf)
-            while crew.looking:
+            await handler_threads.signal.wait(handler_threads.signal.ticket(), inf)
+            while handler_threads.looking:
                 await sleep(LOOK)
-                crew.looking = False  # first: a thread that has a result from now on announces it
+                handler_threads.looking = False  # first: a thread that has a result from now on announces it
                 self.take_in()
 
     def take_in(self) -> None:
         """Take in the results of the threads."""
-        crew = self._crew
-        if crew is None:
+        handler_threads = self._handler_threads
+        if handler_threads is None:
             return
-        now, results = self.clock(), crew.results()
-        if results and not crew.looking:
-            crew.looking = True
-            crew.signal.wake()
+        now, results = self.clock(), handler_threads.results()
+        if results and not handler_threads.looking:
+            handler_threads.looking = True
+            handler_threads.signal.wake()
         for result in results:
             if isinstance(result, Outcome):
                 self._count(result)
@@ -513,8 +515,8 @@ class Handling:
         if self.watched or self.work.held - self.work.lanes.held_up.records <= self.low_water:
             self.owner.progressed()
         self._begin_turn(now)
-        crew.turn_ends = 0.0 if self.halted or self.doubtful else now + ALONE
-        self._lay_out(crew)
+        handler_threads.turn_ends = 0.0 if self.halted or self.doubtful else now + ALONE
+        self._lay_out(handler_threads)
         if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
             self.rouse()
 

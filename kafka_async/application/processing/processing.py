@@ -32,7 +32,7 @@ from ...trace import Fault, Notice, ProcessingFailed, Recovered, TraceEvent
 from ...values import define, field
 from ..callbacks import Batch
 from .handling import Handling
-from .settings import Settings
+from .process_settings import ProcessSettings
 from .source import Account, Chained, Supplier
 from .statistics import PROCESSING, ProcessingStatistics
 from .tasks import Running, Tasks, tasks_here
@@ -90,7 +90,7 @@ class Processing:
 
     source: Supplier
     handler: Callable[..., Any] = field(repr=False)
-    settings: Settings
+    settings: ProcessSettings
     _work: Account = field(init=False, repr=False)
     _handling: Handling = field(init=False, repr=False)
     _reading: _Reading = field(factory=_Reading, init=False, repr=False)

@@ -15,10 +15,10 @@ from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Listener
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
-from ..lifecycle import Phase
+from ..lifecycle.lifecycle import Phase
 from .handling import Assigned
 from .lanes import Lanes, Part, Record
-from .settings import Settings
+from .process_settings import ProcessSettings
 from .work import Intake, Offsets, Work
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Supplier(Protocol):
     def holds(self, now: float) -> bool: ...
     @property
     def consequence(self) -> str: ...
-    def work(self, settings: Settings) -> Account: ...
+    def work(self, settings: ProcessSettings) -> Account: ...
     def begin(self, chained: Chained, owner: "Processing") -> None: ...
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None: ...
     async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]: ...
@@ -178,7 +178,7 @@ class Source:
     consumer: "KafkaConsumer[Any, Any]"
     chained: Chained | None = field(default=None, init=False)
 
-    def work(self, settings: Settings) -> Work:
+    def work(self, settings: ProcessSettings) -> Work:
         """Return an empty account of what is received and done."""
         return Work(
             settings.lane_of,

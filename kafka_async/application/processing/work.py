@@ -17,11 +17,11 @@ from ...functions import returned
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import define, field, frozen
 from .attempts import LaterAttempts, Unit
+from .capacity import Room, room
 from .done import LONG_SPAN, MOST_AHEAD, PartitionProgress
 from .encoding import decode, encode
 from .lanes import Item, Lanes, Pack, Part
-from .room import Room, room
-from .settings import key_of, partition_of
+from .process_settings import key_of, partition_of
 
 Record = ConsumerRecord[Any, Any]
 Offsets = dict[TopicPartition, OffsetAndMetadata]

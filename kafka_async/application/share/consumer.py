@@ -17,28 +17,28 @@ from ...network import TcpConnector, TransportFactory
 from ...records import warn_if_slow
 from ...trace import LoggingListener, TraceEvent
 from ..arguments import seconds, subscribed_topics
+from ..background_calls import BackgroundCalls
 from ..callbacks import Deserializers
-from ..calls import Calls
 from ..inbox import Inbox
-from ..lifecycle import Lifecycle, Phase
-from ..observing import is_alive, state_of
-from ..otlp import source_of
+from ..lifecycle.lifecycle import Lifecycle, Phase
+from ..lifecycle.observing import is_alive, state_of
+from ..lifecycle.otlp import source_of
+from ..lifecycle.ownership import Ownership
+from ..lifecycle.runtime import Runtime, TaskRuntime, ThreadRuntime
 from ..outbox import Outbox
-from ..place import Place
 from ..processing.retry import ONCE, Retry
-from ..reading import LONG, record_limit
-from ..runtime import Runtime, TaskRuntime, ThreadRuntime
+from ..reading.reader import LONG, record_limit
 from .custody import Custody, Held
-from .life import ShareLife
 from .metrics import ShareMetrics
 from .options import share_options
 from .reading import ShareReader
 from .record import ShareRecord
+from .start_and_stop import StartAndStop
 from .statistics import ShareStatistics
 
 if TYPE_CHECKING:
+    from ..processing.process_settings import Handler
     from ..processing.processing import Processing
-    from ..processing.settings import Handler
     from .options import ShareOnFailure, ShareOptions
 
 K = TypeVar("K", default=Any)
@@ -82,10 +82,10 @@ class ShareConsumer(Generic[K, V]):
         handler = EventHandler(runtime.wake_background, runtime.wake_application)
         self._exchange = exchange = Exchange(handler)
         self._lifecycle = lifecycle = Lifecycle(handler, runtime)
-        self._place = Place(runtime, lifecycle)
+        self._ownership = Ownership(runtime, lifecycle)
         self._outbox = outbox = Outbox(handler)
         self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id))
-        self._calls = calls = Calls(config, runtime, lifecycle, inbox, outbox)
+        self._calls = calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
         # The clock is that of the event loop, which is found at the start; threads have none.
         deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
         self._custody = custody = Custody(
@@ -107,7 +107,7 @@ class ShareConsumer(Generic[K, V]):
 
         factory = transport_factory or TcpConnector.from_config(config)
         telemetry = source_of(config, self._measure, lambda: inbox.group.member_id)
-        self._life = ShareLife(config, settings, lifecycle, runtime, calls, exchange, trace, factory, telemetry)
+        self._life = StartAndStop(config, settings, lifecycle, runtime, calls, exchange, trace, factory, telemetry)
         if topics:
             self.subscribe(topics)
 
@@ -123,7 +123,7 @@ class ShareConsumer(Generic[K, V]):
         ``KafkaTimeoutError``, ``UnknownTopicOrPartitionError``, ``AuthenticationFailedError`` and the authorization errors. After
         an error the consumer may be started again.
         """
-        self._place.check()
+        self._ownership.check()
         await self._life.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -134,7 +134,7 @@ class ShareConsumer(Generic[K, V]):
         reads end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
         stopping again is not an error.
         """
-        self._place.check_to_stop()
+        self._ownership.check_to_stop()
         allowed = self._allowed(timeout_ms)
         if self._processing is not None and not self._processing.over and self._lifecycle.phase is Phase.RUNNING:
             began = self._runtime.clock()
@@ -151,7 +151,7 @@ class ShareConsumer(Generic[K, V]):
                 self._custody.close()
 
     async def _finish(self, allowed: float) -> None:
-        if self._runtime.callers is None:  # it was never started
+        if self._runtime.task_context is None:  # it was never started
             await self._life.finish(allowed)
             return
         began = self._runtime.clock()
@@ -172,15 +172,15 @@ class ShareConsumer(Generic[K, V]):
         await self.stop()
 
     def __del__(self) -> None:
-        place = getattr(self, "_place", None)
-        if place is not None and place.was_forgotten():
+        ownership = getattr(self, "_ownership", None)
+        if ownership is not None and ownership.was_forgotten():
             warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<ShareConsumer client_id={self._config.client_id!r} state={str(self.state)!r}>"
 
     def _check_readable(self) -> None:
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_readable()
         if self._processing is not None:
             if not self._processing.over:
@@ -197,7 +197,7 @@ class ShareConsumer(Generic[K, V]):
 
         Raises ``ValueError`` for a name that no topic can have and if there is no name, ``TypeError`` for a bare string.
         """
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_open()
         names = subscribed_topics(topics)
         if not names:
@@ -213,7 +213,7 @@ class ShareConsumer(Generic[K, V]):
         Those that were handed out can still be acknowledged, and running handlers go on. ``process`` continues with the next
         subscription.
         """
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_open()
         number = self._inbox.subscribe(leaves=True)
         self._life.subscribed = None
@@ -251,7 +251,7 @@ class ShareConsumer(Generic[K, V]):
         """Return the next record if it needs nothing but to be handed out. Raises ``IllegalStateError`` as ``getone`` does."""
         if self._lifecycle.phase is not Phase.RUNNING or self._processing is not None:
             return None
-        self._place.check()
+        self._ownership.check()
         record: ShareRecord[K, V] | None = self._reader.at_hand(fairly=True)
         return record
 
@@ -274,8 +274,8 @@ class ShareConsumer(Generic[K, V]):
             raise
         parcel, alike = None, list[ShareRecord[K, V]]()
         for record in records:
-            if record._parcel is not parcel:  # neighbours were delivered together
-                parcel = record._parcel
+            if record._delivery is not parcel:  # neighbours were delivered together
+                parcel = record._delivery
                 alike = batch.setdefault(parcel.partition, [])
             alike.append(record)
         return batch
@@ -364,8 +364,8 @@ class ShareConsumer(Generic[K, V]):
         no more handlers start, running ones get ``drain_timeout_ms``, and the other records are released. If processing fails,
         the body is cancelled and the block raises the error.
         """
+        from ..processing.process_settings import checked
         from ..processing.processing import Processing
-        from ..processing.settings import checked
         from .source import ShareSource
 
         settings = checked(
@@ -395,7 +395,7 @@ class ShareConsumer(Generic[K, V]):
         came back unnoticed (within half a second, or while nothing was read and nothing acknowledged).
         Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_running()
         answer: dict[TopicPartition, KafkaError | None] = await self._life.ask(
             lambda call: Flush(call=call), self._calls.deadline(timeout_ms)
@@ -437,7 +437,7 @@ class ShareConsumer(Generic[K, V]):
 
     def statistics(self) -> ShareStatistics:
         """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""
-        self._place.check_process()
+        self._ownership.check_process()
         self._inbox.sort()
         self._custody.sort()
         below, inbox, custody = self._calls.snapshot(), self._inbox, self._custody
@@ -470,7 +470,7 @@ class ShareConsumer(Generic[K, V]):
 
         While ``process`` runs there is a group ``consumer-processing-metrics`` too.
         """
-        self._place.check_process()
+        self._ownership.check_process()
         self._custody.sort()
         found = self._measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
         processing = self._processing
@@ -482,7 +482,7 @@ class ShareConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
         if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._place.check()
+        self._ownership.check()
         self._lifecycle.check_running()
         return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 

@@ -33,8 +33,8 @@ from ...errors import DeserializationError
 from ...model import ConsumerRecord, TopicPartition
 from ...values import define, field
 from ..callbacks import Deserialized
-from ..callers import Stay
-from ..runtime import Runtime
+from ..lifecycle.runtime import Runtime
+from ..task_context import Stay
 from .record import ShareRecord
 
 Record = ShareRecord[Any, Any]
@@ -46,7 +46,7 @@ _RENEW: Final = AcknowledgeType.RENEW
 
 
 @define(eq=False)
-class Parcel:
+class HeldDelivery:
     """One delivery: records of a partition that were locked together."""
 
     partition: TopicPartition
@@ -62,10 +62,10 @@ class Parcel:
 
 
 @define(eq=False)
-class ParcelPiece:
-    """Unread records of one parcel, next to each other."""
+class UnreadPiece:
+    """Unread records of one delivery, next to each other."""
 
-    parcel: Parcel
+    delivery: HeldDelivery
     records: list[Raw]
     counts: list[int]
     ready: bool
@@ -75,11 +75,11 @@ class ParcelPiece:
     poison: DeserializationError | None = None
     """Why the record, which is the only one of the piece then, cannot be deserialized."""
 
-    def cut(self, size: int) -> "ParcelPiece":
+    def cut(self, size: int) -> "UnreadPiece":
         """Return the first records, and keep the others."""
         raw = self.raw
-        first = ParcelPiece(
-            self.parcel,
+        first = UnreadPiece(
+            self.delivery,
             self.records[:size],
             self.counts[:size],
             self.ready,
@@ -149,9 +149,9 @@ class Held:
 
     def enter(self, record: Record) -> None:
         """The current task or thread works on a record."""
-        callers = self.runtime.callers
-        if callers is not None:
-            self._stays[record] = callers.enter()
+        task_context = self.runtime.task_context
+        if task_context is not None:
+            self._stays[record] = task_context.enter()
 
     def leave(self, record: Record, error: BaseException | None) -> bool:
         """The work on the record has ended. Return whether ``error`` is the cancellation that ``end`` caused."""
@@ -169,12 +169,12 @@ class Held:
     @property
     def by_others(self) -> bool:
         """Whether another task or thread than the current one works on a record that is still locked."""
-        callers = self.runtime.callers
-        if callers is None:
+        task_context = self.runtime.task_context
+        if task_context is None:
             return False
-        current = callers.current()
+        current = task_context.current()
         return any(
-            stay.holder is not current and not callers.has_ended(stay.holder) and not record.lost
+            stay.holder is not current and not task_context.has_ended(stay.holder) and not record.lost
             for record, stay in tuple(self._stays.items())
         )
 
@@ -214,13 +214,13 @@ class Custody:
     """Read calls that have returned several records."""
     _lock: RLock = field(factory=RLock, init=False, repr=False)
     """Records of a blocking consumer are acknowledged by any thread."""
-    _unread: deque[ParcelPiece] = field(factory=deque, init=False, repr=False)
-    _parcels: dict[int, Parcel] = field(factory=dict, init=False, repr=False)
+    _unread: deque[UnreadPiece] = field(factory=deque, init=False, repr=False)
+    _deliveries: dict[int, HeldDelivery] = field(factory=dict, init=False, repr=False)
 
     @property
     def out(self) -> int:
         """Records that were handed out and not settled."""
-        return sum(len(parcel.out) for parcel in tuple(self._parcels.values()))  # a copy, since another thread may look
+        return sum(len(delivery.out) for delivery in tuple(self._deliveries.values()))  # a copy, since another thread may look
 
     @property
     def unread(self) -> int:
@@ -263,8 +263,8 @@ class Custody:
     def _take_over(self, report: Report) -> None:
         match report:
             case Delivery(partition, number, records, counts, deadline):
-                parcel = self._parcels[number] = Parcel(partition, number, deadline, left=len(records))
-                self._unread.append(ParcelPiece(parcel, records, counts, ready=not self.deserializes))
+                delivery = self._deliveries[number] = HeldDelivery(partition, number, deadline, left=len(records))
+                self._unread.append(UnreadPiece(delivery, records, counts, ready=not self.deserializes))
             case Renewed() as renewed:
                 self._renewed(renewed)
             case Lost(locks=locks):
@@ -276,36 +276,36 @@ class Custody:
 
     def _renewed(self, renewed: Renewed) -> None:
         for number, offset in renewed.locks:
-            parcel = self._parcels.get(number)
-            if parcel is None:
+            delivery = self._deliveries.get(number)
+            if delivery is None:
                 continue
-            record = parcel.out.get(offset)
+            record = delivery.out.get(offset)
             if record is not None:
                 record._deadline = renewed.deadline
-            else:  # unread records of a parcel are renewed together
-                parcel.deadline = max(parcel.deadline, renewed.deadline)
+            else:  # unread records of a delivery are renewed together
+                delivery.deadline = max(delivery.deadline, renewed.deadline)
 
     def _lost(self, number: int, offset: int) -> None:
-        parcel = self._parcels.get(number)
+        delivery = self._deliveries.get(number)
         self.counts.lost += 1
-        if parcel is None:
+        if delivery is None:
             return
-        record = parcel.out.pop(offset, None)
+        record = delivery.out.pop(offset, None)
         if record is not None:
             record._is_lost = True
             if record._said is None:
                 self._unreported.append(record)
-        parcel.gone.add(offset)
-        self._less(parcel, 1)
+        delivery.gone.add(offset)
+        self._less(delivery, 1)
 
     def _settled(self, settled: Settled) -> None:
         counts, size = self.counts, len(settled.offsets)
         counts.unanswered -= size
-        parcel = self._parcels.get(settled.number)
-        if parcel is not None:
-            take = parcel.out.pop
+        delivery = self._deliveries.get(settled.number)
+        if delivery is not None:
+            take = delivery.out.pop
             found = [record for offset in settled.offsets if (record := take(offset, None)) is not None]
-            self._less(parcel, len(found))
+            self._less(delivery, len(found))
             if settled.error is not None:
                 for record in found:
                     record._is_lost = True
@@ -318,10 +318,10 @@ class Custody:
         else:
             counts.rejected += size
 
-    def _less(self, parcel: Parcel, records: int) -> None:
-        parcel.left -= records
-        if parcel.left <= 0:
-            self._parcels.pop(parcel.number, None)
+    def _less(self, delivery: HeldDelivery, records: int) -> None:
+        delivery.left -= records
+        if delivery.left <= 0:
+            self._deliveries.pop(delivery.number, None)
 
     # --- handing out -----------------------------------------------------------------------------------------------------------
 
@@ -342,25 +342,26 @@ class Custody:
             size -= len(made)
         return records
 
-    def _next(self, size: int) -> ParcelPiece:
+    def _next(self, size: int) -> UnreadPiece:
         """Take out the first unread records."""
         piece = self._unread[0]
         if len(piece.records) <= size:
             return self._unread.popleft()
         return piece.cut(size)
 
-    def _hand_out(self, piece: ParcelPiece, keep: Keep, call: int = 0) -> list[Record]:
+    def _hand_out(self, piece: UnreadPiece, keep: Keep, call: int = 0) -> list[Record]:
         self._weed(piece)
         if not piece.records:
             return []
-        parcel = piece.parcel
+        delivery = piece.delivery
         raws = piece.records if piece.raw is None else piece.raw
         made: list[Record] = [
-            ShareRecord(each, count, self, parcel, raw) for each, count, raw in zip(piece.records, piece.counts, raws, strict=True)
+            ShareRecord(each, count, self, delivery, raw)
+            for each, count, raw in zip(piece.records, piece.counts, raws, strict=True)
         ]
         offsets = tuple(map(_offset, raws))
-        parcel.out.update(zip(offsets, made, strict=True))
-        self.exchange.order(RecordsHandedOut(parcel.partition, parcel.number, offsets, keep, call), quiet=True)
+        delivery.out.update(zip(offsets, made, strict=True))
+        self.exchange.order(RecordsHandedOut(delivery.partition, delivery.number, offsets, keep, call), quiet=True)
         size = weight(raws)
         self.counts.delivered += len(made)
         self.counts.bytes += size - OVERHEAD * len(made)
@@ -372,42 +373,42 @@ class Custody:
         if not self._unread:
             return None
         piece = self._unread[0]
-        parcel = piece.parcel
+        delivery = piece.delivery
         if (
             not piece.ready
             or piece.raw is not None
-            or parcel.gone
-            or parcel.deadline <= self.clock()
-            or not self.wants(parcel.partition.topic)
+            or delivery.gone
+            or delivery.deadline <= self.clock()
+            or not self.wants(delivery.partition.topic)
         ):
             return None
         raw = piece.records.pop(0)
-        record: Record = ShareRecord(raw, piece.counts.pop(0), self, parcel, raw)
+        record: Record = ShareRecord(raw, piece.counts.pop(0), self, delivery, raw)
         if not piece.records:
             self._unread.popleft()
         offset = raw.offset
-        parcel.out[offset] = record
-        self.exchange.notes[parcel.number, offset] = RecordsHandedOut(parcel.partition, parcel.number, (offset,))
+        delivery.out[offset] = record
+        self.exchange.notes[delivery.number, offset] = RecordsHandedOut(delivery.partition, delivery.number, (offset,))
         size = max(raw.serialized_key_size, 0) + max(raw.serialized_value_size, 0)
         self.counts.delivered += 1
         self.counts.bytes += size
         self._taken(1, size + OVERHEAD)
         return record
 
-    def _weed(self, piece: ParcelPiece) -> None:
+    def _weed(self, piece: UnreadPiece) -> None:
         """Leave out records whose locks have ended, since others may have them; release those of topics no longer subscribed."""
-        parcel = piece.parcel
-        late = parcel.deadline <= self.clock()
-        if parcel.gone or late:
-            gone = parcel.gone
+        delivery = piece.delivery
+        late = delivery.deadline <= self.clock()
+        if delivery.gone or late:
+            gone = delivery.gone
             out = piece.keep(lambda record: not late and record.offset not in gone)
             self._taken(len(out), weight(out))
-        if piece.records and not self.wants(parcel.partition.topic):
+        if piece.records and not self.wants(delivery.partition.topic):
             records = piece.keep(lambda _: False)
             offsets = tuple(raw.offset for raw in records)
-            self.exchange.order(RecordsDropped(parcel.partition, parcel.number, offsets))
+            self.exchange.order(RecordsDropped(delivery.partition, delivery.number, offsets))
             self._taken(len(offsets), weight(records))
-            self._less(parcel, len(offsets))
+            self._less(delivery, len(offsets))
 
     # --- deserializers ---------------------------------------------------------------------------------------------------------
 
@@ -416,7 +417,7 @@ class Custody:
         self._weed_all()
         return size > 0 and bool(self._unread)
 
-    def to_deserialize(self, size: int) -> ParcelPiece | None:
+    def to_deserialize(self, size: int) -> UnreadPiece | None:
         """Return the first of the next ``size`` unread records that deserializers have to see. They stay unread meanwhile.
 
         ``None``: there is none, or one that cannot be deserialized comes before.
@@ -435,12 +436,12 @@ class Custody:
                 return first
         return None
 
-    def deserialized(self, piece: ParcelPiece, given: list[Raw], result: Deserialized) -> None:
+    def deserialized(self, piece: UnreadPiece, given: list[Raw], result: Deserialized) -> None:
         """Take over what the deserializers made of the first records of a piece, unless the piece has changed meanwhile."""
         if piece.records is not given:
             return
         index = self._unread.index(piece)
-        found: list[ParcelPiece] = []
+        found: list[UnreadPiece] = []
         if result.done:
             done = piece.cut(result.done)
             done.ready, done.raw, done.records = True, done.records, result.records
@@ -505,13 +506,13 @@ class Custody:
                 return True
             if not renews:
                 self.counts.unanswered += 1
-        parcel, offset = record._parcel, record.offset
+        delivery, offset = record._delivery, record.offset
         notes = self.exchange.notes
         if notes and not renews:
-            notes.pop((parcel.number, offset), None)
-        order: Order = Acknowledge(parcel.partition, offset, parcel.number, kind)
+            notes.pop((delivery.number, offset), None)
+        order: Order = Acknowledge(delivery.partition, offset, delivery.number, kind)
         if delay > 0:
-            order = ReleaseLater(parcel.partition, parcel.number, offset, delay)
+            order = ReleaseLater(delivery.partition, delivery.number, offset, delay)
         self.exchange.order(order, urgent=renews)
         return True
 
@@ -525,10 +526,10 @@ class Custody:
         self.sort()
         with self._lock:
             self._closed = True
-            for parcel in self._parcels.values():
-                for record in parcel.out.values():
+            for delivery in self._deliveries.values():
+                for record in delivery.out.values():
                     record._is_lost = True
-                parcel.out.clear()
+                delivery.out.clear()
             self.counts.refused += self.counts.unanswered
             self.counts.unanswered = 0
 
@@ -540,12 +541,12 @@ class Custody:
         if record._is_lost or now >= record._deadline:
             return False
         self.held.enter(record)
-        parcel, offset = record._parcel, record.offset
-        order = Hold(parcel.partition, parcel.number, offset)
+        delivery, offset = record._delivery, record.offset
+        order = Hold(delivery.partition, delivery.number, offset)
         # The background looks at a lock once half of its time is over; before that it need not know.
         if now < record._deadline - self.exchange.lock_seconds / 2:
-            self.exchange.notes[parcel.number, offset] = order
+            self.exchange.notes[delivery.number, offset] = order
         else:
-            self.exchange.notes.pop((parcel.number, offset), None)
+            self.exchange.notes.pop((delivery.number, offset), None)
             self.exchange.order(order)
         return True

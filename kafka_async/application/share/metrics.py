@@ -8,7 +8,7 @@ from math import nan
 from typing import Final
 
 from ...values import define, field
-from ..metrics import Marks, Requests
+from ..lifecycle.metrics import Marks, Requests
 from .custody import Counts
 
 FETCHES: Final = "consumer-share-fetch-manager-metrics"

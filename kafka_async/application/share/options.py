@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, Final, Generic, Literal, TypedDict
 
-from ...background.share.settings import ShareSettings
+from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig, ConsumerOptions
 from ...config.words import (
     Background,

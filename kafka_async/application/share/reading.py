@@ -12,9 +12,9 @@ from ...model import TopicPartition
 from ...values import define, field
 from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
-from ..lifecycle import Lifecycle, Phase
-from ..reading import TAKEN_OVER
-from ..runtime import Runtime
+from ..lifecycle.lifecycle import Lifecycle, Phase
+from ..lifecycle.runtime import Runtime
+from ..reading.reader import TAKEN_OVER
 from .custody import Custody, Raw, Record
 from .pace import Pace
 

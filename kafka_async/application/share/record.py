@@ -15,7 +15,7 @@ from ...model import ConsumerRecord, TopicPartition, at_offset
 from ..arguments import seconds
 
 if TYPE_CHECKING:
-    from .custody import Custody, Parcel
+    from .custody import Custody, HeldDelivery
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -45,7 +45,7 @@ class ShareRecord(Generic[K, V]):
     """
 
     __match_args__ = ("topic", "partition", "offset", "key", "value")
-    __slots__ = ("_custody", "_deadline", "_is_lost", "_parcel", "_raw", "_record", "_said", "delivery_count")
+    __slots__ = ("_custody", "_deadline", "_delivery", "_is_lost", "_raw", "_record", "_said", "delivery_count")
 
     if TYPE_CHECKING:
         topic: str
@@ -62,14 +62,14 @@ class ShareRecord(Generic[K, V]):
         leader_epoch: int | None
     delivery_count: int
 
-    def __init__(self, record: Any, delivery_count: int, custody: "Custody", parcel: "Parcel", raw: Any) -> None:
+    def __init__(self, record: Any, delivery_count: int, custody: "Custody", delivery: "HeldDelivery", raw: Any) -> None:
         """Made by the consumer from a ``ConsumerRecord``; ``raw`` is that record as it was before deserializers."""
         self._record = record
         self.delivery_count = delivery_count
         self._custody = custody
-        self._parcel = parcel
+        self._delivery = delivery
         self._raw = raw
-        self._deadline = parcel.deadline  # from now on the lock is renewed apart from those of unread records
+        self._deadline = delivery.deadline  # from now on the lock is renewed apart from those of unread records
         self._is_lost = False
         self._said: AcknowledgeType | None = None
 
@@ -80,7 +80,7 @@ class ShareRecord(Generic[K, V]):
     @property
     def topic_partition(self) -> TopicPartition:
         """The record's topic and partition."""
-        return self._parcel.partition
+        return self._delivery.partition
 
     @property
     def deadline(self) -> float:

@@ -16,10 +16,10 @@ from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, RecordFailed
 from ...values import define, field
 from ..callbacks import Batch
-from ..lifecycle import Phase
+from ..lifecycle.lifecycle import Phase
 from ..processing.lanes import Lanes
+from ..processing.process_settings import ProcessSettings
 from ..processing.retry import exponential
-from ..processing.settings import Settings
 from ..processing.source import Account, Chained
 from .record import ShareRecord
 from .work import ShareWork
@@ -107,7 +107,7 @@ class ShareSource:
     def consequence(self) -> str:
         return "its lock is renewed up to max_processing_ms"
 
-    def work(self, settings: Settings) -> Account:
+    def work(self, settings: ProcessSettings) -> Account:
         self._work = ShareWork(settings.room, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
         return self._work
 
@@ -213,7 +213,7 @@ class ShareSource:
         batch: dict[TopicPartition, list[Any]] = {}
         raw: dict[TopicPartition, list[Any]] = {}
         for record in records:
-            partition = record._parcel.partition
+            partition = record._delivery.partition
             batch.setdefault(partition, []).append(record)
             raw.setdefault(partition, []).append(record._raw)
         return batch, raw

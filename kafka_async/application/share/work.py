@@ -11,9 +11,9 @@ from typing import Any, Final
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
+from ..processing.capacity import Room, room
 from ..processing.done import PartitionProgress
 from ..processing.lanes import Item, Lanes, Pack, Part, size_of
-from ..processing.room import Room, room
 from ..processing.work import MOST_HELD_UP, Fate, Intake, Offsets, step_of
 from .record import ShareRecord
 

@@ -1,6 +1,6 @@
 """The parts that only a consumer with a group has.
 
-group.py               its coordinator, its membership, its committed offsets
+group_managers.py      its coordinator, its membership, its committed offsets
 find_coordinator.py    which broker coordinates the group; lookup.py: how a membership gets it
 membership.py          the interface of a member, the same for both protocols
 classic/, consumer/    the two protocols

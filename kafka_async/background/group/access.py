@@ -25,9 +25,9 @@ from ...errors import (
     UnknownMemberIdError,
 )
 from ...model import TopicPartition
-from ...network import Lane
+from ...network import Channel
 from ...values import define, field
-from ..metadata import MetadataManager
+from ..cluster.metadata import MetadataManager
 from .find_coordinator import FindCoordinatorManager
 from .membership import CommitFailure, Identity, Membership
 
@@ -77,9 +77,9 @@ class GroupAccess:
         return self.membership.failure if self.membership is not None else None
 
     @property
-    def lane(self) -> Lane:
+    def channel(self) -> Channel:
         """The connection to the coordinator that is free for commits and offset fetches."""
-        return self.membership.lane if self.membership is not None else Lane.GROUP
+        return self.membership.channel if self.membership is not None else Channel.GROUP
 
     def awaits_epoch(self, stale: Identity | None) -> bool:
         """Whether we were refused as ``stale`` and the heartbeat that may bring the new epoch is under way or due."""

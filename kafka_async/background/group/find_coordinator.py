@@ -24,7 +24,7 @@ from ...network import UnsentRequest
 from ...trace import Fault, Listener, Notice, Recovered
 from ...values import define, field
 from ...wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ..request_manager import NEVER, Backoff, Poll, backoff_of
+from ..loop.request_manager import NEVER, Backoff, Poll, backoff_of
 
 _OUTAGE: Final = "the coordinator"
 """The outage from when the coordinator is lost until another broker is named, or the same one has served us again."""

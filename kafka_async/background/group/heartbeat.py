@@ -27,7 +27,7 @@ from ...errors import (
     UnsupportedVersionError,
 )
 from ...values import define, field
-from ..request_manager import NEVER
+from ..loop.request_manager import NEVER
 from .membership import PollProgress
 
 EAGER: Final = 5

@@ -12,10 +12,10 @@ from typing import Protocol
 from ...errors import KafkaError
 from ...events import Call
 from ...model import ConsumerState, Node, TopicPartition
-from ...network import Lane
+from ...network import Channel
 from ...values import frozen
-from ..request_manager import RequestManager
-from ..subscription import Subscription
+from ..loop.request_manager import RequestManager
+from ..positions.subscription import Subscription
 
 
 @frozen(kw_only=True)
@@ -102,7 +102,7 @@ class Membership(RequestManager, Protocol):
     def identity(self) -> Identity: ...
 
     @property
-    def lane(self) -> Lane:
+    def channel(self) -> Channel:
         """The connection to the coordinator on which commits and offset fetches need not wait for anything of ours."""
         ...
 

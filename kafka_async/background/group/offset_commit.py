@@ -53,8 +53,8 @@ from ...network import UnsentRequest
 from ...trace import CommitFailed, Fault, Listener, Notice, Recovered
 from ...values import define, field
 from ...wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
-from ..grouping import named
-from ..request_manager import NEVER, Poll, RequestState, backoff_of
+from ..by_topic import named
+from ..loop.request_manager import NEVER, Poll, RequestState, backoff_of
 from .access import MEMBER_EPOCH, REFUSED, GroupAccess
 from .membership import Identity
 
@@ -311,7 +311,7 @@ class OffsetCommitManager:
         return UnsentRequest(
             message=message,
             node_id=node_id,
-            lane=self.group.lane,
+            channel=self.group.channel,
             on_done=partial(
                 self._answered, commit, asked, identity, {id_: name for name, id_ in topics if id_ is not None}, node_id
             ),

@@ -32,10 +32,10 @@ from ...wire.messages import (
     OffsetFetchResponsePartitions,
 )
 from ..boundary import Parcel, Repositioned
-from ..grouping import by_topic, named
-from ..newcomers import first_strategy
-from ..request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
-from ..subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
+from ..by_topic import by_topic, named
+from ..loop.request_manager import NEVER, Backoff, Poll, RequestState, backoff_of
+from ..positions.newcomers import first_strategy
+from ..positions.subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from .access import REFUSED, GroupAccess
 from .membership import Identity
 
@@ -195,7 +195,7 @@ class OffsetFetchManager:
                 UnsentRequest(
                     message=self._message(partitions, identity),
                     node_id=node_id,
-                    lane=self.group.lane,
+                    channel=self.group.channel,
                     on_done=partial(self._answered, sent),
                     expires_at=now + self.config.request_timeout_ms / 1000,
                 ),

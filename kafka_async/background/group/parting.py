@@ -4,7 +4,7 @@ Owns: the calls that are answered when the member has left. Must never send the 
 """
 
 from ...events import Call
-from ...network import Lane
+from ...network import Channel
 from ...values import define, field
 from .membership import Identity
 
@@ -15,7 +15,7 @@ class MembershipParting:
 
     who: Identity = field(factory=Identity, init=False)
     """The member that leaves; a new one may exist already."""
-    lane: Lane = field(default=Lane.GROUP, init=False)
+    channel: Channel = field(default=Channel.GROUP, init=False)
     until: float = field(default=0.0, init=False)
     """When it is given up (absolute seconds): the session ends by itself."""
     _calls: list[Call[None]] = field(factory=list, init=False)

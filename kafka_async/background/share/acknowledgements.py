@@ -33,7 +33,7 @@ from ...errors import (
 from ...model import TopicPartition
 from ...values import define, field
 from ...wire.messages import AcknowledgementBatch, AcquiredRecords
-from ..request_manager import retry_delay
+from ..loop.request_manager import retry_delay
 from .exchange import AcknowledgeType
 from .locks import Lock
 

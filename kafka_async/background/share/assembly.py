@@ -24,25 +24,25 @@ from ...events import (
 from ...model import ConsumerState, Node
 from ...network import UnsentRequest
 from ...values import define, evolve, field
-from ..assembly import telemetry_of
 from ..boundary import EventHandler, FetchBuffer
-from ..deadlines import Deadlines
-from ..dispatch import find_client_instance_id
-from ..environment import Environment
+from ..cluster.cluster_reports import ClusterReports
+from ..cluster.metadata import MetadataManager
+from ..cluster.wanted_topics import WantedTopics
 from ..group.find_coordinator import FindCoordinatorManager
-from ..interests import Interests
-from ..life import Life
-from ..metadata import MetadataManager
-from ..news import ClusterNews
-from ..request_manager import Poll, parting_poll
-from ..subscription import Subscription, SubscriptionState
+from ..loop.assembly import telemetry_of
+from ..loop.deadlines import Deadlines
+from ..loop.dispatch import find_client_instance_id
+from ..loop.environment import Environment
+from ..loop.loop_state import LoopState
+from ..loop.request_manager import Poll, parting_poll
+from ..positions.subscription import Subscription, SubscriptionState
 from .exchange import Close, Exchange, Flush
 from .fetch import ClosingState, ShareFetchManager
-from .membership import ShareMembership, ShareMemberState
-from .settings import ShareSettings
+from .share_membership import ShareMembership, ShareMemberState
+from .share_settings import ShareSettings
 
 if TYPE_CHECKING:  # imported where it is made
-    from ..telemetry import TelemetryManager
+    from ..cluster.telemetry import TelemetryManager
 
 Assembly = Callable[[ConsumerConfig, EventHandler, FetchBuffer, Environment], "ShareBackground"]
 
@@ -57,8 +57,8 @@ class ShareBackground:
     coordinator: FindCoordinatorManager
     membership: ShareMembership
     fetch: ShareFetchManager
-    news: ClusterNews
-    life: Life
+    cluster_reports: ClusterReports
+    loop_state: LoopState
     telemetry: "TelemetryManager | None"
     """``None`` if telemetry is off."""
     deadlines: Deadlines = field(factory=Deadlines, init=False)
@@ -68,12 +68,12 @@ class ShareBackground:
 
     def poll(self, now: float) -> Poll:
         """Carry out what waits in the queues, then ask every manager what it wants."""
-        self.life.wake_ups += 1
+        self.loop_state.wake_ups += 1
         for event in self.exchange.handler.drain_application():
             self._carry_out(event, now)
         for call in self.fetch.take_orders(now):
             self.deadlines.watch(call, self.fetch.problem)
-        self.news.publish(now)
+        self.cluster_reports.publish(now)
         wake_at = self.deadlines.poll(now)
         requests: list[UnsentRequest] = []
         # Metadata last: every other manager may find that it needs an update.
@@ -124,7 +124,7 @@ class ShareBackground:
     @property
     def stopping(self) -> Call[None] | None:
         """The stop that is under way."""
-        return self.life.stopping
+        return self.loop_state.stopping
 
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics."""
@@ -133,7 +133,7 @@ class ShareBackground:
             partition: PartitionSnapshot(state="fetching", leader=leader.node_id if leader is not None else None, read_replica=None)
             for partition, leader in leaders.items()
         }
-        return evolve(self.news.snapshot(self.life.wake_ups), partitions=partitions)
+        return evolve(self.cluster_reports.snapshot(self.loop_state.wake_ups), partitions=partitions)
 
     def fail_calls(self, error: BaseException) -> None:
         """Fail every waiting call, since the loop ends."""
@@ -161,7 +161,7 @@ class ShareBackground:
             case TakeSnapshot():
                 event.call.resolve(self.snapshot())
             case Stop():
-                self.life.stopping = event.call
+                self.loop_state.stopping = event.call
             case _:
                 raise TypeError(f"a share consumer has no use for {type(event).__name__}")
 
@@ -184,11 +184,13 @@ def assembly(exchange: Exchange, settings: ShareSettings) -> Assembly:
     """Return what puts the background together once the loop lends its environment."""
 
     def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer, environment: Environment) -> ShareBackground:
-        life = Life(environment.trace)
-        random, trace, network = environment.random, life.trace, environment.network
+        loop_state = LoopState(environment.trace)
+        random, trace, network = environment.random, loop_state.trace, environment.network
         subscription = SubscriptionState()  # for positions; there are none
-        interests = Interests(subscription)
-        metadata = MetadataManager(config=config, interests=interests, network=network, handler=handler, random=random, trace=trace)
+        wanted_topics = WantedTopics(subscription)
+        metadata = MetadataManager(
+            config=config, wanted_topics=wanted_topics, network=network, handler=handler, random=random, trace=trace
+        )
         coordinator = FindCoordinatorManager(config=config, brokers=metadata, random=random, trace=trace)
         member_id = environment.new_member_id()
         fetch = ShareFetchManager(
@@ -211,7 +213,7 @@ def assembly(exchange: Exchange, settings: ShareSettings) -> Assembly:
             member_id=member_id,
             on_assignment=fetch.assign,
         )
-        interests.followers.append(membership)
+        wanted_topics.followers.append(membership)
         return ShareBackground(
             config=config,
             exchange=exchange,
@@ -219,8 +221,8 @@ def assembly(exchange: Exchange, settings: ShareSettings) -> Assembly:
             coordinator=coordinator,
             membership=membership,
             fetch=fetch,
-            news=ClusterNews(config, handler, metadata.cluster, subscription, network, trace),
-            life=life,
+            cluster_reports=ClusterReports(config, handler, metadata.cluster, subscription, network, trace),
+            loop_state=loop_state,
             telemetry=telemetry_of(config, environment),
         )
 

@@ -34,7 +34,7 @@ from ...errors import (
 )
 from ...events import Call
 from ...model import Node, TopicPartition
-from ...network import LATE, Lane, UnsentRequest
+from ...network import LATE, Channel, UnsentRequest
 from ...trace import Fault, Listener, Recovered, Unassigned
 from ...values import define, field
 from ...wire import Api
@@ -48,11 +48,11 @@ from ...wire.messages import (
     ShareFetchResponse,
     SharePartitionData,
 )
-from ..cluster import Leader
-from ..environment import Network
-from ..grouping import by_topic
-from ..metadata import MetadataManager
-from ..request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
+from ..by_topic import by_topic
+from ..cluster.cluster_view import Leader
+from ..cluster.metadata import MetadataManager
+from ..loop.environment import Network
+from ..loop.request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements, Entry
 from .exchange import (
     AHEAD,
@@ -75,9 +75,9 @@ from .exchange import (
     weight,
 )
 from .locks import Lock, Locks, PartitionLocks
-from .membership import unsupported
 from .session import FINAL_EPOCH, ShareSession
-from .settings import ShareSettings
+from .share_membership import unsupported
+from .share_settings import ShareSettings
 from .unpacking import Unpacked, unpack
 
 SHORT_POLL: Final = 0.1
@@ -144,7 +144,7 @@ class _ShareBroker:
 
 
 @define(eq=False)
-class _Place:
+class _Placement:
     """Where an assigned partition is read."""
 
     topic_id: UUID
@@ -200,7 +200,7 @@ class ShareFetchManager:
     trace: Listener = field(repr=False)
     locks: Locks = field(init=False)
     _brokers: dict[int, _ShareBroker] = field(factory=dict, init=False)
-    _places: dict[TopicPartition, _Place] = field(factory=dict, init=False)
+    _places: dict[TopicPartition, _Placement] = field(factory=dict, init=False)
     _placed_for: int = field(default=-1, init=False)
     _numbers: int = field(default=0, init=False)
     _flushing: _Flushing = field(factory=_Flushing, init=False)
@@ -231,7 +231,7 @@ class ShareFetchManager:
         for partition in left:
             del self._places[partition]
         for partition in partitions.keys() - self._places.keys():
-            self._places[partition] = _Place(partitions[partition])
+            self._places[partition] = _Placement(partitions[partition])
         if left:
             self.trace(Unassigned(now=now, partitions=left))
         self._placed_for = -1
@@ -645,7 +645,7 @@ class ShareFetchManager:
         return UnsentRequest(
             message=message,
             node_id=broker.node_id,
-            lane=Lane.FETCH,
+            channel=Channel.FETCH,
             on_done=lambda outcome, at: self._answered(broker, sent, outcome, at),
             expires_at=sent.at + wait + self.config.request_timeout_ms / 1000,
             max_wait=wait,
@@ -831,7 +831,7 @@ class ShareFetchManager:
             self.exchange.handler.publish_error(found.error)
 
     def _partition_failed(
-        self, partition: TopicPartition, place: _Place, part: SharePartitionData, endpoints: Mapping[int, Node], now: float
+        self, partition: TopicPartition, place: _Placement, part: SharePartitionData, endpoints: Mapping[int, Node], now: float
     ) -> None:
         text = f"{partition}: {part.error_message or for_code(part.error_code).description}"
         # With the topic: no access is then one error, and not one for each partition, some read long after access was given back.

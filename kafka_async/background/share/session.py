@@ -11,7 +11,7 @@ from uuid import UUID
 from ...model import TopicPartition
 from ...values import define, field
 from ...wire.messages import AcknowledgementBatch, ShareFetchPartition, ShareFetchTopic, ShareForgottenTopic
-from ..grouping import by_topic
+from ..by_topic import by_topic
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

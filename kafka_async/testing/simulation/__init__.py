@@ -12,7 +12,7 @@
     share_partition.py  one group's view of one partition: who holds which record
     dead_letters.py what brokers write about records that a share group has given up
     share_admin.py  requests of tools about share groups
-    settings.py     which settings topics, groups and brokers may have
+    kafka_settings.py     which settings topics, groups and brokers may have
     log.py          one partition's batches, transactions and epochs
     traffic.py      what arrived, and the control functions
     groups/         the coordinator, and committed offsets

@@ -31,7 +31,7 @@ from ...wire.messages.produce import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from .settings import topic_settings
+from .kafka_settings import topic_settings
 
 if TYPE_CHECKING:
     from .broker import FakeBroker

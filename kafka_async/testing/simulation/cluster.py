@@ -23,10 +23,10 @@ from .broker import FakeBroker
 from .config_admin import BrokerSettings
 from .groups import Groups
 from .handlers import HANDLERS, Handler
+from .kafka_settings import TopicSettings, topic_settings
 from .link import FakeNetwork, Server
 from .log import PartitionLog
 from .producing import Producers
-from .settings import TopicSettings, topic_settings
 from .sharing import Shares
 from .traffic import Control, LoggedRequest, SimulatedTraffic
 from .versions import KAFKA_4_4

@@ -22,7 +22,7 @@ from ...wire.messages.admin import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from .settings import (
+from .kafka_settings import (
     ALL_OF_TOPICS,
     BROKER,
     GROUP,

@@ -13,8 +13,8 @@ from attrs import frozen
 
 from ...model import TopicPartition
 from ..batches import BatchSpec, RecordSpec, read_records
+from .kafka_settings import is_true
 from .log import PartitionLog
-from .settings import is_true
 
 if TYPE_CHECKING:
     from .cluster import FakeCluster

@@ -36,7 +36,7 @@ from ...wire.messages.produce import (
     TxnOffsetCommitResponseTopic,
 )
 from ..batches import CONTROL, TRANSACTIONAL, Header, read_header, read_records, split_batches
-from .settings import NOT_ENOUGH_REPLICAS
+from .kafka_settings import NOT_ENOUGH_REPLICAS
 
 if TYPE_CHECKING:
     from .broker import FakeBroker

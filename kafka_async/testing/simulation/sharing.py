@@ -35,8 +35,8 @@ from . import dead_letters
 from .groups.assignor import Part
 from .groups.consumer import Refused
 from .groups.share import ShareGroup, ShareMember
+from .kafka_settings import duration
 from .log import PartitionLog
-from .settings import duration
 from .share_partition import Limits, SharePartition, WantedRecords
 from .waking import Answering
 

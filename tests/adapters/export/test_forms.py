@@ -16,7 +16,7 @@ import pyarrow.parquet as pq  # noqa: E402  # part of pyarrow
 
 from kafka_async.adapters.export import forms  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.export.forms import FORMS, form_named, form_of, plain_schema  # noqa: E402  # needs pyarrow
-from kafka_async.application.arrow import SCHEMA  # noqa: E402  # needs pyarrow
+from kafka_async.application.reading.arrow import SCHEMA  # noqa: E402  # needs pyarrow
 
 from ..values.batches import records  # noqa: E402  # needs pyarrow
 

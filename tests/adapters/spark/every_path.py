@@ -29,7 +29,7 @@ import pyarrow as pa  # noqa: E402  # it is watched
 
 from kafka_async.adapters.spark.columns import BatchBuilder  # noqa: E402  # it is watched
 from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # it is watched
-from kafka_async.application.arrow import record_batch  # noqa: E402  # it is watched
+from kafka_async.application.reading.arrow import record_batch  # noqa: E402  # it is watched
 from kafka_async.records import ColumnBuilder, Columns  # noqa: E402  # it is watched
 
 from .test_columns import TYPES, records, spark_schema  # noqa: E402  # it is watched

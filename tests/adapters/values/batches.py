@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_async.application.arrow import SCHEMA
+from kafka_async.application.reading.arrow import SCHEMA
 
 
 def records(

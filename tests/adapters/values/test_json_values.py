@@ -20,7 +20,7 @@ from kafka_async.adapters.values.json_bulk import raw_type, read_all  # noqa: E4
 from kafka_async.adapters.values.json_rows import RowReader  # noqa: E402  # needs msgspec
 from kafka_async.adapters.values.json_values import JsonDecoder, JsonReader  # noqa: E402  # needs msgspec
 from kafka_async.adapters.values.times import zone  # noqa: E402  # beside the others
-from kafka_async.application.arrow import array_of  # noqa: E402  # needs pyarrow
+from kafka_async.application.reading.arrow import array_of  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DeserializationError  # noqa: E402  # beside the others
 
 from .json_alone import read_alone  # noqa: E402  # needs pyarrow

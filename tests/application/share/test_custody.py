@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from kafka_async.application.callbacks import Deserialized
-from kafka_async.application.runtime import TaskRuntime
+from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.share.custody import Custody, Held
 from kafka_async.background.boundary import EventHandler
 from kafka_async.background.share.exchange import (

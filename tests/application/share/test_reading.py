@@ -9,8 +9,8 @@ import pytest
 
 from kafka_async.application.callbacks import Deserializers
 from kafka_async.application.inbox import Inbox
-from kafka_async.application.lifecycle import Happening, Lifecycle
-from kafka_async.application.runtime import TaskRuntime
+from kafka_async.application.lifecycle.lifecycle import Happening, Lifecycle
+from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.custody import Custody, Held
 from kafka_async.application.share.reading import ShareReader

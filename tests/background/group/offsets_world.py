@@ -7,19 +7,19 @@ from uuid import UUID
 from attrs import define, field
 
 from kafka_async.background.boundary import EventHandler
-from kafka_async.background.cluster import ClusterView
+from kafka_async.background.cluster.cluster_view import ClusterView
+from kafka_async.background.cluster.metadata import MetadataManager
+from kafka_async.background.cluster.wanted_topics import WantedTopics
 from kafka_async.background.group.access import GroupAccess
 from kafka_async.background.group.find_coordinator import FindCoordinatorManager
 from kafka_async.background.group.membership import CommitFailure, Identity
-from kafka_async.background.interests import Interests
-from kafka_async.background.metadata import MetadataManager
-from kafka_async.background.request_manager import Poll
-from kafka_async.background.subscription import Subscription, SubscriptionState
+from kafka_async.background.loop.request_manager import Poll
+from kafka_async.background.positions.subscription import Subscription, SubscriptionState
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.events import Call, TopicDescription
 from kafka_async.model import ConsumerState, Node, TopicPartition
-from kafka_async.network import Lane, UnsentRequest
+from kafka_async.network import Channel, UnsentRequest
 from kafka_async.trace import TraceEvent
 from kafka_async.wire.messages import Coordinator, FindCoordinatorResponse, MetadataResponse, MetadataResponseBroker
 
@@ -48,7 +48,7 @@ class FakeMembership:
     is_being_named: bool = False
     is_leaving: bool = False
     failure: KafkaError | None = None
-    lane: Lane = Lane.GROUP
+    channel: Channel = Channel.GROUP
     state: ConsumerState = ConsumerState.STEADY
     wanted_topics: frozenset[str] | None = frozenset()
     session_deadline: float = 45.0
@@ -119,7 +119,7 @@ class World:
         self.config = ConsumerConfig.from_options({"group_id": "g", **self.options})
         self.metadata = MetadataManager(
             config=self.config,
-            interests=Interests(SubscriptionState()),
+            wanted_topics=WantedTopics(SubscriptionState()),
             network=FakeNetwork(),
             handler=EventHandler(lambda: None, lambda: None),
             random=self.random,

@@ -4,12 +4,12 @@ from uuid import UUID
 
 import pytest
 
+from kafka_async.background.by_topic import named
 from kafka_async.background.group.access import REFUSED
 from kafka_async.background.group.membership import CommitFailure, Identity
-from kafka_async.background.grouping import named
 from kafka_async.errors import BY_CODE, KafkaConnectionError, KafkaError, KafkaTimeoutError, MalformedResponseError, for_code
 from kafka_async.model import TopicPartition
-from kafka_async.network import Lane
+from kafka_async.network import Channel
 from tests.background.group.offsets_world import CLASSIC, MEMBER, NEXT, ONE, A, B, World
 
 LOST = {7, 15, 16}
@@ -33,9 +33,9 @@ def test_a_member_is_who_its_membership_says(world: World) -> None:
 
 
 def test_offsets_go_on_the_connection_on_which_the_membership_has_nothing_waiting(world: World) -> None:
-    lanes = [world.group.lane]
-    world.join().lane = Lane.MAIN
-    assert [*lanes, world.group.lane] == [Lane.GROUP, Lane.MAIN]
+    channels = [world.group.channel]
+    world.join().channel = Channel.MAIN
+    assert [*channels, world.group.channel] == [Channel.GROUP, Channel.MAIN]
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from kafka_async.background.group.find_coordinator import TRANSITIONS, FindCoordinatorManager, SearchInput, SearchState
-from kafka_async.background.request_manager import Poll
+from kafka_async.background.loop.request_manager import Poll
 from kafka_async.errors import (
     BY_CODE,
     AuthenticationFailedError,
@@ -21,7 +21,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.model import Node
-from kafka_async.network import Lane
+from kafka_async.network import Channel
 from kafka_async.trace import Fault, Notice, Recovered
 from kafka_async.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.background.group.offsets_world import ONE, TWO, World, found, only
@@ -71,7 +71,7 @@ def test_a_search_asks_any_broker_for_the_group(manager: FindCoordinatorManager)
     manager.request(1.0)
     request = only(manager.poll(1.0))
     assert request.message == FindCoordinatorRequest(coordinator_keys=("g",))
-    assert (request.node_id, request.lane, request.expires_at) == (None, Lane.MAIN, 31.0)
+    assert (request.node_id, request.channel, request.expires_at) == (None, Channel.MAIN, 31.0)
 
 
 def test_one_search_is_in_flight_at_a_time_and_waiting_for_it_wakes_nobody(manager: FindCoordinatorManager) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_async.background.group.heartbeat import PollInterval, Verdict, judge, next_heartbeat
 from kafka_async.background.group.membership import PollProgress
-from kafka_async.background.request_manager import NEVER
+from kafka_async.background.loop.request_manager import NEVER
 from kafka_async.errors import (
     BY_CODE,
     AuthenticationFailedError,

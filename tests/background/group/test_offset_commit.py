@@ -7,7 +7,7 @@ import pytest
 
 from kafka_async.background.group.membership import CommitFailure, Identity
 from kafka_async.background.group.offset_commit import OffsetCommitManager
-from kafka_async.background.request_manager import Poll
+from kafka_async.background.loop.request_manager import Poll
 from kafka_async.errors import (
     BY_CODE,
     AuthenticationFailedError,
@@ -30,7 +30,7 @@ from kafka_async.errors import (
 )
 from kafka_async.events import Call, Refusals
 from kafka_async.model import OffsetAndMetadata, TopicPartition
-from kafka_async.network import Lane, UnsentRequest
+from kafka_async.network import Channel, UnsentRequest
 from kafka_async.trace import Fault, Notice
 from kafka_async.wire.messages import (
     OffsetCommitRequest,
@@ -145,7 +145,7 @@ def test_a_commit_carries_offset_metadata_and_leader_epoch(manager: OffsetCommit
             ),
         ),
     )
-    assert (request.node_id, request.lane, request.expires_at, request.lowest_version) == (ONE.id, Lane.GROUP, 31.0, 0)
+    assert (request.node_id, request.channel, request.expires_at, request.lowest_version) == (ONE.id, Channel.GROUP, 31.0, 0)
     request.on_done(_answer({A: 0, B: 0}), 1.1)
     call.result()
     assert manager.poll(1.1) == Poll()

@@ -7,9 +7,9 @@ from attrs import define, field
 
 from kafka_async.background.boundary import Parcel, Repositioned
 from kafka_async.background.group.offset_fetch import Committed, OffsetFetchManager
-from kafka_async.background.newcomers import FIRST
-from kafka_async.background.request_manager import Poll
-from kafka_async.background.subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
+from kafka_async.background.loop.request_manager import Poll
+from kafka_async.background.positions.newcomers import FIRST
+from kafka_async.background.positions.subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from kafka_async.errors import (
     BY_CODE,
     FencedInstanceIdError,
@@ -23,7 +23,7 @@ from kafka_async.errors import (
 )
 from kafka_async.events import Call
 from kafka_async.model import OffsetAndMetadata, TopicPartition
-from kafka_async.network import Lane, UnsentRequest
+from kafka_async.network import Channel, UnsentRequest
 from kafka_async.wire.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -142,7 +142,7 @@ def test_stored_offsets_are_asked_for_as_stable_ones(world: Fetching) -> None:
     assert request.message == OffsetFetchRequest(
         groups=(OffsetFetchRequestGroup(group_id="g", topics=topics),), require_stable=True
     )
-    assert (request.node_id, request.lane, request.expires_at) == (ONE.id, Lane.GROUP, 30.0)
+    assert (request.node_id, request.channel, request.expires_at) == (ONE.id, Channel.GROUP, 30.0)
     request.on_done(_answer({A: 7, B: -1}), 0.1)
     assert call.result() == {A: OffsetAndMetadata(7, "note", 4), B: None}
     assert world.manager.poll(0.1) == Poll()

@@ -4,10 +4,10 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka_async.background.boundary import EventHandler, FetchBuffer
-from kafka_async.background.environment import Environment
+from kafka_async.background.loop.environment import Environment
 from kafka_async.background.share.assembly import ShareBackground, assembly
 from kafka_async.background.share.exchange import Delivery, Exchange, Report
-from kafka_async.background.share.settings import ShareSettings
+from kafka_async.background.share.share_settings import ShareSettings
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
 from kafka_async.events import ErrorEvent, SubscribeTopics

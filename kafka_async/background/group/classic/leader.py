@@ -26,7 +26,7 @@ from ....wire import (
     encode_subscription,
 )
 from ....wire.messages import ConsumerProtocolTopicPartition, SyncGroupRequestAssignment
-from ...grouping import by_topic
+from ...by_topic import by_topic
 from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, checked
 
 

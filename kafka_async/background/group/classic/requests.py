@@ -1,7 +1,7 @@
 """The requests of a member in the classic protocol, ready to be sent.
 
 Decides: what each request contains, how long it may take, and on which connection it goes. Must never decide whether it is time for
-one: ``membership.py`` does. Sources: KIP-62, 345, 389, 394, 559, 800; Java's ``AbstractCoordinator``.
+one: ``classic_membership.py`` does. Sources: KIP-62, 345, 389, 394, 559, 800; Java's ``AbstractCoordinator``.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ....config import ConsumerConfig
 from ....model import Node, TopicPartition
-from ....network import Lane, UnsentRequest
+from ....network import Channel, UnsentRequest
 from ....wire import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from ....wire.messages import JoinGroupRequestProtocol, MemberIdentity, SyncGroupRequestAssignment
 from ..membership import Identity
@@ -68,7 +68,7 @@ def join(
         on_done=on_done,
         expires_at=now + timeout_ms / 1000,
         node_id=node.id,
-        lane=Lane.GROUP,
+        channel=Channel.GROUP,
         withdrawn=withdrawn,
         max_wait=config.max_poll_interval_ms / 1000,
     )
@@ -101,7 +101,7 @@ def sync(
         on_done=on_done,
         expires_at=now + timeout,
         node_id=node.id,
-        lane=Lane.GROUP,
+        channel=Channel.GROUP,
         withdrawn=withdrawn,
         max_wait=timeout,
         abandonable=True,
@@ -109,21 +109,28 @@ def sync(
 
 
 def heartbeat(
-    config: ConsumerConfig, who: Identity, node: Node, now: float, *, lane: Lane, on_done: OnDone, withdrawn: Callable[[], bool]
+    config: ConsumerConfig,
+    who: Identity,
+    node: Node,
+    now: float,
+    *,
+    channel: Channel,
+    on_done: OnDone,
+    withdrawn: Callable[[], bool],
 ) -> UnsentRequest:
     """Expires after half a session at the latest: a connection that died in silence leaves time for another one.
 
-    ``lane`` is not ``GROUP`` while a JoinGroup waits there: the coordinator reads nothing else from that connection. On any other
-    lane the heartbeat may wait for a fetch, and has the time of any request.
+    ``channel`` is not ``GROUP`` while a JoinGroup waits there: the coordinator reads nothing else from that connection. On any
+    other channel the heartbeat may wait for a fetch, and has the time of any request.
     """
     message = HeartbeatRequest(
         group_id=config.group_id or "", generation_id=who.generation, member_id=who.member_id, group_instance_id=who.instance_id
     )
     timeout_ms = config.request_timeout_ms
-    if lane is Lane.GROUP:
+    if channel is Channel.GROUP:
         timeout_ms = min(timeout_ms, config.session_timeout_ms // 2)
     return UnsentRequest(
-        message=message, on_done=on_done, expires_at=now + timeout_ms / 1000, node_id=node.id, lane=lane, withdrawn=withdrawn
+        message=message, on_done=on_done, expires_at=now + timeout_ms / 1000, node_id=node.id, channel=channel, withdrawn=withdrawn
     )
 
 
@@ -133,15 +140,15 @@ def must_leave(who: Identity) -> bool:
 
 
 def leave(
-    config: ConsumerConfig, who: Identity, reason: str, node: Node, now: float, *, lane: Lane, on_done: OnDone
+    config: ConsumerConfig, who: Identity, reason: str, node: Node, now: float, *, channel: Channel, on_done: OnDone
 ) -> UnsentRequest:
-    """``lane`` is not ``GROUP`` while a JoinGroup waits there: the coordinator reads nothing else from that connection."""
+    """``channel`` is not ``GROUP`` while a JoinGroup waits there: the coordinator reads nothing else from that connection."""
     member = MemberIdentity(member_id=who.member_id, group_instance_id=who.instance_id, reason=reason[:MAX_REASON])
     return UnsentRequest(
         message=LeaveGroupRequest(group_id=config.group_id or "", members=(member,)),
         on_done=on_done,
         expires_at=now + config.request_timeout_ms / 1000,
         node_id=node.id,
-        lane=lane,
+        channel=channel,
         final=True,
     )

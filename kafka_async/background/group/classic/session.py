@@ -1,14 +1,14 @@
 """A member's identity in its group in the classic protocol, and for how long it is surely a member.
 
 Decides: when a heartbeat is due, until when the session surely lasts. Owns: member id and generation, the heartbeat in flight. Must
-never send one: ``membership.py`` does.
+never send one: ``classic_membership.py`` does.
 """
 
 from collections.abc import Callable
 
 from ....config import ConsumerConfig
 from ....values import define, evolve, field
-from ...request_manager import NEVER, RequestState, backoff_of
+from ...loop.request_manager import NEVER, RequestState, backoff_of
 from ..heartbeat import next_heartbeat
 from ..membership import Identity
 from .assignment import NO_GENERATION

@@ -1,7 +1,7 @@
 """The states of a member in the classic protocol.
 
 Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug). Owns: the state. Must never act:
-``membership.py`` does. Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags ``rejoinNeeded``,
+``classic_membership.py`` does. Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags ``rejoinNeeded``,
 ``needsJoinPrepare``, which are states here); KIP-394, KIP-429.
 """
 
@@ -11,7 +11,7 @@ from enum import Enum
 from ....errors import KafkaError
 from ....trace import MEMBERSHIP, Listener, StateChanged
 from ....values import define, field
-from ...request_manager import Backoff
+from ...loop.request_manager import Backoff
 
 
 class ClassicState(Enum):

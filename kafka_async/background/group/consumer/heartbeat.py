@@ -1,7 +1,7 @@
 """The contents of a heartbeat of the consumer protocol and of its answer (KIP-848).
 
 Decides: which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), what of an answer is believed. Owns: the topics
-that a pattern matches. Must never move the state of a member; ``membership.py`` does.
+that a pattern matches. Must never move the state of a member; ``consumer_membership.py`` does.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ from ....events import TopicDescription
 from ....values import define, field, frozen
 from ....wire import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ....wire.messages import TopicPartitions
-from ...grouping import by_topic
-from ...subscription import Subscription
+from ...by_topic import by_topic
+from ...positions.subscription import Subscription
 from ..membership import Identity
 
 JOIN_EPOCH: Final = 0

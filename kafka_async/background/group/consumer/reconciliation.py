@@ -16,7 +16,7 @@ from uuid import UUID
 from ....events import TopicDescription
 from ....model import TopicPartition
 from ....values import define, field, frozen
-from ...request_manager import NEVER, Backoff
+from ...loop.request_manager import NEVER, Backoff
 from .heartbeat import FIRST_INTERVAL, JOIN_EPOCH, HeartbeatFields, PartitionIds
 
 

@@ -1,7 +1,7 @@
 """The states of a member in the consumer protocol, as one table.
 
 Decides: which input leads where; an unknown pair is a bug and raises ``KeyError``. Owns: the state. Must never act;
-``membership.py`` does what a state requires.
+``consumer_membership.py`` does what a state requires.
 
 It is Java's ``MemberState`` with the flags around it turned into states: ASSIGNING is RECONCILING with
 ``reconciliationInProgress``, AWAY is STALE after the release. Java's PREPARE_LEAVING is missing, because here the application gives
@@ -17,7 +17,7 @@ from ....errors import KafkaError
 from ....model import ConsumerState
 from ....trace import MEMBERSHIP, Listener, StateChanged
 from ....values import define, field
-from ...request_manager import Backoff
+from ...loop.request_manager import Backoff
 
 
 class MemberState(Enum):

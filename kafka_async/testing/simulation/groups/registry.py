@@ -45,7 +45,7 @@ from ....wire.messages import (
     SyncGroupResponse,
     TopicPartitions,
 )
-from ..settings import GROUP
+from ..kafka_settings import GROUP
 from ..sharing import Shares
 from ..traffic import Caller
 from ..waking import Answering

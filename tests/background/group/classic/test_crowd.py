@@ -1,4 +1,4 @@
-"""``kafka_async.background.group.classic.membership``: several members in one group, and what no order of events may break."""
+"""``kafka_async.background.group.classic.classic_membership``: several members in one group, what no order of events may break."""
 
 import pytest
 from hypothesis import given

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_async.background.group.classic.states import HEARTBEATING, ClassicState
 from kafka_async.background.group.membership import CommitFailure
-from kafka_async.background.subscription import Subscription
+from kafka_async.background.positions.subscription import Subscription
 from kafka_async.errors import FencedInstanceIdError, KafkaConnectionError
 from kafka_async.model import ConsumerState
 from tests.background.group.classic.world import A0, A1, GROUP, MAIN, ME, World, beaten, cooperative, identity, joined, said, synced
@@ -171,10 +171,10 @@ def test_the_state_that_a_person_sees(state: ClassicState) -> None:
 def test_commits_take_another_connection_only_while_one_waits_for_the_other_members(state: ClassicState) -> None:
     waits = state in (S.JOINING, S.SYNCING)
     w = reach(state)
-    assert w.member.lane is (MAIN if waits else GROUP)
+    assert w.member.channel is (MAIN if waits else GROUP)
     if waits:
         w.reply(KafkaConnectionError("cut"), 1.5)
-        assert w.member.lane is GROUP
+        assert w.member.channel is GROUP
 
 
 @every_state

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_async.background.group.classic.requests import heartbeat, join, leave, must_leave, sync
 from kafka_async.background.group.membership import Identity
-from kafka_async.network import Lane, UnsentRequest
+from kafka_async.network import Channel, UnsentRequest
 from tests.background.group.classic.world import ME, ONE, config, identity
 
 
@@ -23,13 +23,13 @@ def every(who: Identity, **options: Any) -> list[UnsentRequest]:
     return [
         join(options_, who, (), "why", ONE, 1.0, on_done=nothing, withdrawn=no),
         sync(options_, who, "range", (), ONE, 1.0, on_done=nothing, withdrawn=no),
-        heartbeat(options_, who, ONE, 1.0, lane=Lane.GROUP, on_done=nothing, withdrawn=no),
-        leave(options_, who, "why", ONE, 1.0, lane=Lane.GROUP, on_done=nothing),
+        heartbeat(options_, who, ONE, 1.0, channel=Channel.GROUP, on_done=nothing, withdrawn=no),
+        leave(options_, who, "why", ONE, 1.0, channel=Channel.GROUP, on_done=nothing),
     ]
 
 
 def test_all_go_to_the_coordinator_on_the_lane_of_the_group() -> None:
-    assert {(request.node_id, request.lane) for request in every(identity())} == {(1, Lane.GROUP)}
+    assert {(request.node_id, request.channel) for request in every(identity())} == {(1, Channel.GROUP)}
 
 
 def test_a_static_member_says_its_instance_id_everywhere() -> None:
@@ -48,9 +48,9 @@ def test_how_long_each_may_take(options: dict[str, int], expected: tuple[float, 
 
 
 def test_reasons_are_cut_to_what_brokers_accept() -> None:
-    request = leave(config(), identity(), "x" * 1000, ONE, 0.0, lane=Lane.MAIN, on_done=nothing)
+    request = leave(config(), identity(), "x" * 1000, ONE, 0.0, channel=Channel.MAIN, on_done=nothing)
     message: Any = request.message
-    assert (len(message.members[0].reason), request.lane, request.final) == (255, Lane.MAIN, True)
+    assert (len(message.members[0].reason), request.channel, request.final) == (255, Channel.MAIN, True)
 
 
 def test_only_a_dynamic_member_sends_a_leave_request() -> None:

@@ -7,16 +7,16 @@ from attrs import define, evolve, field
 
 from kafka_async.background.group.classic.assignment import Assignor
 from kafka_async.background.group.classic.assignors import assignors_from
-from kafka_async.background.group.classic.membership import ClassicMembership
+from kafka_async.background.group.classic.classic_membership import ClassicMembership
 from kafka_async.background.group.classic.requests import PROTOCOL_TYPE
 from kafka_async.background.group.membership import Identity, PollProgress
-from kafka_async.background.request_manager import Poll
-from kafka_async.background.subscription import Subscription
+from kafka_async.background.loop.request_manager import Poll
+from kafka_async.background.positions.subscription import Subscription
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
 from kafka_async.events import PartitionDescription, TopicDescription
 from kafka_async.model import Node, TopicPartition
-from kafka_async.network import Lane, UnsentRequest
+from kafka_async.network import Channel, UnsentRequest
 from kafka_async.trace import StateChanged, TraceEvent
 from kafka_async.wire import (
     ConsumerProtocolAssignment,
@@ -290,4 +290,4 @@ def identity(generation: int = 1, member_id: str = ME, instance_id: str | None =
     return Identity(member_id=member_id, generation=generation, instance_id=instance_id)
 
 
-MAIN, GROUP = Lane.MAIN, Lane.GROUP
+MAIN, GROUP = Channel.MAIN, Channel.GROUP

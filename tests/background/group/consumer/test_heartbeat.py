@@ -12,7 +12,7 @@ from kafka_async.background.group.consumer.heartbeat import (
     leave_heartbeat,
 )
 from kafka_async.background.group.membership import Identity
-from kafka_async.background.subscription import Subscription
+from kafka_async.background.positions.subscription import Subscription
 from kafka_async.errors import (
     BrokerResponseError,
     MalformedResponseError,

@@ -1,7 +1,7 @@
 """``kafka_async.background.group.consumer.reconciliation``: targets, names that come late, acknowledgments."""
 
 from kafka_async.background.group.consumer.reconciliation import Reconciliation
-from kafka_async.background.request_manager import NEVER, Backoff
+from kafka_async.background.loop.request_manager import NEVER, Backoff
 from kafka_async.model import TopicPartition
 from tests.background.group.consumer.world import A0, A1, B0, LATE, A, B, FakeMetadata
 

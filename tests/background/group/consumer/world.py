@@ -5,12 +5,12 @@ from uuid import UUID
 
 from attrs import define, field
 
-from kafka_async.background.group.consumer.membership import ConsumerMembership
-from kafka_async.background.group.consumer.settings import GroupSettings
+from kafka_async.background.group.consumer.consumer_membership import ConsumerMembership
+from kafka_async.background.group.consumer.group_settings import GroupSettings
 from kafka_async.background.group.consumer.states import MemberState
 from kafka_async.background.group.membership import PollProgress
-from kafka_async.background.request_manager import Poll
-from kafka_async.background.subscription import Subscription
+from kafka_async.background.loop.request_manager import Poll
+from kafka_async.background.positions.subscription import Subscription
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import FencedInstanceIdError, FencedMemberEpochError, KafkaError
 from kafka_async.events import PartitionDescription, TopicDescription

@@ -1,0 +1,211 @@
+"""The one way of a commit, whoever wants it: begun, answered, booked, reported, and passed to the interceptors.
+
+The others only choose offsets. Must never read a position.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import CommitFailedError, KafkaError, TopicRecreatedError
+from ...events import Call, CommitOffsets, Refusals
+from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import Fault, Listener, Recovered
+from ...values import define, field, frozen
+from ..arguments import one_partition
+from ..callbacks import settled
+from ..outbox import Outbox
+from ..reading.cursor import PartitionCustody
+from ..reading.unread import Unread
+
+if TYPE_CHECKING:
+    from ..lifecycle.runtime import Runtime
+
+AUTO_COMMIT: Final = "auto-commit"
+"""The outage while the cluster refuses auto-commits by interval."""
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Why(Enum):
+    """Why offsets are committed. A value is what the log says if they cannot be, to an application that did not ask for it."""
+
+    CALLER = "offsets could not be committed"
+    """The application asked for it: it gets the error, and nothing is logged."""
+    INTERVAL = "auto-commit failed; trying again"
+    LEAVING = "consumed offsets could not be committed"
+    """Partitions leave in a rebalance, or the consumer stops."""
+    GIVEN_UP = "consumed offsets of partitions that were given up could not be committed"
+    """``unsubscribe`` and ``assign``, which do not wait. What they commit counts as committed at once: nothing tries it again."""
+
+
+@frozen(eq=False)
+class Commit:
+    """A commit under way."""
+
+    why: Why
+    offsets: Offsets
+    call: Call[Refusals]
+    beginnings: Offsets = field(factory=dict)
+    """What is sent along; nobody is told what becomes of it. See ``Commits._beginnings``."""
+
+    @property
+    def done(self) -> bool:
+        return self.call.done
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error of a commit that is done, if it says nothing about single partitions."""
+        try:
+            self.call.result()
+        except KafkaError as error:
+            return error
+        return None
+
+
+def _to_tell(refused: Refusals) -> Refusals:
+    """Return what the caller has to know of. That an offset of a deleted topic was dropped is said in the log."""
+    return {partition: error for partition, error in refused.items() if not isinstance(error, TopicRecreatedError)}
+
+
+def _refusal(refused: Refusals) -> KafkaError:
+    """Return the error for a commit in which these partitions were refused; it names those that are not assigned to us (any
+    more).
+    """
+    lost = tuple(sorted(partition for partition, error in refused.items() if isinstance(error, CommitFailedError)))
+    first = next(iter(refused.values()))
+    if not lost:
+        return first
+    names = ", ".join(map(one_partition, lost))
+    failed = CommitFailedError(f"not assigned to this member (any more), so their offsets were not committed: {names}", lost)
+    failed.__cause__ = next((error for error in refused.values() if not isinstance(error, CommitFailedError)), first)
+    return failed
+
+
+def _cause(refused: Refusals) -> KafkaError:
+    """Return the one error of a whole commit, or else what ``_refusal`` does."""
+    first, *others = refused.values()
+    return first if all(error is first for error in others) else _refusal(refused)
+
+
+@define(eq=False)
+class Commits:
+    """The commits of one consumer."""
+
+    unread: Unread = field(repr=False)
+    runtime: "Runtime" = field(repr=False)
+    outbox: Outbox = field(repr=False)
+    interceptors: tuple[Any, ...]
+    trace: Listener = field(repr=False)
+    achieved: deque[Offsets] = field(factory=deque, init=False)
+    """What was committed and the interceptors do not know yet. Every read looks at it, so it is no method."""
+    _refused: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions of ours whose last auto-commit was refused."""
+
+    def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the consumed offsets that are past the committed ones."""
+        return {partition: offset for partition, offset in consumed.items() if self._is_fresh(partition, offset)}
+
+    def _is_fresh(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        cursor = self.unread.partitions.get(partition)
+        if cursor is None:
+            return True
+        return offset.offset > (-1 if cursor.stored.committed is None else cursor.stored.committed) and offset.offset >= (
+            cursor.stored.attempted or 0
+        )
+
+    def begin(self, offsets: Offsets, why: Why, deadline: float) -> Commit:
+        """Send ``offsets`` on their way. ``deadline``: seconds of the loop's clock."""
+        for partition, offset in offsets.items():
+            cursor = self.unread.partitions.get(partition)
+            if cursor is not None:
+                cursor.stored.attempted = offset.offset
+        beginnings = self._beginnings(offsets) if why is Why.CALLER else {}
+        commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application), beginnings)
+        self.outbox.add(CommitOffsets(call=commit.call, offsets={**beginnings, **offsets}, once=why is not Why.CALLER))
+        if why is Why.GIVEN_UP:
+            self.book(offsets)
+        return commit
+
+    def _beginnings(self, committed: Collection[TopicPartition]) -> Offsets:
+        """Return where reading of those other partitions began of which the group has nothing stored.
+
+        They go along with a commit of the application, so that whoever is given one of them next knows that it was there
+        (promise 15): otherwise it would count as new once others of its topic have an offset.
+        """
+        if not self.unread.config.tells_new_partitions:
+            return {}
+        return {
+            partition: OffsetAndMetadata(cursor.stored.begins, "", None, cursor.stored.topic_id)
+            for partition, cursor in self.unread.partitions.items()
+            if cursor.stored.begins is not None and cursor.custody is PartitionCustody.OURS and partition not in committed
+        }
+
+    def end(self, commit: Commit) -> KafkaError | None:
+        """Book and report what became of a commit that is done. Return what the application has to know, if it asked for it."""
+        try:
+            outcome = commit.call.result()
+        except KafkaError as error:
+            return self.fail(commit, error)
+        self.book({partition: offset for partition, offset in commit.beginnings.items() if partition not in outcome})
+        refused = {partition: error for partition, error in outcome.items() if partition in commit.offsets}
+        if achieved := {partition: offset for partition, offset in commit.offsets.items() if partition not in refused}:
+            self.achieved.append(achieved)
+        told = _to_tell(refused)
+        if commit.why is not Why.GIVEN_UP:  # booked when it began; the partitions may be ours anew
+            # What was dropped needs no other attempt.
+            self.book({partition: offset for partition, offset in commit.offsets.items() if partition not in told})
+        if commit.why is Why.INTERVAL:
+            self._report_interval(commit, refused)
+        elif commit.why is not Why.CALLER and told:
+            self._report(f"some {commit.why.value}", _refusal(told))
+        return _refusal(told) if told else None
+
+    def fail(self, commit: Commit, error: KafkaError) -> KafkaError:
+        """Report a commit of which nothing is known; return the error."""
+        if commit.why is Why.INTERVAL and not error.retriable:
+            self._report_interval(commit, dict.fromkeys(commit.offsets, error))
+        elif commit.why is not Why.CALLER:
+            self._report(commit.why.value, error)
+        return error
+
+    def book(self, offsets: Offsets) -> None:
+        """Remember that ``offsets`` are committed."""
+        for partition, offset in offsets.items():
+            cursor = self.unread.partitions.get(partition)
+            if cursor is not None and cursor.is_of(offset.topic_id):
+                cursor.stored.committed, cursor.stored.begins = offset.offset, None
+
+    async def intercept(self) -> None:
+        """Pass what was committed to the interceptors. Raises what one raises; the next call goes on with later commits."""
+        while self.achieved:
+            achieved = self.achieved.popleft()
+            for interceptor in self.interceptors:
+                await settled(interceptor.on_commit(achieved), f"{interceptor!r}.on_commit()")
+
+    def _report(self, text: str, error: KafkaError) -> None:
+        """Report that a commit that the caller did not ask for failed; it stops nothing."""
+        self.trace(Fault(now=self.runtime.clock(), text=text, error=error, subject="commit"))
+
+    def _report_interval(self, commit: Commit, refused: Refusals) -> None:
+        """Report the refused offsets of an auto-commit by interval, and that those refused before are committed."""
+        told = _to_tell(refused)
+        # Of a partition that has left meanwhile nothing is tried again, and nothing would end an outage.
+        gone = {
+            partition: error
+            for partition, error in told.items()
+            if isinstance(error, CommitFailedError) or partition not in self.unread.partitions
+        }
+        denied = {partition: error for partition, error in told.items() if partition not in gone}
+        now, well = self.runtime.clock(), frozenset(commit.offsets.keys() - refused.keys()) & self._refused
+        self._refused = (self._refused - well) | denied.keys()
+        if denied:
+            text = "auto-commit was refused; trying again at the next interval"
+            error, partitions = _cause(denied), frozenset(denied)
+            self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=AUTO_COMMIT, partitions=partitions))
+        if gone:
+            text = "auto-commit was refused; records since the last commit may be read again"
+            self.trace(Fault(now=now, text=text, error=_cause(gone), subject="commit", partitions=frozenset(gone)))
+        if well:
+            self.trace(Recovered(now=now, outage=AUTO_COMMIT, subject="commit", partitions=well))

@@ -1,0 +1,153 @@
+"""How a consumer ends: commit, call the listener, leave the group, close; within a time that the caller sets.
+
+Decides: how the time is divided, and what is committed at the end. Owns: nothing but the order. Must never take longer than
+the caller allows, and never end without the leave request having been sent, if there is any broker to send it to.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ...config import ConsumerConfig
+from ...errors import KafkaError
+from ...model import TopicPartition
+from ...trace import Fault, Listener
+from ...values import define, field
+from ..arguments import seconds
+from ..background_calls import BackgroundCalls
+from ..committing.auto_commit import AutoCommit
+from ..committing.commits import Why
+from ..group.rebalancing import Rebalancing
+from ..group.subscribed import Subscribed
+from .lifecycle import Happening, Lifecycle, Phase
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+LEAVE_MS: Final = 1000
+"""Milliseconds for which a ``start`` that failed tries to leave the group: otherwise the others wait for a dead member."""
+
+
+@define(eq=False)
+class Parting:
+    """Ends one consumer."""
+
+    config: ConsumerConfig
+    lifecycle: Lifecycle
+    runtime: "Runtime" = field(repr=False)
+    calls: BackgroundCalls = field(repr=False)
+    auto_commit: AutoCommit
+    rebalancing: Rebalancing
+    subscribed: Subscribed
+    trace: Listener = field(repr=False)
+
+    async def part(self, timeout_ms: float | None, *, clean: bool) -> None:
+        """Stop for good. A second call waits for the first, up to its own timeout."""
+        allowed = self.allowed(timeout_ms)
+        if self.begin():
+            await self.finish(allowed, clean=clean)
+        else:
+            if clean and self.lifecycle.phase is Phase.PARTING:
+                holdings = self.auto_commit.holdings
+                holdings.asked(holdings.current())  # a task that also calls stop is done with what it was handed
+            await self.wait_for_the_first(allowed)
+
+    def allowed(self, timeout_ms: float | None) -> float:
+        """Return for how long a stop may take, in seconds."""
+        return seconds(self.config.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+    async def undo(self) -> None:
+        """Undo a start that failed, so that there may be another one."""
+        if self.begin():
+            await self.finish(LEAVE_MS / 1000, clean=False, ends=Happening.UNDONE)
+        else:
+            await self.wait_for_the_first(self.config.request_timeout_ms / 1000)
+
+    def begin(self) -> bool:
+        """End every read and hand out nothing more. ``False``: another call is stopping the consumer, or has stopped it."""
+        phase = self.lifecycle.phase
+        if phase in (Phase.PARTING, Phase.CLOSED):
+            return False
+        self.lifecycle.move(Happening.PART)
+        self.lifecycle.parting_by = self.auto_commit.holdings.current()
+        self.rebalancing.end()
+        self.lifecycle.boundary.attend()
+        self.runtime.wake_application()
+        return True
+
+    async def finish(self, allowed: float, *, clean: bool, ends: Happening = Happening.PARTED) -> None:
+        """Do what ``begin`` announced, within ``allowed`` seconds."""
+        try:
+            if self.runtime.task_context is not None:  # it was started
+                with self.runtime.shield():
+                    await self._leave(self.runtime.clock() + allowed, allowed, clean=clean)
+        finally:
+            self.lifecycle.parting_by = None
+            self.lifecycle.move(ends)
+            self.runtime.wake_application()
+            if ends is Happening.UNDONE:
+                self.runtime.reset()
+
+    async def wait_for_the_first(self, allowed: float) -> None:
+        """Wait until the stop that is running is done, up to ``allowed`` seconds."""
+        if self.lifecycle.parting_by is self.auto_commit.holdings.current() or self.rebalancing.listening.is_inside:
+            return  # called by a call-back of the stop that is running: it cannot wait for itself
+        clock, signal = self.runtime.clock, self.runtime.signal
+        deadline = clock() + allowed if self.lifecycle.phase is Phase.PARTING else 0.0
+        while self.lifecycle.phase is Phase.PARTING and (left := deadline - clock()) > 0:
+            ticket = signal.ticket()
+            if self.lifecycle.phase is Phase.PARTING:
+                await signal.wait(ticket, left)
+
+    async def _leave(self, deadline: float, allowed: float, *, clean: bool) -> None:
+        try:
+            if self.lifecycle.runs():
+                await self._commit_and_call_back(deadline, allowed, clean=clean)
+        finally:  # an interceptor's on_commit may raise, and the loop must end all the same
+            await self.calls.end_loop(deadline)
+
+    async def _commit_and_call_back(self, deadline: float, allowed: float, *, clean: bool) -> None:
+        """Commit and call back, within three quarters of the time, so that there is always some left to leave the group."""
+        if not self.rebalancing.listening.is_inside:
+            self._report("a call-back failed while stopping", await self.rebalancing.listening.finish(allowed / 4))
+            self._report("a call-back failed while stopping", await self.rebalancing.finish_unsubscribing(0))
+        await self.auto_commit.finish_last(allowed / 4)
+        await self._commit(min(allowed / 2, deadline - allowed / 4 - self.runtime.clock()), clean=clean)
+        if not self.subscribed.by_user:
+            lost = self.rebalancing.losing
+            owned = frozenset(self.auto_commit.unread.partitions) - self.rebalancing.given_up
+            until = deadline - allowed / 4
+            await self._call_back("on_partitions_lost", lost & owned, until)
+            await self._call_back("on_partitions_revoked", owned - lost, until)
+        # Another task that held records may have called stop meanwhile, and so be done with them.
+        await self._commit(deadline - allowed / 4 - self.runtime.clock(), clean=clean)
+
+    async def _call_back(self, name: str, partitions: frozenset[TopicPartition], until: float) -> None:
+        listening = self.rebalancing.listening
+        if listening.listener is None or not partitions:
+            return
+        with self.runtime.limit(max(0.0, until - self.runtime.clock())):
+            try:
+                await listening.call(getattr(listening.listener, name), partitions)
+            except Exception as error:  # the boundary to the user's code: stopping goes on, and says so
+                self._report(f"{name} failed while stopping", error)
+
+    def _report(self, text: str, error: Exception | None) -> None:
+        if error is not None:
+            self.trace(Fault(now=self.runtime.clock(), text=text, error=error))
+
+    async def _commit(self, allowed: float, *, clean: bool) -> None:
+        """Commit offsets that are consumed and not committed yet. A failure is reported and stops nothing."""
+        auto_commit, commits = self.auto_commit, self.auto_commit.commits
+        auto_commit.unread.settle()
+        now = self.runtime.clock()
+        auto_commit.collect(now)
+        fresh = commits.fresh(auto_commit.holdings.consumed(clean=clean)) if auto_commit.enabled else {}
+        if fresh:
+            auto_commit.withdraw()
+            commit = commits.begin(fresh, Why.LEAVING, now + max(0.0, allowed))
+            try:
+                await self.calls.answer(commit.call)
+            except KafkaError as error:
+                commits.fail(commit, error)
+            else:
+                commits.end(commit)
+        await commits.intercept()  # not before the commit: it may raise

@@ -1,0 +1,180 @@
+"""The arguments of ``process``, checked before anything runs.
+
+Decides: which arguments are wrong, and how the user's functions are to be called.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from math import inf
+from operator import itemgetter
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from ...functions import check_plain, check_work
+from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ...values import frozen
+from .capacity import Room
+from .retry import Retry
+
+Record = ConsumerRecord[Any, Any]
+T = TypeVar("T")
+Order = Literal["key", "partition", "none"] | Callable[[Record], Hashable]
+OnFailure = Literal["stop", "skip"] | Callable[[Record, BaseException, int], Awaitable[object] | object]
+Reaction = Literal["stop", "skip", "release"] | Callable[[Any, BaseException, int], Awaitable[object] | object]
+"""As ``OnFailure``, for share consumers too."""
+
+key_of: Final = itemgetter(Record._fields.index("key"))
+partition_of: Final = itemgetter(Record._fields.index("partition"))
+HELD_PER_HANDLER: Final = 10
+"""Records that are received and not done, for each handler that may run."""
+
+
+class ProcessingContext:
+    """The context of a handler's call: everything but the record."""
+
+    __slots__ = ("_completed", "attempt", "cancelled")
+
+    def __init__(self, attempt: int, completed: Callable[[TopicPartition], OffsetAndMetadata | None]) -> None:
+        self.attempt = attempt
+        """1 for the first attempt."""
+        self.cancelled = False
+        """The result no longer counts: the partition was revoked, or the timeout has passed. Threads should check it themselves."""
+        self._completed = completed
+
+    def completed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return what would be committed for ``partition`` if this handler had returned: offset, records done after it, leader
+        epoch.
+
+        For programs that store offsets in a database, in the same transaction as the results; ``seek`` to it at the next start.
+        Between this call and the return of the handler no other handler of the partition may call it: await nothing from here on,
+        or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
+        """
+        return self._completed(partition)
+
+
+Handler: TypeAlias = (
+    Callable[[T], object]
+    | Callable[[T, ProcessingContext], object]
+    | Callable[[list[T]], object]
+    | Callable[[list[T], ProcessingContext], object]
+)
+"""What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``."""
+
+
+@frozen(kw_only=True)
+class ProcessSettings:
+    """The checked arguments. Times are seconds."""
+
+    concurrency: int
+    lane_of: Callable[[Record], Hashable] | None
+    one_set_of_lanes: bool
+    batch: int | None
+    linger: float
+    retry: Retry
+    on_failure: Reaction
+    timeout: float | None
+    """For one attempt."""
+    stalled_after: float
+    drain_timeout: float
+    max_held_bytes: int
+    keep_done: bool
+    shared: bool
+    """For a share consumer: a record can be released and rejected."""
+
+    @property
+    def room(self) -> Room:
+        """How much may be received and not done."""
+        return Room(max(HELD_PER_HANDLER, 2 * (self.batch or 1)) * self.concurrency, self.max_held_bytes)
+
+
+def checked(
+    handler: Callable[..., Any],
+    *,
+    concurrency: int,
+    order: Order,
+    batch: int | None,
+    linger_ms: float,
+    retry: Retry,
+    on_failure: Reaction,
+    timeout_ms: float | None,
+    stalled_after_ms: float,
+    drain_timeout_ms: float,
+    max_held_bytes: int,
+    keep_done: bool,
+    shared: bool = False,
+) -> ProcessSettings:
+    """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
+    check_work(handler, "handler", "a function of a record")
+    if not isinstance(retry, Retry):
+        raise TypeError(f"retry={retry!r}: expected a Retry")
+    if not isinstance(keep_done, bool):
+        raise TypeError(f"keep_done={keep_done!r}: expected True or False")
+    if linger_ms and batch is None:
+        raise ValueError(f"linger_ms={linger_ms!r}: only batches wait for more records; give batch as well")
+    lane_of, one_set = _lanes(order)
+    return ProcessSettings(
+        concurrency=_count(concurrency, "concurrency"),
+        lane_of=lane_of,
+        one_set_of_lanes=one_set,
+        batch=None if batch is None else _count(batch, "batch"),
+        linger=_seconds(linger_ms, "linger_ms"),
+        retry=retry,
+        on_failure=_reaction(on_failure, shared=shared),
+        timeout=None if timeout_ms is None else _seconds(timeout_ms, "timeout_ms", above=True),
+        stalled_after=_seconds(stalled_after_ms, "stalled_after_ms", above=True),
+        drain_timeout=_seconds(drain_timeout_ms, "drain_timeout_ms"),
+        max_held_bytes=_count(max_held_bytes, "max_held_bytes"),
+        keep_done=keep_done,
+        shared=shared,
+    )
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r}: expected an integer")
+    if value < 1:
+        raise ValueError(f"{name}={value!r}: expected at least 1")
+    return value
+
+
+def _seconds(value: Any, name: str, *, above: bool = False) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}={value!r}: expected a number of milliseconds")
+    if not 0 <= value < inf or (above and not value):
+        raise ValueError(f"{name}={value!r}: expected milliseconds, {'more than 0' if above else '0 or more'}")
+    return value / 1000
+
+
+def _reaction(on_failure: Any, *, shared: bool) -> Reaction:
+    words = ("stop", "skip", "release") if shared else ("stop", "skip")
+    expected = ", ".join(f'"{word}"' for word in words) + " or an async function of record, error and attempts"
+    if isinstance(on_failure, str) and on_failure not in words:
+        raise ValueError(f"on_failure={on_failure!r}: expected {expected}")
+    if not isinstance(on_failure, str):
+        check_work(on_failure, "on_failure", expected)
+    reaction: Reaction = on_failure
+    return reaction
+
+
+def _lanes(order: Any) -> tuple[Callable[[Record], Hashable] | None, bool]:
+    """Return what names a record's lane, and whether lanes span partitions."""
+    if order == "key":
+        return key_of, False
+    if order == "partition":
+        return partition_of, False
+    if order == "none":
+        return None, False
+    expected = '"key", "partition", "none" or a function of a record'
+    if isinstance(order, str):
+        raise ValueError(f"order={order!r}: expected {expected}")
+    check_plain(order, "order", expected)
+    return order, True
+
+
+def takes_context(handler: Callable[..., Any]) -> bool:
+    """Whether the handler wants a second argument."""
+    try:
+        parameters: Sequence[inspect.Parameter] = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 and (positional[1].default is inspect.Parameter.empty or positional[1].name == "context")

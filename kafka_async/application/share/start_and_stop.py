@@ -1,0 +1,171 @@
+"""How a share consumer starts and stops.
+
+A stop never takes longer than it was given, and a start that fails is undone.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ...background.boundary import FetchBuffer
+from ...background.loop.loop import BackgroundLoop
+from ...background.share.assembly import assembly
+from ...background.share.exchange import Close, Exchange, Order
+from ...background.share.share_settings import ShareSettings
+from ...config import ConsumerConfig
+from ...errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from ...events import Call, SubscribeTopics
+from ...model import ConsumerState
+from ...network import TransportFactory
+from ...trace import Fault, Listener, Notice
+from ...values import define, evolve, field
+from ..background_calls import GRACE, BackgroundCalls
+from ..lifecycle.lifecycle import Happening, Lifecycle, Phase
+from ..lifecycle.runtime import Runtime
+
+if TYPE_CHECKING:  # imported only if metrics are pushed
+    from ...background.cluster.telemetry import MetricsSource
+
+T = TypeVar("T")
+
+_LEAVING: Final = 1.0
+"""Seconds for which a start that failed tries to leave the group."""
+
+
+@define(eq=False)
+class StartAndStop:
+    """Starts and stops one share consumer."""
+
+    config: ConsumerConfig
+    settings: ShareSettings
+    lifecycle: Lifecycle
+    runtime: Runtime = field(repr=False)
+    calls: BackgroundCalls = field(repr=False)
+    exchange: Exchange = field(repr=False)
+    trace: Listener = field(repr=False)
+    transport_factory: TransportFactory = field(repr=False)
+    metrics_source: "MetricsSource | None" = field(default=None, repr=False)
+    """What measures for telemetry; ``None`` if that is off."""
+    subscribed: SubscribeTopics | None = None
+    """The last subscription, for the loop of another start after one that failed."""
+    _launched: bool = field(default=False, init=False)
+
+    # --- start -----------------------------------------------------------------------------------------------------------------
+
+    async def start(self, timeout_ms: float | None) -> None:
+        """See ``ShareConsumer.start``."""
+        phase = self.lifecycle.phase
+        if phase in (Phase.PARTING, Phase.CLOSED):
+            raise ConsumerStoppedError("the consumer was stopped; make a new one")
+        if phase is not Phase.NEW:
+            raise IllegalStateError("the consumer was started already")
+        self._launch()
+        self.lifecycle.move(Happening.START)
+        try:
+            deadline = self.calls.deadline(timeout_ms)
+            await self.calls.find_topics(self.subscribed.topics if self.subscribed is not None else frozenset(), deadline)
+            await self._find_assignment(min(deadline, self.runtime.clock() + self.config.request_timeout_ms / 1000))
+        except BaseException:
+            self.begin()
+            await self.finish(_LEAVING, Happening.UNDONE)
+            raise
+        self.lifecycle.move(Happening.STARTED)
+
+    def _launch(self) -> None:
+        loop = BackgroundLoop(
+            config=self.config,
+            handler=self.exchange.handler,
+            buffer=FetchBuffer(self.config.fetch_buffer_bytes, self.runtime.wake_application, self.runtime.wake_background),
+            trace=self.trace,
+            transport_factory=self.transport_factory,
+            metrics_source=self.metrics_source,
+            on_end=self.runtime.wake_application,
+            assemble=assembly(self.exchange, self.settings),
+        )
+        if self._launched and self.subscribed is not None:
+            self.calls.outbox.add(evolve(self.subscribed, subscription=self.calls.inbox.subscribe(leaves=True)))
+        self._launched = True
+        self.runtime.launch(loop)
+
+    async def _find_assignment(self, until: float) -> None:
+        if self.subscribed is None:
+            return
+        clock, signal, inbox = self.runtime.clock, self.runtime.signal, self.calls.inbox
+        while clock() < until:
+            ticket = signal.ticket()
+            self.lifecycle.check_running()
+            inbox.sort()
+            inbox.reported.raise_any()
+            if inbox.group_state is ConsumerState.STEADY:
+                return
+            await signal.wait(ticket, until - clock())
+        text = (
+            "started without an assignment; reads go on waiting for one. None comes while the brokers cannot create their topic"
+            " __share_group_state: share.coordinator.state.topic.replication.factor is 3 unless they were configured otherwise"
+        )
+        self.trace(Notice(now=clock(), text=text, subject="group"))
+
+    # --- stop ------------------------------------------------------------------------------------------------------------------
+
+    async def wait_for_end(self, allowed: float) -> None:
+        """Wait for the stop that is under way, for ``allowed`` seconds at most."""
+        clock, signal = self.runtime.clock, self.runtime.signal
+        deadline = clock() + allowed if self.lifecycle.phase is Phase.PARTING else 0.0
+        while self.lifecycle.phase is Phase.PARTING and (left := deadline - clock()) > 0:
+            ticket = signal.ticket()
+            await signal.wait(ticket, left)
+
+    def begin(self) -> bool:
+        """Have every read end. ``False``: a stop is under way already, or over."""
+        if self.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+            return False
+        self.lifecycle.move(Happening.PART)
+        self.runtime.wake_application()
+        return True
+
+    async def finish(self, allowed: float, ends: Happening = Happening.PARTED) -> None:
+        """Settle acknowledgements, close the sessions, leave the group, end the loop; within ``allowed`` seconds."""
+        try:
+            if self.runtime.task_context is not None:  # it was started
+                with self.runtime.shield():
+                    await self._part(self.runtime.clock() + allowed, allowed)
+        finally:
+            self.lifecycle.move(ends)
+            self.runtime.wake_application()
+            if ends is Happening.UNDONE:
+                self.runtime.reset()
+
+    async def _part(self, deadline: float, allowed: float) -> None:
+        try:
+            if self.lifecycle.runs():
+                await self.ask(lambda call: Close(call=call), deadline - allowed / 4, grace=0.0)
+        except KafkaError as error:
+            text = "not every record was acknowledged before the end; the brokers release the others when the connections close"
+            self.trace(Fault(now=self.runtime.clock(), text=text, error=error))
+        finally:  # a shield does not hold off ``Task.cancel``, and the loop must end all the same
+            await self.calls.end_loop(deadline)
+
+    # --- questions -------------------------------------------------------------------------------------------------------------
+
+    async def ask(self, order: Callable[[Call[T]], Order], deadline: float, *, grace: float = GRACE) -> T:
+        """Queue an order that has an answer, and return it. Raises ``KafkaTimeoutError`` past the deadline."""
+        call: Call[T] = Call(deadline, self.runtime.wake_application)
+        self.exchange.order(order(call), urgent=True)
+        signal, clock = self.runtime.signal, self.runtime.clock
+        try:
+            while True:
+                ticket = signal.ticket()
+                if call.done:
+                    return call.result()
+                if not self.lifecycle.runs():
+                    raise self.lifecycle.failure()
+                remaining = deadline + grace - clock()
+                if remaining <= 0:
+                    raise KafkaTimeoutError("the brokers did not answer before the deadline")
+                await signal.wait(ticket, remaining)
+        finally:
+            call.withdraw()

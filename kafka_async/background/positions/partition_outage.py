@@ -1,0 +1,69 @@
+"""What fails partition by partition, from the first report until it goes well again.
+
+Decides: which partitions recover. Owns: the partitions that fail, and since when. Must never decide what is tried again, or when.
+"""
+
+from collections.abc import Collection, Iterable
+from math import inf
+from typing import NamedTuple
+
+from ...errors import KafkaError
+from ...model import TopicPartition
+from ...trace import Fault, Listener, Recovered
+from ...values import define, field
+
+
+class Failing(NamedTuple):
+    """Why a partition fails, since when it has failed without the application having been told, and when it failed last."""
+
+    error: KafkaError | None
+    since: float
+    last: float
+
+
+@define(eq=False)
+class PartitionOutage:
+    """One kind of outage, such as ``reading``, in each partition that has it."""
+
+    trace: Listener = field(repr=False)
+    name: str
+    text: str
+    """What the log says when it begins."""
+    patience: float = inf
+    """Seconds without an attempt after which the time counts from the next one: of a partition that was paused, or while the event
+    loop was blocked, nothing is known."""
+    failing: dict[TopicPartition, Failing] = field(factory=dict, init=False)
+
+    def keep(self, assigned: Collection[TopicPartition]) -> None:
+        """Forget partitions that left: ``Unassigned`` has ended their outages."""
+        if any(partition not in assigned for partition in self.failing):
+            self.failing = {partition: failing for partition, failing in self.failing.items() if partition in assigned}
+
+    def report(
+        self,
+        failed: Iterable[tuple[KafkaError | None, Collection[TopicPartition]]],
+        well: Iterable[TopicPartition],
+        now: float,
+        sent_at: float | None = None,
+    ) -> None:
+        """Trace which partitions fail, one event for each reason however many they are, and which of those before go well.
+
+        ``sent_at``: when the request was sent.
+        """
+        tried_at = now if sent_at is None else sent_at
+        over = self.failing.keys() & frozenset(well)
+        failing = {partition: before for partition, before in self.failing.items() if partition not in over}
+        for error, partitions in failed:
+            for partition in partitions:
+                before = failing.get(partition)
+                goes_on = before is not None and tried_at - before.last <= self.patience
+                failing[partition] = Failing(error, before.since if before is not None and goes_on else now, now)
+            found = frozenset(partitions)
+            self.trace(Fault(now=now, text=self.text, error=error, subject="fetch", outage=self.name, partitions=found))
+        self.failing = failing
+        if over:
+            self.trace(Recovered(now=now, outage=self.name, subject="fetch", partitions=frozenset(over)))
+
+    def told(self, partitions: Collection[TopicPartition], now: float) -> None:
+        """The application has been told that these fail."""
+        self.failing = self.failing | {partition: self.failing[partition]._replace(since=now) for partition in partitions}

@@ -1,0 +1,63 @@
+"""Offsets of topics that were deleted and created again."""
+
+import pytest
+
+from kafka_async.events import Seek
+from kafka_async.trace import Fault
+from kafka_async.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
+
+from ..support import A, World, asked, cluster, data, described, fetched, topic_id, until
+
+OLD, NEW = topic_id("t"), topic_id("t", 1)
+
+
+def made_anew() -> World:
+    """Return a world that reads a topic which was deleted and created again; it is 1.1 then."""
+    world = World()
+    world.fetching({A: 70})
+    world.background.metadata.request_update(1.0)
+    world.poll(1.0)
+    world.answer(MetadataRequest, cluster(described("t", (1,), generation=1)), 1.1)
+    return world
+
+
+def test_an_id_is_a_former_one_if_the_name_has_another_by_now() -> None:
+    incarnations = made_anew().background.metadata.cluster.incarnations
+    assert incarnations.is_former("t", OLD)
+    assert not incarnations.is_former("t", NEW)
+    assert not incarnations.is_former("t", None), "brokers before 2.8 have no ids"
+    assert not incarnations.is_former("u", OLD), "nothing is known about it"
+
+
+def test_a_topic_that_is_gone_is_no_former_one_before_there_is_another() -> None:
+    world = World()
+    world.fetching({A: 70})
+    world.background.metadata.request_update(1.0)
+    world.poll(1.0)
+    world.answer(MetadataRequest, cluster(), 1.1)
+    assert not world.background.metadata.cluster.incarnations.is_former("t", OLD)
+    assert world.background.metadata.cluster.incarnations.last("t") == OLD
+
+
+@pytest.mark.parametrize(("made_under", "expected"), [(OLD, None), (NEW, 50), (None, 50)])
+def test_a_seek_counts_for_the_topic_that_it_was_made_under(made_under: object, expected: int | None) -> None:
+    world = made_anew()
+    world.answer(FetchRequest, fetched(data(A)), 1.15)  # was on its way
+    world.stamps[A] += 1
+    world.send(Seek(partition=A, stamp=world.stamps[A], offset=50, topic_id=made_under))  # type: ignore[arg-type]  # a parameter
+    kind = ListOffsetsRequest if expected is None else FetchRequest
+    until(world, lambda: bool([r for r in world.waiting(kind) if expected is None or asked(r) == {0: expected}]), 1.2)
+
+
+def test_what_is_dropped_is_said_once_for_each_kind() -> None:
+    world = made_anew()
+    incarnations = world.background.metadata.cluster.incarnations
+    for _ in range(3):
+        incarnations.say("a position", A, OLD, 2.0, world.seen.append, subject="fetch")
+        incarnations.say("an offset to commit", A, OLD, 2.0, world.seen.append, subject="fetch")
+        incarnations.say("a position", A, None, 2.0, world.seen.append, subject="fetch")
+    said = [event.text for event in world.seen if isinstance(event, Fault) and "former" in event.text]
+    assert said == [
+        "topic 't' was deleted and created again: a position of the former topic is dropped",
+        "topic 't' was deleted and created again: an offset to commit of the former topic is dropped",
+    ]
