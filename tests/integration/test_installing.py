@@ -98,7 +98,7 @@ def test_the_wheel_has_both_compiled_modules_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     compiled = sorted(name.split(".")[0] for name in names if name.endswith(".so"))
-    assert compiled == ["kafka_async/application/_iteration", "kafka_async/records/_decode"]
+    assert compiled == ["kafka_async/application/reading/_iteration", "kafka_async/records/_decode"]
     assert {name.split("/")[0].split("-")[0] for name in names} == {"kafka_async", "pyspark_kafka_async", "kafka_async_consumer"}
 
 
