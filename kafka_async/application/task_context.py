@@ -193,9 +193,8 @@ class _ScopeStay:
         self.scope.cancel()
 
     def leave(self, error: BaseException | None) -> bool:
-        return bool(
-            self.scope.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
-        )
+        ended = self.scope.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
+        return bool(ended) and error is not None  # a scope of trio also says yes to a block that was left without an error
 
 
 @define(eq=False)

@@ -100,3 +100,17 @@ def test_what_is_to_be_released_later_may_be_lost_before(run: Run) -> None:
             assert (told.lost, told.refused, told.unanswered, told.out) == (1, 1, 0, 0)
 
     run(main)
+
+
+@on_both
+@pytest.mark.parametrize("said", ["accept", "release", "reject"])
+def test_a_record_that_is_acknowledged_in_its_block_leaves_it_well(run: Run, said: str) -> None:
+    async def main() -> None:
+        async with _member(_filled(1)) as consumer:
+            async with await consumer.getone() as job:
+                getattr(job, said)()
+            await consumer.flush()
+            told = consumer.statistics()
+            assert (told.accepted + told.released + told.rejected, told.refused, told.lost) == (1, 0, 0)
+
+    run(main)
