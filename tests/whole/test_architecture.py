@@ -13,6 +13,7 @@ import pytest
 from kafka_async.background.boundary import WRITER, EventHandler, FetchBuffer, UnreadBytes
 
 from ..effort import for_each
+from .house import fields_of, files, name_of, nodes_of, tree_of
 
 PACKAGE = Path(__file__).parents[2] / "kafka_async"
 LADDER = ("adapters", "application", "background", "network", "records", "testing", "wire")
@@ -51,28 +52,13 @@ SHELLS = {
 EXCEPTIONS = {"testing/secure.py": {"network"}}
 """``RealCluster`` is a client of real brokers, and logs in as the consumer does."""
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py"))
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
-def _nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Return everything that is in a file: most tests look at all of it."""
-    return tuple(ast.walk(_tree(path)))
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
+FILES = files()
 
 
 def _imports(path: Path) -> Iterator[str]:
     """Yield what a file imports: ours as ``package`` or leaf name relative to the root, others by their top level name."""
     here = path.relative_to(PACKAGE).parts[:-1]
-    for node in _nodes(path):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 parts = alias.name.split(".")
@@ -91,7 +77,7 @@ def test_a_package_imports_only_what_sorts_after_it(path: Path) -> None:
     parts = path.relative_to(PACKAGE).parts
     ours = {name.removeprefix("ours:") for name in _imports(path) if name.startswith("ours:")}
     if parts[0] in LADDER:
-        above = set(LADDER[: LADDER.index(parts[0])]) - EXCEPTIONS.get(_name(path), set())
+        above = set(LADDER[: LADDER.index(parts[0])]) - EXCEPTIONS.get(name_of(path), set())
         assert not ours & above
     elif Path(parts[0]).stem in LEAVES:
         assert ours <= {*LEAVES, "functions", "lazy", "values"}
@@ -99,18 +85,18 @@ def test_a_package_imports_only_what_sorts_after_it(path: Path) -> None:
 
 @for_each(FILES)
 def test_what_decides_touches_no_clock_socket_thread_or_randomness(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0] in ("wire", "records", "background", "network") and _name(path) not in SHELLS:
+    if path.relative_to(PACKAGE).parts[0] in ("wire", "records", "background", "network") and name_of(path) not in SHELLS:
         assert not set(_imports(path)) & IMPURE
 
 
 def test_kio_is_wanted_by_tests_alone() -> None:
-    assert not [_name(path) for path in FILES if "kio" in set(_imports(path))]
+    assert not [name_of(path) for path in FILES if "kio" in set(_imports(path))]
 
 
 @for_each(FILES)
 def test_a_file_says_what_it_is_for(path: Path) -> None:
     if path.stem != "__init__":
-        assert ast.get_docstring(_tree(path)), "opens with what it decides, what it owns and what it must never do"
+        assert ast.get_docstring(tree_of(path)), "opens with what it decides, what it owns and what it must never do"
 
 
 def _parts(package: Path) -> Iterator[str]:
@@ -124,20 +110,20 @@ def _parts(package: Path) -> Iterator[str]:
 
 @for_each([path for path in FILES if path.stem == "__init__"])
 def test_a_package_opens_with_its_map(path: Path) -> None:
-    text = ast.get_docstring(_tree(path)) or ""
+    text = ast.get_docstring(tree_of(path)) or ""
     files, packages = set(re.findall(r"(?<![\w/])\w+\.pyx?\b", text)), set(re.findall(r"(?<![\w/])\w+/(?=[\s,:])", text))
 
     assert set(_parts(path.parent)) <= files | packages
     assert all((path.parent / name).exists() or (path.parent.parent / name).exists() for name in files | packages)
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_no_two_classes_have_onename_of() -> None:
     """A search for a name finds one class. The blocking facade has the names of what it blocks on: one changes the import alone."""
     found: dict[str, list[str]] = {}
     for path in FILES:
-        for node in _tree(path).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(_name(path))
+                found.setdefault(node.name, []).append(name_of(path))
 
     twice = {name: files for name, files in found.items() if len(files) > 1}
     assert all(set(files) & {"adapters/sync.py", "adapters/sync_share.py"} for files in twice.values()), twice
@@ -153,7 +139,9 @@ def _is_a_partition(found: ast.JoinedStr) -> bool:
 
 
 def test_one_place_writes_a_partition_as_text() -> None:
-    found = {_name(path) for path in FILES for node in _nodes(path) if isinstance(node, ast.JoinedStr) and _is_a_partition(node)}
+    found = {
+        name_of(path) for path in FILES for node in nodes_of(path) if isinstance(node, ast.JoinedStr) and _is_a_partition(node)
+    }
 
     assert found == {"model.py"}
 
@@ -166,54 +154,16 @@ def test_a_file_of_tests_has_one_subject() -> None:
 
 # --- shape ----------------------------------------------------------------------------------------------------------------------
 
-MOST_FIELDS = 15
-VALUES = {
-    "model.py Statistics": "a value that people read",
-    "application/processing/statistics.py ProcessingStatistics": "a value that people read",
-    "adapters/spark/options/source_options.py SourceOptions": "options, as in config",
-    "application/share/options.py ShareOptions": "options, as in config",
-    "application/share/statistics.py ShareStatistics": "a value that people read",
-}
-"""Classes that are no parts of anything: they may have as many fields as there is to say."""
-
 
 @cache
 def _classes(path: Path) -> tuple[ast.ClassDef, ...]:
-    return tuple(node for node in _nodes(path) if isinstance(node, ast.ClassDef))
-
-
-def _assigned(method: ast.FunctionDef) -> Iterator[str]:
-    for node in ast.walk(method):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            yield node.attr
-
-
-def _fields(cls: ast.ClassDef) -> set[str]:
-    """Return what an instance holds: attrs fields, and what its construction assigns."""
-    found: set[str] = set()
-    for node in cls.body:
-        if isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.unparse(node.annotation):
-            found.add(ast.unparse(node.target))
-        elif isinstance(node, ast.FunctionDef) and node.name in ("__init__", "__attrs_post_init__"):
-            found |= set(_assigned(node))
-    return found
-
-
-def test_no_part_has_more_fields_than_one_can_keep_in_mind() -> None:
-    large = {
-        f"{_name(path)} {cls.name}"
-        for path in FILES
-        if not _name(path).startswith(("config/", "wire/messages/"))
-        for cls in _classes(path)
-        if len(_fields(cls)) > MOST_FIELDS
-    }
-    assert large == VALUES.keys()
+    return tuple(node for node in nodes_of(path) if isinstance(node, ast.ClassDef))
 
 
 @cache
 def _private(path: Path, cls: ast.ClassDef) -> set[str]:
     """Return the private names that a class defines, or inherits."""
-    names = _fields(cls).union(*(_private(file, base) for file, base in _bases(path, cls)))
+    names = fields_of(cls).union(*(_private(file, base) for file, base in _bases(path, cls)))
     for node in cls.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
@@ -223,7 +173,7 @@ def _private(path: Path, cls: ast.ClassDef) -> set[str]:
 def _bases(path: Path, cls: ast.ClassDef) -> Iterator[tuple[Path, ast.ClassDef]]:
     """Yield the base classes that are ours and stand in another file, with the file."""
     names = {ast.unparse(base).split("[")[0] for base in cls.bases}
-    for node in _nodes(path):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             folder = path.parents[node.level - 1]
             file = folder.joinpath(*(node.module or "").split(".")).with_suffix(".py")
@@ -239,17 +189,20 @@ def test_no_class_is_split_over_files_by_inheritance() -> None:
         for cls in _classes(path):
             used = {node.attr for node in ast.walk(cls) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"}
             if any(used & _private(file, base) for file, base in _bases(path, cls)):
-                split.add(f"{_name(path)} {cls.name}")
+                split.add(f"{name_of(path)} {cls.name}")
     assert not split
 
 
 def test_nothing_in_the_application_names_the_inside_of_the_loop() -> None:
     """The loop is started, woken and asked; what it is made of is its own."""
-    inside = {name for cls in _classes(PACKAGE / "background" / "loop" / "loop.py") for name in _fields(cls)} - {"ended", "failure"}
+    inside = {name for cls in _classes(PACKAGE / "background" / "loop" / "loop.py") for name in fields_of(cls)} - {
+        "ended",
+        "failure",
+    }
     reaching = {
-        _name(path)
+        name_of(path)
         for path in (PACKAGE / "application").rglob("*.py")
-        for node in _nodes(path)
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr in inside and ast.unparse(node.value).endswith("loop")
     }
     assert not reaching
@@ -258,10 +211,10 @@ def test_nothing_in_the_application_names_the_inside_of_the_loop() -> None:
 def test_only_the_owner_of_the_subscription_assigns_to_the_state_of_a_partition() -> None:
     state = next(cls for cls in _classes(PACKAGE / "background" / "positions" / "subscription.py") if cls.name == "PartitionState")
     writers = {
-        _name(path)
+        name_of(path)
         for path in (PACKAGE / "background").rglob("*.py")
-        for node in _nodes(path)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in _fields(state)
+        for node in nodes_of(path)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in fields_of(state)
         if ast.unparse(node.value) in ("entry", "start.entry", "known")
     }
     assert writers <= {"background/positions/subscription.py"}
@@ -287,12 +240,12 @@ def _written(tree: ast.AST) -> Iterator[ast.Attribute]:
 def _writers_of_the_boundary() -> Iterator[tuple[str, str, str]]:
     """Yield the field, who writes it, and who may."""
     for path in (file for side in ("application", "background") for file in (PACKAGE / side).rglob("*.py")):
-        side = _name(path).split("/")[0]
-        for node in _written(_tree(path)):
+        side = name_of(path).split("/")[0]
+        for node in _written(tree_of(path)):
             cls = _shared(node.value)
-            if cls is not None and _name(path) != "background/boundary.py":
+            if cls is not None and name_of(path) != "background/boundary.py":
                 may = getattr(attrs.fields(cls), node.attr).metadata[WRITER]
-                yield f"{cls.__name__}.{node.attr}", "assembly" if _name(path) == "application/consumer.py" else side, may
+                yield f"{cls.__name__}.{node.attr}", "assembly" if name_of(path) == "application/consumer.py" else side, may
 
 
 def test_each_field_that_both_sides_see_has_one_writer() -> None:
@@ -305,10 +258,10 @@ def test_each_field_that_both_sides_see_has_one_writer() -> None:
 def test_the_boundary_is_used_from_the_side_that_each_method_is_for(side: str) -> None:
     wrong = set()
     for path in (PACKAGE / side).rglob("*.py"):
-        for node in _nodes(path):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 cls = _shared(node.func.value)
                 said = " ".join((inspect.getdoc(getattr(cls, node.func.attr, None)) or "").split()) if cls else ""
                 if "Called by the" in said and f"Called by the {side}" not in said:
-                    wrong.add(f"{_name(path)}: {cls}.{node.func.attr}")
+                    wrong.add(f"{name_of(path)}: {cls}.{node.func.attr}")
     assert not wrong
