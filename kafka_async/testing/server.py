@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, cast
 from ..wire import SUPPORTED, Api, Request, Response, codec
 from ..wire.messages import admin, cluster, coordinator, describing, fetch, group, login, offsets, produce, share, telemetry
 from ..wire.primitives import Buffer, read_tags
-from ..wire.shapes import old_shape
 
 REQUESTS: dict[Api, type[Request[Any]]] = {
     cls.api: cls
@@ -80,7 +79,7 @@ def decode_request(frame: Buffer) -> ReceivedRequest:
         raise ValueError(f"{cls.__name__} version {version} is cut short: {error}") from error
     if end != len(frame) and api is not Api.METADATA:
         raise ValueError(f"{cls.__name__} version {version} took {end} of {len(frame)} bytes")
-    old = old_shape(cls, version)
+    old = codec.old_shape(cls, version)
     request = value if old is None else old.unfold(value, None)
     return ReceivedRequest(api, version, correlation_id, client_id, cast("Request[Any]", request))
 

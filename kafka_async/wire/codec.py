@@ -40,12 +40,21 @@ _RESHAPED: Final = frozenset({Api.FIND_COORDINATOR, Api.OFFSET_FETCH, Api.LEAVE_
 """APIs of which ``shapes`` knows old shapes: that module waits until one of them is used."""
 
 
-def _old_shape(api: Api, cls: type[Struct], version: int) -> "OldShape | None":
-    if api not in _RESHAPED:
-        return None
-    from .shapes import old_shape
+_TOOLS: Final = f"{__package__}.messages.admin"
 
-    return old_shape(cls, version)
+
+def old_shape(cls: type[Struct], version: int) -> "OldShape | None":
+    """Return the old shape of a message in ``version``, or ``None`` if the newest shape is used."""
+    if cls.__module__ == _TOOLS:
+        from .admin_shapes import OLD_SHAPES
+    else:
+        from .shapes import OLD_SHAPES
+    shape = OLD_SHAPES.get(cls)
+    return shape if shape is not None and version <= shape.until else None
+
+
+def _old_shape(api: Api, cls: type[Struct], version: int) -> "OldShape | None":
+    return old_shape(cls, version) if api in _RESHAPED else None
 
 
 @memo

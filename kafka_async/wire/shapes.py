@@ -7,7 +7,7 @@ then whatever does not fit. An old answer does not name what it is about, which 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from ..values import frozen
 from .messages import (
@@ -138,7 +138,6 @@ def _unfold_leave_group_request(old: _LeaveGroupRequest, _: Request[Any] | None)
     return LeaveGroupRequest(group_id=old.group_id, members=(MemberIdentity(member_id=old.member_id),))
 
 
-_TOOLS: Final = f"{__package__}.messages.admin"
 OLD_SHAPES: Mapping[type[Struct], OldShape] = {
     FindCoordinatorRequest: OldShape(
         until=3, cls=_FindCoordinatorRequest, fold=_fold_find_coordinator_request, unfold=_unfold_find_coordinator_request
@@ -156,13 +155,3 @@ OLD_SHAPES: Mapping[type[Struct], OldShape] = {
         until=2, cls=_LeaveGroupRequest, fold=_fold_leave_group_request, unfold=_unfold_leave_group_request
     ),
 }
-
-
-def old_shape(cls: type[Struct], version: int) -> OldShape | None:
-    """Return the old shape of a message in ``version``, or ``None`` if the newest shape is used."""
-    shape = OLD_SHAPES.get(cls)
-    if cls.__module__ == _TOOLS:
-        from .admin_shapes import OLD_SHAPES as SHAPES_OF_TOOLS
-
-        shape = SHAPES_OF_TOOLS.get(cls)
-    return shape if shape is not None and version <= shape.until else None

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kafka_async import TopicPartition
 from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, Parcel
-from kafka_async.background.cluster.telemetry import MetricsSource
+from kafka_async.background.cluster.metrics_source import MetricsSource
 from kafka_async.background.loop.assembly import assemble
 from kafka_async.background.loop.environment import Environment
 from kafka_async.background.loop.request_manager import Poll

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.background.boundary import FetchedData
-from kafka_async.background.cluster.telemetry import MetricsSelection
+from kafka_async.background.cluster.metrics_source import MetricsSelection
 from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from kafka_async.testing.server import REQUESTS
 from kafka_async.wire import SUPPORTED, Api, Request, Struct, codec
 from kafka_async.wire.layout import WireField, WireStruct
-from kafka_async.wire.shapes import old_shape
 
 VERSIONS = [(api, version) for api, spoken in SUPPORTED.items() for version in range(spoken.lowest, spoken.highest + 1)]
 """Every version of every API that is spoken."""
@@ -57,7 +56,7 @@ def structs(layout: WireStruct) -> st.SearchStrategy[Struct]:
 def _messages(api: Api, version: int, response: bool) -> st.SearchStrategy[Struct]:
     request = REQUESTS[api]
     cls = request.response if response else request
-    old = old_shape(cls, version)
+    old = codec.old_shape(cls, version)
     found = structs(codec.layout(api, cls, version))
     return found if old is None else found.map(lambda value: old.unfold(value, None))
 

@@ -44,6 +44,7 @@ from kafka_async.wire import (
     encode_subscription,
     response_correlation_id,
 )
+from kafka_async.wire.codec import old_shape
 from kafka_async.wire.layout import WireStruct
 from kafka_async.wire.messages import (
     ApiVersion,
@@ -59,7 +60,6 @@ from kafka_async.wire.messages import (
     OffsetFetchResponseGroup,
     PartitionData,
 )
-from kafka_async.wire.shapes import old_shape
 from tests.effort import examples
 from tests.wire.strategies import AHEAD_OF_KIO, VERSIONS, requests, responses
 

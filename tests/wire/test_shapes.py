@@ -14,6 +14,7 @@ from kafka_async.wire import (
     Request,
     Struct,
 )
+from kafka_async.wire.codec import old_shape
 from kafka_async.wire.messages import (
     Coordinator,
     MemberIdentity,
@@ -23,7 +24,7 @@ from kafka_async.wire.messages import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from kafka_async.wire.shapes import OLD_SHAPES, old_shape
+from kafka_async.wire.shapes import OLD_SHAPES
 
 find = FindCoordinatorRequest(coordinator_keys=("g",))
 fetch = OffsetFetchRequest(

@@ -16,7 +16,7 @@ from ...values import define, field
 from .metrics import Point, points
 
 if TYPE_CHECKING:
-    from ...background.cluster.telemetry import MetricsSelection
+    from ...background.cluster.metrics_source import MetricsSelection
     from ...config import ConsumerConfig
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]

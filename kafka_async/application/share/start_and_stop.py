@@ -28,7 +28,7 @@ from ..lifecycle.lifecycle import Happening, Lifecycle, Phase
 from ..lifecycle.runtime import Runtime
 
 if TYPE_CHECKING:  # imported only if metrics are pushed
-    from ...background.cluster.telemetry import MetricsSource
+    from ...background.cluster.metrics_source import MetricsSource
 
 T = TypeVar("T")
 

@@ -3,5 +3,5 @@
 metadata.py           asking the cluster about itself; metadata_schedule.py: when; wanted_topics.py: about which topics
 cluster_view.py       its known state; cluster_reports.py: what of it is published to the application
 incarnations.py       topics that were deleted and created again
-telemetry.py          metrics for its operators
+telemetry.py          metrics for its operators; metrics_source.py: where they come from
 """

@@ -12,7 +12,7 @@ that was too large or came too early keeps its subscription, as the KIP says.
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from ...config import ConsumerConfig
@@ -41,6 +41,7 @@ from ...wire.messages import (
 )
 from ..loop.environment import Network
 from ..loop.request_manager import NEVER, Poll
+from .metrics_source import MetricsSelection, MetricsSource
 
 DEFAULT_INTERVAL: Final = 300.0
 """Seconds between attempts while no broker has said how often (the default of Java's client, and of a subscription)."""
@@ -106,33 +107,6 @@ _VERDICTS: Mapping[type[KafkaError], TelemetryInput] = {
     ThrottlingQuotaExceededError: _I.FAILED,
 }
 """What a broker's error for a push means; any other error that is not retriable means ``REFUSED``."""
-
-
-@frozen(kw_only=True)
-class MetricsSelection:
-    """Which metrics to encode, and how."""
-
-    prefixes: tuple[str, ...]
-    """Of full metric names; ``*`` or nothing at all stands for every name."""
-    delta: bool
-    """Totals count from the push that was delivered last, rather than from the start."""
-    brief: bool = False
-    """Leave out metrics of single brokers and partitions: all together are more than the broker takes."""
-
-    def includes(self, name: str) -> bool:
-        return any(prefix == "*" or name.startswith(prefix) for prefix in self.prefixes)
-
-
-class MetricsSource(Protocol):
-    """Source of the metrics. Called on the background loop."""
-
-    def encode(self, wanted: MetricsSelection, now: float) -> bytes:
-        """Return the metrics as OTLP ``MetricsData``."""
-        ...
-
-    def delivered(self) -> None:
-        """What was encoded last has arrived."""
-        ...
 
 
 @frozen(kw_only=True)

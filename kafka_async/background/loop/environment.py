@@ -13,7 +13,7 @@ from ...values import field, frozen
 from ...wire import BrokerVersions
 
 if TYPE_CHECKING:
-    from ..cluster.telemetry import MetricsSource
+    from ..cluster.metrics_source import MetricsSource
 
 
 class Network(Protocol):

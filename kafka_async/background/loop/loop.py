@@ -38,7 +38,7 @@ from .loop_state import LoopState
 from .request_manager import IDLE, Poll
 
 if TYPE_CHECKING:
-    from ..cluster.telemetry import MetricsSource
+    from ..cluster.metrics_source import MetricsSource
 
 NAMING: Final = 1.0
 """Seconds for which a stop waits for our member id: without it we cannot leave, and rebalances wait for us for a whole session."""

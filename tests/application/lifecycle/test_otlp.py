@@ -13,7 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 
 from kafka_async.application.lifecycle.otlp import OtlpSource, messages
 from kafka_async.application.share.consumer import ShareConsumer
-from kafka_async.background.cluster.telemetry import LAST_PUSH_TIMEOUT, MetricsSelection
+from kafka_async.background.cluster.metrics_source import MetricsSelection
+from kafka_async.background.cluster.telemetry import LAST_PUSH_TIMEOUT
 from kafka_async.errors import IllegalStateError, UnsupportedVersionError
 from kafka_async.testing.simulation import HANG, WITH_TELEMETRY, FakeCluster, LoggedRequest
 from kafka_async.testing.simulation.kafka_settings import group_settings

@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 from attrs import define, field
 
+from kafka_async.background.cluster.metrics_source import MetricsSelection
 from kafka_async.background.cluster.telemetry import (
     DEFAULT_INTERVAL,
     LAST_PUSH_TIMEOUT,
     LEAST_INTERVAL,
     TRANSITIONS,
-    MetricsSelection,
     TelemetryInput,
     TelemetryManager,
     TelemetryState,

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from kafka_async.background.boundary import FetchedData
-from kafka_async.background.cluster.telemetry import MetricsSelection
+from kafka_async.background.cluster.metrics_source import MetricsSelection
 from kafka_async.background.positions.subscription import FetchState
 from kafka_async.errors import (
     ConsumerStoppedError,
