@@ -6,6 +6,7 @@
     cli/      the command ``kafka-async``
     dead_letters.py    dead letters through another library's producer; ``letters.py``: reading them again
     export/   tables into files
+    monitor/  who is behind, and why: the core of ``kafka-async top`` and ``kafka-async monitor``
     otel.py   metrics as OpenTelemetry instruments
     ranges/   ranges of offsets, for whoever reads topics from here to there: Spark, scans
     running.py    ``run``: handles SIGTERM as ``asyncio.run`` handles Ctrl-C

@@ -1,0 +1,485 @@
+"""What is known of all groups, poll after poll.
+
+Decides: which groups are asked next, what of a poll is believed, and what is shown of it. Owns the windows of all partitions of all
+groups, and the samples of the ends of all logs. Pure: the time is an argument, and what a poll found is a value (``Findings``).
+
+What a broker does not answer stays as it was, and grows older. A group that its own broker no longer lists is forgotten; one that
+comes back as another kind of group begins anew.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from ...errors import BrokerResponseError, KafkaError
+from ...model import Node, OffsetAndMetadata, TopicPartition
+from ..admin import Group, GroupListing, ShareOffset
+from .status import Status, worst
+from .times import EndTimes, Search
+from .views import BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
+from .window import GAP, INTERVALS, Judgement, Members, Seen, Window
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | ShareOffset | KafkaError]
+
+RARELY: Final = 6
+"""A group without members that has nothing to do is asked each so many polls."""
+HISTORY: Final = 60
+"""Samples of a sparkline."""
+HOUR: Final = 3600.0
+SLOW: Final = 60.0
+"""Seconds between two questions for what changes slowly: the starts of logs, and open transactions."""
+SKEWED: Final = 0.5
+BOUNCING: Final = 10
+"""Rebalances in an hour that are worth a note."""
+
+
+@frozen(kw_only=True)
+class Layout:
+    """Brokers, and where partitions are."""
+
+    cluster_id: str | None = None
+    controller: int | None = None
+    brokers: tuple[Node, ...] = ()
+    topics: Mapping[str, UUID | None] = field(factory=dict)
+    leaders: Mapping[TopicPartition, int] = field(factory=dict)
+    leaderless: tuple[TopicPartition, ...] = ()
+    under_replicated: tuple[TopicPartition, ...] = ()
+
+
+@frozen(kw_only=True)
+class Findings:
+    """What one poll has found."""
+
+    layout: Layout
+    listed: Mapping[int, Collection[GroupListing] | KafkaError]
+    """By broker."""
+    groups: Mapping[str, Group | KafkaError]
+    offsets: Mapping[str, Offsets | KafkaError]
+    ends: Mapping[TopicPartition, int | KafkaError] = field(factory=dict)
+    starts: Mapping[TopicPartition, int | KafkaError] = field(factory=dict)
+    stable: Mapping[TopicPartition, int | KafkaError] = field(factory=dict)
+    seconds: float = 0.0
+    missing: tuple[str, ...] = ()
+
+
+@define
+class _Known:
+    """What is known of a group."""
+
+    listing: GroupListing
+    group: Group | None = None
+    offsets: Offsets = field(factory=dict)
+    taken_at: float | None = None
+    problem: KafkaError | None = None
+    """Why the last question about it brought nothing."""
+    told: int = 0
+    """The number of the poll that brought its offsets."""
+    quiet: int = 0
+    """Polls in which nothing changed."""
+    windows: dict[TopicPartition, Window] = field(factory=dict)
+    rebalances: "deque[tuple[float, int]]" = field(factory=deque)
+    """When how many were seen, in the last hour."""
+    rebalanced: int = 0
+    rebalancing_since: float | None = None
+    history: "deque[int]" = field(factory=lambda: deque(maxlen=HISTORY))
+    idle: bool = False
+
+
+@define
+class _Logs:
+    """What is known of the logs."""
+
+    times: dict[TopicPartition, EndTimes] = field(factory=dict)
+    starts: dict[TopicPartition, int] = field(factory=dict)
+    stable: dict[TopicPartition, int] = field(factory=dict)
+    dated: dict[TopicPartition, float] = field(factory=dict)
+    """When the timestamps of records were last looked up."""
+    failed: set[TopicPartition] = field(factory=set)
+    """Those whose end was not told in the last poll."""
+
+    def take(self, now: float, poll: Findings) -> None:
+        self.failed = set()
+        for partition, end in poll.ends.items():
+            if isinstance(end, KafkaError):
+                self.failed.add(partition)
+            else:
+                self.times.setdefault(partition, EndTimes()).add(now, end)
+        for known, answers in ((self.starts, poll.starts), (self.stable, poll.stable)):
+            for partition, offset in answers.items():
+                if not isinstance(offset, KafkaError):
+                    known[partition] = offset
+        for partition, start in list(self.starts.items()):  # of a log that was begun anew
+            if (last := self.end(partition)) is not None and start > last:
+                self.starts[partition] = last
+
+    def end(self, partition: TopicPartition) -> int | None:
+        return self.times[partition].latest if partition in self.times else None
+
+
+@define
+class Book:
+    """All that is known."""
+
+    interval: float
+    """Seconds between two polls."""
+    allowed: int = 0
+    topic: str | None = None
+    """Only partitions of this topic, and groups that have one; ``None``: all."""
+    vanished: bool = field(default=False, init=False)
+    """Groups are no longer listed by their brokers: they were deleted, or have moved to a broker that has just joined."""
+    _groups: dict[str, _Known] = field(factory=dict)
+    _logs: _Logs = field(factory=_Logs)
+    _answered: dict[int, float] = field(factory=dict)
+    """When each broker last listed its groups."""
+    _notes: dict[int, str] = field(factory=dict)
+    """What each broker said in place of it."""
+    _number: int = 0
+    _errors: int = 0
+    _rates_since: float = float("-inf")
+
+    # --- what to ask -----------------------------------------------------------------------------------------------------------
+
+    def due(self, listed: Iterable[GroupListing]) -> list[GroupListing]:
+        """Return the groups to ask about in the next poll; first those that were not asked for the longest time.
+
+        So a broker that takes one group in a request, and does not get through all of them in time, goes on with the others next
+        time.
+        """
+        number = self._number + 1
+        wanted = [
+            listing
+            for listing in listed
+            if (known := self._groups.get(listing.group_id)) is None
+            or not known.idle
+            or known.listing.state != listing.state
+            or known.listing.kind != listing.kind
+            or number - known.told >= RARELY
+        ]
+        return sorted(wanted, key=lambda listing: self._groups[listing.group_id].told if listing.group_id in self._groups else -1)
+
+    def partitions(
+        self, offsets: Mapping[str, Offsets | KafkaError], groups: Mapping[str, Group | KafkaError]
+    ) -> set[TopicPartition]:
+        """Return the partitions whose ends are wanted, now that a poll has found these offsets and groups."""
+        found = {part for known in self._groups.values() for part in (*known.offsets, *known.windows, *_owned(known.group))}
+        found |= {part for each in offsets.values() if not isinstance(each, KafkaError) for part in each}
+        found |= {part for group in groups.values() if isinstance(group, Group) for part in _owned(group)}
+        return {part for part in found if self.topic in (None, part.topic)}
+
+    def held(self) -> set[TopicPartition]:
+        """Return the partitions in which an open transaction may hold up a group."""
+        return {
+            part for known in self._groups.values() for part, window in known.windows.items() if window.may_wait_for_a_transaction
+        }
+
+    def shrunk(self, ends: Mapping[TopicPartition, int | KafkaError]) -> bool:
+        """Return whether a log is shorter than it was: its topic may have been created again, which only its id tells."""
+        return any(
+            not isinstance(end, KafkaError) and (known := self._logs.end(part)) is not None and end < known
+            for part, end in ends.items()
+        )
+
+    def searches(self, now: float, wall_ms: float) -> dict[TopicPartition, Search]:
+        """Return what to look up by time: partitions in which a group is so far behind that no sample is as old.
+
+        A partition is looked at again after ten minutes at the earliest. ``wall_ms``: the time of day, in milliseconds.
+        """
+        found: dict[TopicPartition, Search] = {}
+        for part, offset in self._behind():
+            times = self._logs.times.get(part)
+            if times is None or (oldest := times.oldest) is None or offset >= oldest:
+                continue
+            if part not in self._logs.dated or now - self._logs.dated[part] > 10 * SLOW:
+                before = found.get(part)
+                if before is None or offset < before.offset:
+                    found[part] = Search(offset, (wall_ms, oldest))
+        return found
+
+    def _behind(self) -> Iterator[tuple[TopicPartition, int]]:
+        for known in self._groups.values():
+            for part, window in known.windows.items():
+                last = window.last
+                if last is not None and last.committed is not None and last.waiting:
+                    yield part, max(last.committed, last.start or 0)
+
+    def date(self, now: float, wall_ms: float, searches: Mapping[TopicPartition, Search]) -> None:
+        """Take what was found by time."""
+        for part, search in searches.items():
+            self._logs.dated[part] = now
+            for timestamp, offset in sorted(search.found, reverse=True):
+                self._logs.times[part].anchor(now - max(0.0, wall_ms - timestamp) / 1000, offset)
+
+    def reset_rates(self, now: float) -> None:
+        """Count rates from now on."""
+        self._rates_since = now
+
+    # --- what was found --------------------------------------------------------------------------------------------------------
+
+    def take(self, now: float, poll: Findings) -> None:
+        """Take what a poll found. ``now``: when it ended."""
+        self._number += 1
+        self.vanished = False
+        self._logs.take(now, poll)
+        self._errors += sum(
+            isinstance(each, KafkaError)
+            for answers in (poll.listed, poll.groups, poll.offsets, poll.ends)
+            for each in answers.values()
+        )
+        listed: dict[str, GroupListing] = {}
+        for node, outcome in poll.listed.items():
+            if isinstance(outcome, KafkaError):
+                self._notes[node] = _said(outcome)
+                continue
+            self._answered[node] = now
+            self._notes.pop(node, None)
+            listed |= {listing.group_id: listing for listing in outcome}
+        silent = {node for node, outcome in poll.listed.items() if isinstance(outcome, KafkaError)}
+        for name, known in list(self._groups.items()):
+            if name not in listed and known.listing.coordinator not in silent:
+                del self._groups[name]
+                self.vanished = True
+        for listing in listed.values():
+            self._take_group(now, poll, listing)
+        for known in self._groups.values():
+            self._sample(now, known, poll)
+
+    def _take_group(self, now: float, poll: Findings, listing: GroupListing) -> None:
+        name = listing.group_id
+        known = self._groups.get(name)
+        if known is None or known.listing.kind != listing.kind:
+            known = self._groups[name] = _Known(listing)
+        before, known.listing = known.group, listing
+        group, offsets = poll.groups.get(name), poll.offsets.get(name)
+        if group is None and offsets is None:
+            return  # it was not asked
+        known.problem = next((each for each in (offsets, group) if isinstance(each, KafkaError)), None)
+        if isinstance(group, Group):
+            known.group = group
+            self._count_rebalances(now, known, before, group)
+        elif group is not None and not group.retriable:  # such as one that may not be described: its members are not known
+            known.group = None
+        if offsets is not None and not isinstance(offsets, KafkaError):
+            known.quiet = known.quiet + 1 if offsets == known.offsets else 0
+            known.offsets = offsets
+            known.taken_at, known.told = now, self._number
+
+    def _count_rebalances(self, now: float, known: _Known, before: Group | None, after: Group) -> None:
+        settled = after.state in ("Stable", "Empty", "Dead")
+        known.rebalancing_since = None if settled else known.rebalancing_since if known.rebalancing_since is not None else now
+        if before is not None:
+            steps = _steps(before, after)
+            known.rebalanced += steps
+            if steps:
+                known.rebalances.append((now, steps))
+        while known.rebalances and now - known.rebalances[0][0] > HOUR:
+            known.rebalances.popleft()
+
+    def _sample(self, now: float, known: _Known, poll: Findings) -> None:
+        """Give the windows of a group what is known now. Its offsets may be of an earlier poll, if it is asked rarely."""
+        if not _current(known, self._number):
+            return
+        share = known.listing.kind == "share"
+        owned = set(_owned(known.group))
+        wanted = [part for part in known.offsets.keys() | owned if self.topic in (None, part.topic)]
+        for part in known.windows.keys() - set(wanted):
+            if known.windows[part].is_over:
+                del known.windows[part]
+        for part in {*wanted, *known.windows}:
+            offset = known.offsets.get(part)
+            unheard = part in self._logs.failed or (part in poll.layout.leaders and part not in poll.ends)
+            if isinstance(offset, KafkaError) or unheard:
+                continue
+            window = known.windows.setdefault(part, Window(self.allowed))
+            window.add(now, self._seen(part, offset, share, poll.layout), self._members(known, part, owned), self.interval)
+        if (lag := _total(known.windows.values())) is not None:
+            known.history.append(lag)
+        known.idle = known.listing.state == "Empty" and (lag == 0 or known.quiet >= INTERVALS)
+
+    def _seen(self, part: TopicPartition, offset: OffsetAndMetadata | ShareOffset | None, share: bool, layout: Layout) -> Seen:
+        end = self._logs.end(part) if part in layout.leaders else None
+        common = {"end": end, "start": self._logs.starts.get(part), "topic_id": layout.topics.get(part.topic)}
+        if isinstance(offset, ShareOffset):
+            return Seen(committed=offset.start, reported=offset.lag, share=True, **common)  # type: ignore[arg-type]  # one dict for two
+        committed = offset.offset if offset is not None else None
+        return Seen(committed=committed, stable=self._logs.stable.get(part), share=share, **common)  # type: ignore[arg-type]  # likewise
+
+    def _members(self, known: _Known, part: TopicPartition, owned: Collection[TopicPartition]) -> Members:
+        group = known.group
+        return Members(
+            state=known.listing.state or (group.state if group is not None else ""),
+            count=len(group.members) if group is not None else None,
+            owned=part in owned or not owned,
+            rebalancing_since=known.rebalancing_since,
+        )
+
+    # --- what is shown ---------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, now: float, poll: Findings) -> Snapshot:
+        """Return what there is to show after a poll."""
+        groups = (self._view(now, name, known, poll) for name, known in self._groups.items())
+        shown = [view for view in groups if self.topic is None or view.partitions]
+        return Snapshot(
+            number=self._number,
+            groups=tuple(sorted(shown, key=lambda view: (*(-each for each in view.trouble), view.name))),
+            cluster=self._cluster(now, poll.layout),
+            poll_seconds=poll.seconds,
+            errors=self._errors,
+            missing=poll.missing,
+        )
+
+    def _cluster(self, now: float, layout: Layout) -> ClusterOverview:
+        leads = list(layout.leaders.values())
+        return ClusterOverview(
+            cluster_id=layout.cluster_id,
+            controller=layout.controller,
+            brokers=tuple(
+                BrokerView(
+                    node_id=node.id,
+                    address=f"{node.host}:{node.port}",
+                    rack=node.rack,
+                    leads=leads.count(node.id),
+                    age_seconds=now - self._answered[node.id] if node.id in self._answered else None,
+                    note=self._notes.get(node.id, ""),
+                )
+                for node in sorted(layout.brokers, key=lambda node: node.id)
+            ),
+            leaderless=layout.leaderless,
+            under_replicated=layout.under_replicated,
+        )
+
+    def _view(self, now: float, name: str, known: _Known, poll: Findings) -> GroupView:
+        owned = set(_owned(known.group))
+        owners = _owners(known.group)
+        parts = tuple(
+            self._partition(now, part, window, self._members(known, part, owned), owners.get(part))
+            for part, window in sorted(known.windows.items())
+            if window.last is not None
+        )
+        known_lags = [part.lag for part in parts if part.lag is not None]
+        status, notes = self._status(now, known, parts)
+        return GroupView(
+            name=name,
+            kind=known.listing.kind,
+            state=known.listing.state or (known.group.state if known.group is not None else ""),
+            status=status,
+            notes=notes,
+            members=_members_of(known.group),
+            partitions=parts,
+            lag=sum(known_lags) if known_lags else None,
+            complete=bool(parts) and len(known_lags) == len(parts),
+            rebalances=known.rebalanced,
+            rebalances_hour=sum(steps for _, steps in known.rebalances),
+            taken_at=known.taken_at,
+            now=now,
+            history=tuple(known.history),
+        )
+
+    def _status(self, now: float, known: _Known, parts: Collection[PartitionView]) -> tuple[Status, tuple[str, ...]]:
+        notes = []
+        if known.problem is not None:
+            notes.append(_said(known.problem))
+        late = known.taken_at is None or now - known.taken_at > (GAP + (RARELY if known.idle else 0)) * self.interval
+        if late:
+            notes.append("too old to tell" if known.taken_at is not None else "not known yet")
+            return Status.UNKNOWN, tuple(notes)
+        status = worst(part.status for part in parts)
+        nothing = not any(part.lag is not None for part in parts)
+        if nothing and status is Status.OK and (parts or known.listing.kind == "share"):
+            status = Status.UNKNOWN
+        worst_part = max(parts, key=lambda part: part.status.severity, default=None)
+        if worst_part is not None and worst_part.note:
+            notes.append(worst_part.note)
+        return status, (*notes, *_remarks(known, parts))
+
+    def _partition(self, now: float, part: TopicPartition, window: Window, members: Members, owner: str | None) -> PartitionView:
+        told = now - window.sampled_at
+        late = told > GAP * self.interval
+        verdict = Judgement(Status.UNKNOWN, f"not told for {told:.0f} s") if late else window.judge(now, members)
+        rates = window.rates(self._rates_since)
+        last = window.last
+        assert last is not None  # noqa: S101  # those without a sample are not shown
+        times = self._logs.times.get(part)
+        age = None
+        if times is not None and last.committed is not None and last.lag is not None:
+            age = times.age(now, last.end if last.lag == 0 and last.end is not None else max(last.committed, last.start or 0))
+        return PartitionView(
+            partition=part,
+            status=verdict.status,
+            note=verdict.note,
+            lag=last.lag,
+            committed=last.committed,
+            end=last.end,
+            start=last.start,
+            age=age,
+            owner=owner,
+            unmoved=window.unmoved(now),
+            in_rate=rates.arriving,
+            out_rate=rates.done,
+            lost=last.lost,
+            retention_in=window.retention_in(now),
+        )
+
+
+def _current(known: _Known, number: int) -> bool:
+    """Return whether what is known of a group's offsets still holds: it was answered in this poll, or is asked rarely."""
+    return known.told == number or (known.idle and known.problem is None)
+
+
+def _owned(group: Group | None) -> Iterator[TopicPartition]:
+    for member in group.members if group is not None else ():
+        yield from member.partitions
+
+
+def _owners(group: Group | None) -> dict[TopicPartition, str]:
+    found: dict[TopicPartition, str] = {}
+    for member in group.members if group is not None else ():
+        who = f"{member.client_id}@{member.host.lstrip('/')}"
+        for part in member.partitions:
+            found[part] = f"{found[part]}, {who}" if part in found else who
+    return found
+
+
+def _members_of(group: Group | None) -> tuple[MemberView, ...] | None:
+    if group is None:
+        return None
+    return tuple(
+        MemberView(member_id=member.member_id, owner=f"{member.client_id}@{member.host.lstrip('/')}", partitions=member.partitions)
+        for member in group.members
+    )
+
+
+def _steps(before: Group, after: Group) -> int:
+    """Return how many rebalances lie between two looks at a group; at least, in the classic protocol, which shows no generation."""
+    if before.epoch is not None and after.epoch is not None:
+        return max(0, after.epoch - before.epoch)
+    if before.state == after.state == "Stable":
+        return int({member.member_id for member in before.members} != {member.member_id for member in after.members})
+    return int(before.state in ("Stable", "Empty") and after.state not in ("Stable", "Empty", "Dead"))
+
+
+def _total(windows: Iterable[Window]) -> int | None:
+    lags = [window.last.lag for window in windows if window.last is not None and window.last.lag is not None]
+    return sum(lags) if lags else None
+
+
+def _remarks(known: _Known, parts: Collection[PartitionView]) -> Iterator[str]:
+    """Say what is odd about a group, and is no trouble by itself."""
+    lags = sorted((part.lag or 0 for part in parts), reverse=True)
+    if len(lags) > 1 and lags[0] > SKEWED * sum(lags) and lags[0] >= 1000:
+        yield f"{100 * lags[0] // sum(lags)} % of the lag in one partition"
+    members = known.group.members if known.group is not None else ()
+    idle = sum(not member.partitions for member in members)
+    if idle and idle < len(members):
+        yield f"{idle} members without partitions"
+    hour = sum(steps for _, steps in known.rebalances)
+    if hour >= BOUNCING:
+        yield f"{hour} rebalances in the last hour"
+
+
+def _said(error: KafkaError) -> str:
+    """Return an error in a few words, as a note."""
+    text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)
+    return " ".join(text.split()) or type(error).__name__

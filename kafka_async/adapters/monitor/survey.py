@@ -1,0 +1,213 @@
+"""Asks the brokers, and gives the book what they answered.
+
+Decides: when a poll begins, how long each broker has, and what is asked again at once. Owns the last look at the layout. Must never
+have two polls at once, nor let one broker hold up the numbers of another for longer than an interval.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Final, TypeVar
+
+import anyio
+from attrs import define, field
+
+from ...errors import IllegalStateError, KafkaError
+from ...model import Node, OffsetAndTimestamp, TopicPartition
+from ...wire import MetadataResponse
+from ..admin import EARLIEST, LATEST, Admin, Group, GroupListing
+from .book import SLOW, Book, Findings, Layout, Offsets
+from .views import Snapshot
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+SHARE_OF_INTERVAL: Final = 0.7
+"""How much of an interval a broker that does not answer may cost the others, and how many seconds at most."""
+DEADLINE: Final = 5.0
+SHORT: Final = 1.0
+"""Seconds that a broker has at least, whatever the interval."""
+LAYOUT_EVERY: Final = 30.0
+"""Seconds between two looks at where partitions are."""
+
+
+@define(eq=False)
+class Survey:
+    """Polls a cluster."""
+
+    admin: Admin
+    book: Book
+    names: tuple[str, ...] = ()
+    """Only these groups; ``()``: all."""
+    wall: Callable[[], float] = time.time
+    """The time of day in seconds, with which timestamps of records are compared."""
+    _layout: Layout = field(factory=Layout, init=False)
+    _layout_at: float = field(default=float("-inf"), init=False)
+    _starts_at: float = field(default=float("-inf"), init=False)
+    _stable_at: float = field(default=float("-inf"), init=False)
+    _nowhere: set[TopicPartition] = field(factory=set, init=False)
+    """Partitions that have no leader, or are of no topic that we may see."""
+    _silent: frozenset[int] = field(default=frozenset(), init=False)
+    """Brokers that did not answer in the last poll."""
+
+    @property
+    def seconds(self) -> float:
+        """How long a broker has in one poll."""
+        return max(SHORT, min(DEADLINE, SHARE_OF_INTERVAL * self.book.interval))
+
+    async def snapshots(self) -> AsyncIterator[Snapshot]:
+        """Poll for ever: the next poll begins an interval after the last began, or as soon as that has ended."""
+        while True:
+            began = self._now()
+            yield await self.poll()
+            await anyio.sleep(max(0.0, self.book.interval - (self._now() - began)))
+
+    async def poll(self) -> Snapshot:
+        """Ask once. What a broker does not answer is no error: it stays as it was. Raises only if nothing was ever known."""
+        began = self._now()
+        await self._look_around(began)
+        listed, groups, offsets = await self._groups()
+        wanted = self.book.partitions(offsets, groups)
+        ends = await self._ends(wanted, LATEST)
+        shrunk, nowhere = self.book.shrunk(ends), wanted - self._layout.leaders.keys()
+        if shrunk or nowhere - self._nowhere:  # a topic was created again, or has just been created
+            self._layout_at = float("-inf")
+            await self._look_around(self._now())
+            ends |= await self._ends(nowhere, LATEST)
+        self._nowhere = nowhere
+        starts: dict[TopicPartition, int | KafkaError] = {}
+        stable: dict[TopicPartition, int | KafkaError] = {}
+        if began - self._starts_at >= SLOW or shrunk:
+            self._starts_at = began
+            starts = await self._ends(ends, EARLIEST)
+        if (held := self.book.held() & ends.keys()) and began - self._stable_at >= SLOW / 2:
+            self._stable_at = began
+            stable = await self._ends(held, LATEST, stable=True)
+        now = self._now()
+        poll = Findings(
+            layout=self._layout,
+            listed=listed,
+            groups=groups,
+            offsets=offsets,
+            ends=ends,
+            starts=starts,
+            stable=stable,
+            seconds=now - began,
+            missing=self._missing(listed),
+        )
+        self.book.take(now, poll)
+        if self.book.vanished:
+            self._layout_at = float("-inf")
+        await self._date()
+        return self.book.snapshot(self._now(), poll)
+
+    def _missing(self, listed: Mapping[int, Collection[GroupListing] | KafkaError]) -> tuple[str, ...]:
+        """Return the groups asked for by name that do not exist; none while a broker that may have them does not answer."""
+        if any(isinstance(each, KafkaError) for each in listed.values()):
+            return ()
+        found = {listing.group_id for each in listed.values() if not isinstance(each, KafkaError) for listing in each}
+        return tuple(name for name in self.names if name not in found)
+
+    # --- one poll --------------------------------------------------------------------------------------------------------------
+
+    async def _look_around(self, now: float) -> None:
+        if now - self._layout_at < LAYOUT_EVERY:
+            return
+        nodes = sorted(self.admin.client.nodes, key=lambda node: node in self._silent)
+        problem: KafkaError | None = None
+        for node in nodes:
+            try:
+                with anyio.fail_after(self.seconds):
+                    self._layout = layout_of(await self.admin.client.layout(node_id=node))
+            except (KafkaError, TimeoutError) as error:
+                self._silent |= {node}
+                problem = error if isinstance(error, KafkaError) else problem
+            else:
+                self._layout_at = now
+                return
+        if not self._layout.brokers:
+            raise problem or IllegalStateError("no broker says where partitions are")
+
+    async def _groups(
+        self,
+    ) -> tuple[dict[int, list[GroupListing] | KafkaError], dict[str, Group | KafkaError], dict[str, Offsets | KafkaError]]:
+        """Ask each broker for its groups, and about them, all brokers at once."""
+        listed: dict[int, list[GroupListing] | KafkaError] = {}
+        groups: dict[str, Group | KafkaError] = {}
+        offsets: dict[str, Offsets | KafkaError] = {}
+
+        async def ask(node: int) -> None:
+            until = self._now() + self.seconds
+            listed.update(await self.admin.list_many([node], self.seconds))
+            found = listed[node]
+            if isinstance(found, KafkaError):
+                return
+            if self.names:
+                found = listed[node] = [listing for listing in found if listing.group_id in self.names]
+            due = self.book.due(found)
+            groups.update(await self.admin.describe_many(due, until - self._now()))
+            offsets.update(await self.admin.committed_many(due, until - self._now()))
+            offsets.update(await self.admin.share_offsets_many(due, until - self._now()))
+
+        async with anyio.create_task_group() as tasks:
+            for node in await self._coordinators():
+                tasks.start_soon(ask, node)
+        self._silent = frozenset(node for node, each in listed.items() if isinstance(each, KafkaError) and each.retriable)
+        return listed, groups, offsets
+
+    async def _coordinators(self) -> Collection[int]:
+        """Return the brokers to ask: those of the groups that are wanted, or all."""
+        if not self.names:
+            return self.admin.client.nodes
+        found = await self.admin.find_many(self.names, self.seconds)
+        known = {node for node in found.values() if not isinstance(node, KafkaError)}
+        return known if len(known) and not any(isinstance(node, KafkaError) for node in found.values()) else self.admin.client.nodes
+
+    async def _ends(
+        self, partitions: Collection[TopicPartition], what: int, *, stable: bool = False
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """Ask the leaders. One that did not list its groups is not waited for again."""
+        leaders = {part: node for part, node in self._layout.leaders.items() if part in partitions and node not in self._silent}
+        found = await self.admin.offsets_many(dict.fromkeys(leaders, what), leaders, self.seconds, stable=stable)
+        return {
+            part: outcome.offset if isinstance(outcome, OffsetAndTimestamp) else outcome
+            for part, outcome in found.items()
+            if outcome is not None
+        }
+
+    async def _date(self) -> None:
+        """Look up by time what is older than all samples; a handful of requests to each leader, and mostly none."""
+        now, wall_ms = self._now(), 1000 * self.wall()
+        searches = self.book.searches(now, wall_ms)
+        open_ = dict(searches)
+        while open_:
+            asked = {part: search.timestamp() for part, search in open_.items()}
+            leaders = self._layout.leaders
+            heard = {part: leaders[part] for part in asked if part in leaders and leaders[part] not in self._silent}
+            answers = await self.admin.offsets_many(asked, heard, self.seconds)
+            for part, timestamp in asked.items():
+                answer = answers.get(part, IllegalStateError("not asked"))
+                if isinstance(answer, KafkaError):
+                    del open_[part]
+                    continue
+                open_[part].learn(timestamp, (answer.timestamp, answer.offset) if answer is not None else None)
+                if open_[part].done:
+                    del open_[part]
+        self.book.date(now, wall_ms, searches)
+
+    def _now(self) -> float:
+        return self.admin.client.clock()
+
+
+def layout_of(answer: MetadataResponse) -> Layout:
+    """Return where partitions are. Topics that may not be described are left out."""
+    topics = [topic for topic in answer.topics if topic.name is not None and not topic.error_code]
+    parts = [(TopicPartition(topic.name or "", part.partition_index), part) for topic in topics for part in topic.partitions]
+    return Layout(
+        cluster_id=answer.cluster_id,
+        controller=answer.controller_id if answer.controller_id >= 0 else None,
+        brokers=tuple(Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers),
+        topics={topic.name or "": topic.topic_id for topic in topics},
+        leaders={name: part.leader_id for name, part in parts if part.leader_id >= 0},
+        leaderless=tuple(name for name, part in parts if part.leader_id < 0),
+        under_replicated=tuple(name for name, part in parts if len(part.isr_nodes) < len(part.replica_nodes)),
+    )

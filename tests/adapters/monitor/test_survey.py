@@ -1,0 +1,457 @@
+"""Polls of a simulated cluster: how many requests they take, and what is shown if brokers, groups and topics do what they do."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import ceil
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.adapters.admin import Admin, Client
+from kafka_async.adapters.monitor import Book, Certainty, GroupView, Snapshot, Status, Survey
+from kafka_async.config import ConsumerConfig
+from kafka_async.testing.simulation import HANG, KAFKA_2_8, FakeCluster
+from kafka_async.wire import Api
+from kafka_async.wire.messages import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from kafka_async.wire.messages.admin import ConsumerGroupDescribeResponse, DescribedConsumerGroup, ListedGroup, ListGroupsResponse
+from tests.application.support import consumer_on, virtual
+
+INTERVAL = 5.0
+DENIED = 30
+ABOUT_GROUPS = (
+    Api.LIST_GROUPS,
+    Api.DESCRIBE_GROUPS,
+    Api.CONSUMER_GROUP_DESCRIBE,
+    Api.SHARE_GROUP_DESCRIBE,
+    Api.OFFSET_FETCH,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS,
+    Api.LIST_OFFSETS,
+    Api.METADATA,
+    Api.FIND_COORDINATOR,
+)
+
+
+@asynccontextmanager
+async def watching(cluster: FakeCluster, *names: str, **book: Any) -> AsyncIterator[Survey]:
+    config = ConsumerConfig.from_options({"bootstrap_servers": cluster.bootstrap_servers})
+    async with Client.connect(config, cluster.network) as client:
+        yield Survey(Admin(client), Book(INTERVAL, **book), names, wall=lambda: cluster.clock.date() / 1000)
+
+
+async def next_poll(survey: Survey) -> Snapshot:
+    await anyio.sleep(INTERVAL)
+    return await survey.poll()
+
+
+def group_of(snapshot: Snapshot, name: str = "g") -> GroupView:
+    found = snapshot.find(name)
+    assert found is not None
+    return found
+
+
+def commit(cluster: FakeCluster, group: str, tp: TopicPartition, offset: int) -> None:
+    cluster.groups.offsets.store(group, tp, OffsetAndMetadata(offset))
+
+
+def crowded(count: int, size: int = 3, **options: Any) -> tuple[FakeCluster, list[TopicPartition]]:
+    cluster = FakeCluster(size=size, **options)
+    tps = cluster.create_topic("t", 3)
+    for tp in tps:
+        cluster.fill(tp, 100)
+    for number in range(count):
+        name = f"g{number:05}"
+        cluster.groups.moved[name] = number % size
+        commit(cluster, name, tps[number % 3], 50)
+    return cluster, tps
+
+
+# --- what it costs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_poll_of_many_groups_takes_no_more_requests_than_the_formula() -> None:
+    """B + L + 2 x (the hundreds of groups of each broker and kind), and once in a while the layout and the starts of logs."""
+    count = 5000
+
+    @virtual
+    async def test() -> None:
+        cluster, _ = crowded(count)
+        async with watching(cluster) as survey:
+            await survey.poll()
+            begun = anyio.current_time()
+            snapshot = await next_poll(survey)
+            asked = cluster.asked(*ABOUT_GROUPS, since=begun)
+
+        assert len(snapshot.groups) == count
+        assert snapshot.errors == 0
+        hundreds = sum(ceil(len(range(node, count, 3)) / 100) for node in range(3))
+        assert len(asked) <= 3 + 3 + 2 * hundreds
+
+    test()
+
+
+@virtual
+async def test_groups_that_have_nothing_to_do_are_asked_each_sixth_poll() -> None:
+    cluster, tps = crowded(0)
+    for number in range(500):
+        commit(cluster, f"g{number:05}", tps[0], 100)
+    async with watching(cluster) as survey:
+        counts = []
+        for _ in range(13):
+            since = anyio.current_time()
+            snapshot = await next_poll(survey)
+            counts.append(len(cluster.asked(Api.OFFSET_FETCH, since=since + INTERVAL)))
+
+    assert counts == [5, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 5]
+    assert {group.status for group in snapshot.groups} == {Status.OK}
+
+
+@virtual
+async def test_a_group_that_had_nothing_to_do_shows_its_lag_at_once_and_is_asked_again() -> None:
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.fill(tps[0], 7)
+        assert group_of(await next_poll(survey)).lag == 7
+        commit(cluster, "g", tps[0], 105)
+        assert group_of(await next_poll(survey)).lag == 2
+
+
+@virtual
+async def test_a_group_that_is_named_takes_a_request_of_each_sort() -> None:
+    cluster, _ = crowded(300)
+    async with watching(cluster, "g00001") as survey:
+        await survey.poll()
+        since = anyio.current_time()
+        snapshot = await next_poll(survey)
+        asked = [entry.api for entry in cluster.asked(*ABOUT_GROUPS, since=since)]
+
+    assert [group.name for group in snapshot.groups] == ["g00001"]
+    assert sorted(asked) == sorted([Api.FIND_COORDINATOR, Api.LIST_GROUPS, Api.DESCRIBE_GROUPS, Api.OFFSET_FETCH, Api.LIST_OFFSETS])
+
+
+@virtual
+async def test_a_name_that_is_of_no_group_is_told() -> None:
+    cluster, _ = crowded(3)
+    async with watching(cluster, "g00001", "typo") as survey:
+        assert (await survey.poll()).missing == ("typo",)
+
+
+# --- brokers that do not answer ------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_silent_broker_keeps_its_groups_old_values_and_the_others_are_fresh_within_an_interval() -> None:
+    cluster, tps = crowded(30)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        await next_poll(survey)
+        for api in ABOUT_GROUPS:
+            cluster.control(api, lambda *_: HANG, keep=True, node=1)
+        cluster.fill(tps[0], 5)
+        cluster.fill(tps[2], 5)
+        begun = anyio.current_time()
+        snapshot = await next_poll(survey)
+        took = anyio.current_time() - begun - INTERVAL
+        for _ in range(3):
+            later = await next_poll(survey)
+
+    assert took < INTERVAL
+    assert group_of(snapshot, "g00000").lag == group_of(snapshot, "g00002").lag == 55
+    old = group_of(snapshot, "g00001")
+    assert old.lag == 50
+    assert old.age_seconds is not None
+    assert old.age_seconds >= INTERVAL
+    assert {group.status for group in later.groups if int(group.name[1:]) % 3 == 1} == {Status.UNKNOWN}
+    assert {group.status for group in later.groups if int(group.name[1:]) % 3 != 1} == {Status.STOP}
+    ages = {broker.node_id: broker.age_seconds for broker in later.cluster.brokers}
+    assert ages[0] == ages[2] == pytest.approx(0, abs=0.1)
+    assert (ages[1] or 0) > 3 * INTERVAL
+
+
+@virtual
+async def test_a_leader_that_does_not_answer_leaves_the_lag_of_its_partitions_as_it_was() -> None:
+    cluster, tps = crowded(0)
+    for tp in tps:
+        commit(cluster, "g", tp, 50)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        await next_poll(survey)
+        cluster.control(Api.LIST_OFFSETS, lambda *_: HANG, keep=True, node=2)
+        for tp in tps:
+            cluster.fill(tp, 5)
+        for _ in range(4):
+            snapshot = await next_poll(survey)
+
+    parts = group_of(snapshot).partitions
+    assert [part.lag for part in parts] == [55, 55, 50]
+    assert [part.status for part in parts] == [Status.STOP, Status.STOP, Status.UNKNOWN]
+
+
+@virtual
+async def test_a_broker_that_comes_back_is_believed_again() -> None:
+    cluster, _ = crowded(3)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.freeze(1)
+        for _ in range(5):
+            snapshot = await next_poll(survey)
+        assert group_of(snapshot, "g00001").status is Status.UNKNOWN
+        cluster.start(1)
+        cluster.disconnect(1)
+        for _ in range(4):
+            snapshot = await next_poll(survey)
+    assert group_of(snapshot, "g00001").status is Status.STOP
+    assert group_of(snapshot, "g00001").lag == 50
+
+
+@virtual
+async def test_a_group_that_may_not_be_read_is_unknown_and_says_why() -> None:
+    cluster, _ = crowded(2, size=1)
+
+    def refuse(broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        names = [group.group_id for group in request.groups]
+        return OffsetFetchResponse(groups=tuple(OffsetFetchResponseGroup(group_id=name, error_code=DENIED) for name in names))
+
+    cluster.control(Api.OFFSET_FETCH, refuse, keep=True)
+    async with watching(cluster) as survey:
+        snapshot = await survey.poll()
+
+    group = group_of(snapshot, "g00001")
+    assert (group.status, group.lag) == (Status.UNKNOWN, None)
+    assert "authoriz" in " ".join(group.notes).lower() or "access" in " ".join(group.notes).lower()
+    assert group.as_json()["lag"] is None
+
+
+@virtual
+async def test_brokers_before_3_0_get_through_all_groups_in_turns() -> None:
+    cluster, _ = crowded(60, size=1, max_versions=KAFKA_2_8, latency=0.1)
+    async with watching(cluster) as survey:
+        known = []
+        for _ in range(3):
+            snapshot = await next_poll(survey)
+            known.append(len([group for group in snapshot.groups if group.lag is not None]))
+
+    assert 0 < known[0] < 60
+    assert known[0] < known[1]
+    assert known[2] == 60
+
+
+# --- groups and topics ---------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_member_that_stops_is_told_within_three_polls() -> None:
+    cluster, tps = crowded(0)
+    async with watching(cluster) as survey:
+        consumer = consumer_on(cluster, "t", group_id="g", auto_commit_interval_ms=1000)
+        await consumer.start()
+        await consumer.getmany(timeout_ms=2000)
+        await consumer.commit()
+        await survey.poll()
+        snapshot = await next_poll(survey)
+        running = group_of(snapshot)
+        await consumer.stop()
+        for tp in tps:
+            cluster.fill(tp, 40)
+        found = [group_of(await next_poll(survey)).status for _ in range(3)]
+
+    assert (running.status, running.members and len(running.members)) == (Status.OK, 1)
+    assert running.worst is not None
+    assert running.worst.owner is not None
+    assert found[-1] is Status.STOP
+
+
+@virtual
+async def test_how_long_records_wait_is_right_to_an_interval() -> None:
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        await anyio.sleep(3)
+        cluster.fill(tps[0], 10_000)
+        written = anyio.current_time()
+        for _ in range(8):
+            snapshot = await next_poll(survey)
+
+        age = group_of(snapshot).age
+        assert age is not None
+        assert age.certainty is Certainty.SEEN
+        assert age.seconds == pytest.approx(anyio.current_time() - written, abs=INTERVAL)
+
+
+@virtual
+async def test_what_waited_before_the_first_poll_is_found_by_time() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t")
+    for _ in range(50):
+        cluster.produce(tp, *["x"] * 10)
+        await anyio.sleep(12)
+    commit(cluster, "g", tp, 200)  # written six minutes ago
+    async with watching(cluster) as survey:
+        age = group_of(await survey.poll()).age
+        since = anyio.current_time()
+        await next_poll(survey)
+        assert len(cluster.asked(Api.LIST_OFFSETS, since=since)) == 1  # not looked up again
+
+    assert age is not None
+    assert age.certainty is Certainty.ABOUT
+    assert age.seconds == pytest.approx(6 * 60, abs=12)
+
+
+@virtual
+async def test_a_topic_that_is_created_again_is_unreadable() -> None:
+    cluster, tps = crowded(0)
+    for tp in tps:
+        commit(cluster, "g", tp, 100)
+    cluster.create_topic("other")
+    commit(cluster, "g", TopicPartition("other", 0), 0)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        await next_poll(survey)
+        cluster.recreate("t")
+        cluster.fill(tps[0], 5)
+        found = [group_of(await next_poll(survey)).status for _ in range(2)]
+
+    assert found[-1] is Status.UNREADABLE
+
+
+@virtual
+async def test_an_offset_that_stays_when_its_topic_is_created_again_is_unreadable() -> None:
+    """Members of a former protocol commit it again."""
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.recreate("t")
+        commit(cluster, "g", tps[0], 100)
+        found = [group_of(await next_poll(survey)).status for _ in range(2)]
+
+    assert found[-1] is Status.UNREADABLE
+
+
+@virtual
+async def test_a_group_that_is_deleted_is_forgotten_and_another_kind_under_its_name_begins_anew() -> None:
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.groups.offsets.forget("g")
+        assert (await next_poll(survey)).find("g") is None
+        commit(cluster, "g", tps[0], 60)
+        await next_poll(survey)
+        kind = ListGroupsResponse(groups=(ListedGroup(group_id="g", group_state="Stable", group_type="Consumer"),))
+        cluster.control(Api.LIST_GROUPS, cluster.answering(kind), keep=True, node=0)
+        described = ConsumerGroupDescribeResponse(
+            groups=(DescribedConsumerGroup(group_id="g", group_state="Stable", group_epoch=4),)
+        )
+        cluster.control(Api.CONSUMER_GROUP_DESCRIBE, cluster.answering(described), keep=True)
+        group = group_of(await next_poll(survey))
+
+    assert (group.kind, group.rebalances, group.in_rate) == ("consumer", 0, None)
+
+
+@virtual
+async def test_rebalances_are_counted_by_the_epoch_of_the_group() -> None:
+    cluster, _ = crowded(0)
+    async with watching(cluster) as survey:
+        first = consumer_on(cluster, "t", group_id="g", group_protocol="consumer")
+        await first.start()
+        await survey.poll()
+        for _ in range(2):
+            async with consumer_on(cluster, "t", group_id="g", group_protocol="consumer"):
+                await anyio.sleep(1)
+        group = group_of(await next_poll(survey))
+        await first.stop()
+
+    assert group.rebalances >= 4
+    assert group.rebalances_hour == group.rebalances
+
+
+@virtual
+async def test_a_share_group_that_has_not_begun_is_unknown_and_not_zero() -> None:
+    cluster, _ = crowded(0)
+    answer = ListGroupsResponse(groups=(ListedGroup(group_id="s", protocol_type="share", group_state="Empty", group_type="share"),))
+    cluster.control(Api.LIST_GROUPS, cluster.answering(answer), keep=True, node=0)
+    async with watching(cluster) as survey:
+        group = group_of(await survey.poll(), "s")
+
+    assert (group.status, group.lag, group.as_json()["lag"]) == (Status.UNKNOWN, None, None)
+
+
+@virtual
+async def test_only_partitions_of_a_topic_count_if_one_is_named() -> None:
+    cluster, _ = crowded(3)
+    cluster.create_topic("u")
+    commit(cluster, "g00000", TopicPartition("u", 0), 0)
+    async with watching(cluster, topic="u") as survey:
+        snapshot = await survey.poll()
+
+    assert [(group.name, [part.partition.topic for part in group.partitions]) for group in snapshot.groups] == [("g00000", ["u"])]
+
+
+@virtual
+async def test_partitions_without_a_leader_are_told_and_their_lag_is_unknown() -> None:
+    cluster = FakeCluster(size=3)
+    tps = cluster.create_topic("t", 3, replicas=1)
+    for tp in tps:
+        cluster.fill(tp, 10)
+        commit(cluster, "g", tp, 4)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.stop(2)
+        for _ in range(7):
+            snapshot = await next_poll(survey)
+
+    group = group_of(snapshot)
+    assert snapshot.cluster.leaderless == (tps[2],)
+    assert [part.lag for part in group.partitions] == [6, 6, None]
+    assert (group.lag, group.complete) == (12, False)
+
+
+@virtual
+async def test_an_open_transaction_that_holds_a_group_up_is_named() -> None:
+    cluster, tps = crowded(0)
+    cluster.produce(tps[0], "x", producer_id=7)
+    cluster.fill(tps[0], 20)
+    async with watching(cluster) as survey:
+        reader = consumer_on(cluster, "t", group_id="g", isolation_level="read_committed", auto_commit_interval_ms=100)
+        await reader.start()
+        for _ in range(12):
+            await reader.getmany(timeout_ms=100)
+            snapshot = await next_poll(survey)
+        await reader.stop()
+
+    group = group_of(snapshot)
+    assert group.status is Status.STALL
+    assert group.notes[0] == "an open transaction holds what comes after 100"
+
+
+async def poll_until(survey: Survey, holds: Callable[[Snapshot], bool]) -> Snapshot:
+    while True:
+        snapshot = await next_poll(survey)
+        if holds(snapshot):
+            return snapshot
+
+
+@virtual
+async def test_the_worst_group_comes_first_and_json_has_the_names_that_programs_know() -> None:
+    cluster, tps = crowded(0)
+    commit(cluster, "fine", tps[0], 100)
+    commit(cluster, "far", tps[0], 10)
+    commit(cluster, "near", tps[0], 90)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        snapshot = await poll_until(survey, lambda found: found.number == 3)
+
+    assert [group.name for group in snapshot.groups] == ["far", "near", "fine"]
+    assert dict(snapshot.counts()) == {Status.STOP: 2, Status.OK: 1}
+    row = snapshot.groups[0].as_json()
+    pinned = "group type state status lag lag_seconds in_rate out_rate clear_in members partitions age_seconds"
+    assert set(pinned.split()) <= row.keys()
+    assert (row["group"], row["type"], row["status"], row["lag"], row["members"]) == ("far", "classic", "STOP", 90, 0)
+    (part,) = row["partitions"]
+    assert {"topic", "partition", "lag", "committed", "end", "start", "owner", "unmoved_seconds"} <= part.keys()
+    assert (part["committed"], part["end"], part["start"], part["owner"]) == (10, 100, 0, None)
