@@ -5,7 +5,7 @@ columns.py      what scans and exports use of it: batches of records to batches 
 relatives.py    types that Spark does not have; inference.py: the fields of JSON in a sample
 decoding.py     the base of all formats; ddl.py: columns in Spark's DDL as Arrow types
 json_values.py  JSON; json_bulk.py, json_records.py, json_rows.py: whole batches, single values, rows; times.py: dates and times
-avro.py         Avro; avro_schema.py: its schemas; registry.py: where they come from
+avro.py         Avro; avro_bulk.py, _avro_bulk.pyx: whole batches; avro_schema.py: its schemas; registry.py: where they come from
 protobuf.py     Protobuf; framed.py: values whose schemas are in a registry
 secrets.py      what stands for a secret, and what no error shows
 """

@@ -13,6 +13,7 @@ the registry says that there is no such id. A registry that does not answer is a
 the first values that a process reads, ``FEW`` or more, have no id that the registry knows: it was written without a registry, or by
 another one. The number in front may be the first bytes of a bare record, since those can begin with a zero byte, too.
 
+Batches are read by the compiled reader where it can (``avro_bulk``), and else value by value, with fastavro: seven times the time.
 Numbers stand for dates and times until Arrow has them: no object is made for one. Sources: the Avro 1.12 specification;
 "Wire Format" of Confluent's schema registry.
 """
@@ -21,18 +22,20 @@ import contextlib
 import functools
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ...application.reading.arrow import array_of
+from ...application.reading.arrow import array_of, scalar_of
 from ...errors import KafkaConfigurationError
 from ...values import frozen
+from . import avro_bulk
 from .avro_schema import Types, has_members, in_microseconds, plain, with_members
 from .ddl import Fields
 from .decoding import BadValueError, Piece
-from .framed import RegisteredDecoder, Writers, in_front, in_header, kept_schema
+from .framed import FRAME, RegisteredDecoder, Writers, in_front, in_header, kept_schema
 from .names import REGISTRY
 from .registry import RegisteredSchema, Registry, UnusableSchemaError
 from .secrets import References
@@ -46,6 +49,10 @@ try:
     from fastavro._read_py import schemaless_reader as read_in_python  # no public name leads to it if the other is compiled
 except ImportError:
     read_in_python = fastavro.schemaless_reader
+
+
+_NO_ID: Final = -1
+"""What stands for the id of a schema where there is none."""
 
 
 @frozen(kw_only=True)
@@ -64,6 +71,8 @@ class AvroDecoder(RegisteredDecoder):
         Raises ``KafkaConfigurationError`` if the first values of a topic have no id, ``RegistryError`` if the registry cannot
         be asked.
         """
+        if (found := self._at_once(values, ids, topic)) is not None:
+            return found
         read = _Reader(self)
         listed = values.to_pylist()
         of_headers = [None] * len(listed) if ids is None else ids.to_pylist()
@@ -84,6 +93,81 @@ class AvroDecoder(RegisteredDecoder):
             _leave_out(records, columns, bad)
             arrays = [_array(records, *column) for column in columns]
         return Piece(arrays=arrays, bad=bad)
+
+    def _at_once(self, values: Any, ids: Any, topic: str) -> Piece | None:
+        """Return the values decoded by the compiled reader; ``None`` if something needs a closer look."""
+        if not avro_bulk.AVAILABLE or not self.columns:
+            return None
+        types = dict(self.built)
+        columns = tuple((name, types[name], kind) for name, kind in self.columns)
+        built = tuple((name, kind) for name, kind, _ in columns)
+        read = _Reader(self)
+        bad: dict[int, str] = {}
+        parts: list[tuple[Any, list[Any]]] = []
+        for rows, frame, name in _groups(values, ids, self.registry is not None):
+            try:
+                writer = read.writer(name)
+            except BadValueError as error:
+                places = pc.indices_nonzero(values.is_valid()) if rows is None else rows
+                bad |= dict.fromkeys(places.to_pylist(), str(error))
+                continue
+            how = _program(writer, read.schema, tuple(name for name, _ in built))
+            if how is None:
+                return None
+            arrays, odd = avro_bulk.read(how, values if rows is None else values.take(rows), frame, built)
+            for place in odd if rows is None else [rows[each].as_py() for each in odd]:
+                why = read.fault(values[place].as_py(), None if ids is None else ids[place].as_py(), columns)
+                if not why:
+                    return None
+                bad[place] = why
+            parts.append((rows, arrays))
+        read.writers.check(topic, len(values) - values.null_count)
+        try:
+            arrays = [array.cast(kind) for array, (_, _, kind) in zip(_in_order(parts, columns, len(values)), columns, strict=True)]
+        except pa.ArrowInvalid:  # a time out of range
+            return None
+        return Piece(arrays=arrays, bad=dict(sorted(bad.items())))
+
+
+Column = tuple[str, Any, Any]
+"""Name, the type that is built, and the type in the end."""
+
+
+def _groups(values: Any, ids: Any, registered: bool) -> Iterator[tuple[Any, int, str | int | bytes | None]]:
+    """Yield rows (``None``: all), the bytes in front of their records, and what names the schema that they were written with.
+
+    That is an id, a header, -1 if there is neither, and ``None`` for the reader's own schema.
+    """
+    if not registered:
+        yield None, 0, None
+        return
+    numbers = avro_bulk.frames(values)
+    if ids is not None and ids.null_count < len(ids):
+        for header in pc.unique(ids.filter(values.is_valid())).drop_null():
+            yield pc.indices_nonzero(pc.and_(pc.equal(ids, header), values.is_valid())), 0, header.as_py()
+        numbers = pc.if_else(ids.is_valid(), pa.nulls(1, pa.int64())[0], numbers)
+    found = pc.unique(numbers).drop_null().to_pylist()
+    for number in found:
+        one = len(found) == 1 and numbers.null_count == values.null_count
+        yield None if one else pc.indices_nonzero(pc.equal(numbers, scalar_of(pa.int64(), number))), FRAME.size, number
+
+
+def _in_order(parts: Sequence[tuple[Any, list[Any]]], columns: Sequence[Column], count: int) -> Sequence[Any]:
+    """Return the columns of all rows from those of groups of them; what is in no group is null."""
+    if not parts:
+        return [pa.nulls(count, built) for _, built, _ in columns]
+    if parts[0][0] is None:
+        return parts[0][1]
+    order: list[int | None] = [None] * count
+    for number, row in enumerate(row for rows, _ in parts for row in rows.to_pylist()):
+        order[row] = number
+    places = array_of(pa.int32(), order)
+    return [pa.concat_arrays([arrays[i] for _, arrays in parts]).take(places) for i in range(len(columns))]
+
+
+@functools.lru_cache(maxsize=100)
+def _program(writer: "_Schema", reader: "_Schema", names: tuple[str, ...]) -> avro_bulk.Program | None:
+    return avro_bulk.program(writer.given, reader.given, names)
 
 
 def _leave_out(records: list[Mapping[str, Any]], columns: Sequence[tuple[str, Any, Any]], bad: dict[int, str]) -> None:
@@ -108,7 +192,7 @@ class _Reader:
 
     def __init__(self, decoder: AvroDecoder) -> None:
         self._decoder = decoder
-        self._schema = _parsed(decoder.schema, decoder.schema)
+        self.schema = _parsed(decoder.schema, decoder.schema)
         self.writers = Writers(
             decoder,
             parse=lambda text: _parsed(text, decoder.schema),
@@ -118,10 +202,9 @@ class _Reader:
     def __call__(self, value: bytes, header: bytes | None) -> Mapping[str, Any]:
         """Return the record in a value. Raises ``BadValueError``."""
         data = io.BytesIO(value)
-        writer = self._schema
-        if self._decoder.registry is not None:
-            writer = self.writers(in_front(data) if header is None else in_header(header))
-        reader = None if writer is self._schema else self._schema.parsed
+        name = None if self._decoder.registry is None else in_front(data) if header is None else in_header(header)
+        writer = self.schema if name is None else self.writers(name)
+        reader = None if writer is self.schema else self.schema.parsed
         try:
             record: Any = writer.read(data, writer.parsed, reader)
         except EOFError:
@@ -131,6 +214,24 @@ class _Reader:
         if left := len(value) - data.tell():
             raise BadValueError(f"{left} bytes are left over")
         return cast(Mapping[str, Any], record)  # the schema is a record's
+
+    def writer(self, name: str | int | bytes | None) -> "_Schema":
+        """Return the schema that ``_groups`` names. Raises ``BadValueError``."""
+        if name is None:
+            return self.schema
+        if name == _NO_ID:
+            in_front(io.BytesIO())  # raises
+        return self.writers(in_header(name) if isinstance(name, bytes) else name)
+
+    def fault(self, value: bytes, header: bytes | None, columns: "Sequence[Column]") -> str:
+        """Return what is wrong with a value; the empty text if nothing is."""
+        try:
+            records = [self(value, header)]
+        except BadValueError as error:
+            return str(error)
+        found: dict[int, str] = {}
+        _leave_out(records, columns, found)
+        return found.get(0, "")
 
 
 @functools.lru_cache(maxsize=1000)
@@ -174,6 +275,8 @@ def _with_members(schema: Any, reader: str) -> Any:
 class _Schema:
     """A schema as fastavro takes it, and what reads a value that was written with it."""
 
+    given: Any
+    """As it was before fastavro parsed it."""
     parsed: Any
     read: Callable[[io.BytesIO, Any, Any], Any]
 
@@ -183,7 +286,7 @@ def _parse(schema: Any, where: str) -> _Schema:
         parsed = fastavro.parse_schema(schema)
         # Of a type that holds itself, values say how deep they go. The compiled reader follows until the process breaks down, at
         # some 20,000 levels; the one in Python until RecursionError.
-        return _Schema(parsed, read_in_python if _holds_itself(schema) else fastavro.schemaless_reader)
+        return _Schema(schema, parsed, read_in_python if _holds_itself(schema) else fastavro.schemaless_reader)
     except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
         raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
 
@@ -215,7 +318,9 @@ def record_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
             parsed = fastavro.parse_schema(found.schema, named_schemas=named)
         except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
             raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
-        return _Schema(parsed, read_in_python if _holds_itself(plain(found, where)[0]) else fastavro.schemaless_reader)
+        return _Schema(
+            found.schema, parsed, read_in_python if _holds_itself(plain(found, where)[0]) else fastavro.schemaless_reader
+        )
 
     def read(value: bytes, header: bytes | None) -> Any:
         data = io.BytesIO(value)
