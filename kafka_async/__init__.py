@@ -17,6 +17,7 @@ each importing only those below it and the plain modules::
     wire/          Kafka's messages and their versions
     errors.py, events.py, model.py, trace.py    plain data and names
     functions.py   the functions that a program hands over
+    states.py      state machines as tables
     lazy.py        names that are imported when they are first used
     values.py      attrs' classes, with methods that all of them share
     spark.py, sync.py    short names for what is in ``adapters``

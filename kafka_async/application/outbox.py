@@ -1,7 +1,7 @@
 """The application's end of the queue to the background.
 
-Decides: nothing but the order: while partitions are being given up for ``unsubscribe``, later events of the application wait
-for that. Owns: what waits. Must never be bypassed for an event about subscription, assignment or positions.
+While partitions are being given up for ``unsubscribe``, later events of the application wait here. Sent past it, a ``subscribe``
+would reach the background before the end of the former subscription, and be ended by it.
 """
 
 from typing import Final

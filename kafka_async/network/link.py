@@ -8,7 +8,7 @@ KIP-219 (throttling), 368 (re-authentication), 511 (client name), 580 and 601 (b
 Whatever is not in ``TRANSITIONS`` is a bug and raises; nothing but ``_feed`` changes the state.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from math import inf
 from typing import Any, Final
@@ -25,6 +25,7 @@ from ..errors import (
     for_code,
 )
 from ..model import Node
+from ..states import StateTable
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, connection_outage
 from ..values import define, field, frozen
 from ..wire import IDENTIFYING, BrokerVersions, Request, next_api_versions
@@ -81,31 +82,34 @@ class ConnectionInput(Enum):
 _S = ConnectionState
 _I = ConnectionInput
 
-TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionInput], ConnectionState]] = {
-    (_S.DISCONNECTED, _I.OPEN): _S.CONNECTING,
-    (_S.WAITING, _I.OPEN): _S.CONNECTING,
-    (_S.CONNECTING, _I.OPENED): _S.NEGOTIATING,
-    (_S.NEGOTIATING, _I.NEGOTIATED): _S.AUTHENTICATING,
-    (_S.AUTHENTICATING, _I.AUTHENTICATED): _S.READY,
-    (_S.READY, _I.RENEWAL_DUE): _S.PREPARING,
-    (_S.READY, _I.SESSION_ENDS): _S.RENEWING,
-    (_S.PREPARING, _I.PREPARED): _S.RENEWING,
-    (_S.PREPARING, _I.POSTPONED): _S.READY,
-    (_S.PREPARING, _I.SESSION_ENDS): _S.RENEWING,
-    (_S.RENEWING, _I.AUTHENTICATED): _S.READY,
-    (_S.CONNECTING, _I.FAILED): _S.WAITING,
-    (_S.NEGOTIATING, _I.FAILED): _S.WAITING,
-    (_S.AUTHENTICATING, _I.FAILED): _S.WAITING,
-    (_S.PREPARING, _I.FAILED): _S.WAITING,
-    (_S.RENEWING, _I.FAILED): _S.WAITING,
-    (_S.READY, _I.FAILED): _S.WAITING,
-    (_S.CONNECTING, _I.SHUT): _S.DISCONNECTED,
-    (_S.NEGOTIATING, _I.SHUT): _S.DISCONNECTED,
-    (_S.AUTHENTICATING, _I.SHUT): _S.DISCONNECTED,
-    (_S.PREPARING, _I.SHUT): _S.DISCONNECTED,
-    (_S.RENEWING, _I.SHUT): _S.DISCONNECTED,
-    (_S.READY, _I.SHUT): _S.DISCONNECTED,
-}
+TRANSITIONS: Final = StateTable(
+    "a connection",
+    {
+        (_S.DISCONNECTED, _I.OPEN): _S.CONNECTING,
+        (_S.WAITING, _I.OPEN): _S.CONNECTING,
+        (_S.CONNECTING, _I.OPENED): _S.NEGOTIATING,
+        (_S.NEGOTIATING, _I.NEGOTIATED): _S.AUTHENTICATING,
+        (_S.AUTHENTICATING, _I.AUTHENTICATED): _S.READY,
+        (_S.READY, _I.RENEWAL_DUE): _S.PREPARING,
+        (_S.READY, _I.SESSION_ENDS): _S.RENEWING,
+        (_S.PREPARING, _I.PREPARED): _S.RENEWING,
+        (_S.PREPARING, _I.POSTPONED): _S.READY,
+        (_S.PREPARING, _I.SESSION_ENDS): _S.RENEWING,
+        (_S.RENEWING, _I.AUTHENTICATED): _S.READY,
+        (_S.CONNECTING, _I.FAILED): _S.WAITING,
+        (_S.NEGOTIATING, _I.FAILED): _S.WAITING,
+        (_S.AUTHENTICATING, _I.FAILED): _S.WAITING,
+        (_S.PREPARING, _I.FAILED): _S.WAITING,
+        (_S.RENEWING, _I.FAILED): _S.WAITING,
+        (_S.READY, _I.FAILED): _S.WAITING,
+        (_S.CONNECTING, _I.SHUT): _S.DISCONNECTED,
+        (_S.NEGOTIATING, _I.SHUT): _S.DISCONNECTED,
+        (_S.AUTHENTICATING, _I.SHUT): _S.DISCONNECTED,
+        (_S.PREPARING, _I.SHUT): _S.DISCONNECTED,
+        (_S.RENEWING, _I.SHUT): _S.DISCONNECTED,
+        (_S.READY, _I.SHUT): _S.DISCONNECTED,
+    },
+)
 
 _SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING, _S.RENEWING})
 _SENDING: Final = frozenset({_S.READY, _S.PREPARING})
@@ -613,13 +617,5 @@ class Link:
         return f"{self.peer} closed the connection"
 
     def _feed(self, event: ConnectionInput) -> None:
-        self.state = following(self.state, event)
+        TRANSITIONS.move(self, event)
         self._shared.common.moves += 1
-
-
-def following(state: ConnectionState, event: ConnectionInput) -> ConnectionState:
-    """Return the state after ``event`` in ``state``. Raises ``RuntimeError`` for a pair that is not in the table: a bug of ours."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise RuntimeError(f"a connection that is {state.value} cannot take the input {event.value!r}") from None

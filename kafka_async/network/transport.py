@@ -1,7 +1,7 @@
 """Sockets: names become addresses, addresses connections, and errors of the system become ours.
 
-Decides: how a byte stream to ``host:port`` is made. Owns: nothing but one socket. Must never know Kafka's protocol or retry by
-itself beyond the addresses of one name. This is the only place that sees errors of sockets, TLS and name resolution; they leave as
+Knows nothing of Kafka's protocol, and tries nothing again but the other addresses of one name. This is the only place that sees
+errors of sockets, TLS and name resolution; they leave as
 ``KafkaConnectionError`` or, if a certificate was refused, ``SslAuthenticationError`` (``tls.py`` knows which).
 
 On asyncio the event loop pushes: it reads the socket straight into the connection's receive buffer and calls with what arrived, so

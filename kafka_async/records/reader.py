@@ -1,7 +1,7 @@
 """Reading one partition's share of a Fetch response.
 
-Decides: nothing that a decoder does not decide already; it adds where a failure was. Owns the decoder. Must never keep records:
-what ``read`` returns is the caller's, and what it has not returned is still bytes.
+It adds to a decoder's failure where that was. It keeps no records: what ``read`` returns is the caller's, and what it has not
+returned is still bytes.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The cluster that a user's test holds.
 
-Decides: nothing that a broker decides; it offers what a test wants to do. Owns: the simulated brokers. Must never reach into a
-consumer: it knows only the requests that arrived.
+It offers what a test wants to do, and leaves to its brokers what a broker decides. It knows of a consumer only the requests that
+arrived.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping

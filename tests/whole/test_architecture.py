@@ -17,7 +17,7 @@ from .house import fields_of, files, name_of, nodes_of, tree_of
 
 PACKAGE = Path(__file__).parents[2] / "kafka_async"
 LADDER = ("adapters", "application", "background", "network", "records", "testing", "wire")
-LEAVES = ("config", "errors", "events", "model", "trace")
+LEAVES = ("config", "errors", "events", "model", "states", "trace")
 IMPURE = {
     "asyncio",
     "anyio",

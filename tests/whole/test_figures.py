@@ -128,6 +128,6 @@ def test_every_table_of_states_is_on_the_page() -> None:
     tables = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
-        if re.search(r"^TRANSITIONS\b.* = \{$", path.read_text(), re.MULTILINE) and "testing" not in path.parts
+        if re.search(r"^TRANSITIONS\b.* = StateTable\($", path.read_text(), re.MULTILINE) and "testing" not in path.parts
     }
     assert tables == {path for path, _ in states()["MACHINES"]}

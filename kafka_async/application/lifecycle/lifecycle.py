@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from ...background.boundary import EventHandler, LoopInterrupted
 from ...errors import BackgroundLoopError, ConsumerStoppedError, IllegalStateError
+from ...states import StateTable
 from ...values import define, field
 
 
@@ -44,18 +45,21 @@ class Happening(Enum):
     FAIL = "the loop ended by itself"
 
 
-TRANSITIONS: Final = {
-    (Phase.NEW, Happening.START): Phase.STARTING,
-    (Phase.NEW, Happening.PART): Phase.PARTING,
-    (Phase.STARTING, Happening.STARTED): Phase.RUNNING,
-    (Phase.STARTING, Happening.PART): Phase.PARTING,
-    (Phase.STARTING, Happening.FAIL): Phase.FAILED,
-    (Phase.RUNNING, Happening.PART): Phase.PARTING,
-    (Phase.RUNNING, Happening.FAIL): Phase.FAILED,
-    (Phase.FAILED, Happening.PART): Phase.PARTING,
-    (Phase.PARTING, Happening.PARTED): Phase.CLOSED,
-    (Phase.PARTING, Happening.UNDONE): Phase.NEW,
-}
+TRANSITIONS: Final = StateTable(
+    "a consumer",
+    {
+        (Phase.NEW, Happening.START): Phase.STARTING,
+        (Phase.NEW, Happening.PART): Phase.PARTING,
+        (Phase.STARTING, Happening.STARTED): Phase.RUNNING,
+        (Phase.STARTING, Happening.PART): Phase.PARTING,
+        (Phase.STARTING, Happening.FAIL): Phase.FAILED,
+        (Phase.RUNNING, Happening.PART): Phase.PARTING,
+        (Phase.RUNNING, Happening.FAIL): Phase.FAILED,
+        (Phase.FAILED, Happening.PART): Phase.PARTING,
+        (Phase.PARTING, Happening.PARTED): Phase.CLOSED,
+        (Phase.PARTING, Happening.UNDONE): Phase.NEW,
+    },
+)
 """Every other pair is a bug and raises ``KeyError``."""
 
 _STOPPED: Final = "the consumer is stopped"
@@ -85,7 +89,7 @@ class Lifecycle:
     """The task or thread that is parting, while one is."""
 
     def move(self, happening: Happening) -> None:
-        """Enter the phase that follows. Raises ``KeyError`` if the table has none."""
+        """Enter the phase that follows. Raises ``RuntimeError`` if the table has none."""
         self.phase = TRANSITIONS[self.phase, happening]
 
     def abandon(self) -> None:

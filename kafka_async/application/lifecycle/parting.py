@@ -1,7 +1,7 @@
 """How a consumer ends: commit, call the listener, leave the group, close; within a time that the caller sets.
 
-Decides: how the time is divided, and what is committed at the end. Owns: nothing but the order. Must never take longer than
-the caller allows, and never end without the leave request having been sent, if there is any broker to send it to.
+The leave request is sent even if the time is over, as long as there is any broker to send it to: without it the group waits for a
+session timeout before it gives the partitions to anybody else.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -30,7 +30,8 @@ from ...errors import (
 from ...events import Call
 from ...network import UnsentRequest
 from ...records.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress
-from ...trace import Fault, Listener, StateChanged
+from ...states import StateTable
+from ...trace import Fault, Listener
 from ...values import define, evolve, field, frozen
 from ...wire import Api
 from ...wire.messages import (
@@ -79,26 +80,29 @@ class TelemetryInput(Enum):
 
 
 _S, _I = TelemetryState, TelemetryInput
-TRANSITIONS: Mapping[tuple[TelemetryState, TelemetryInput], TelemetryState] = {
-    (_S.SUBSCRIPTION_NEEDED, _I.REQUESTED): _S.SUBSCRIPTION_IN_PROGRESS,
-    (_S.SUBSCRIPTION_NEEDED, _I.STOP): _S.TERMINATED,
-    (_S.SUBSCRIPTION_IN_PROGRESS, _I.SUBSCRIBED): _S.PUSH_NEEDED,
-    (_S.SUBSCRIPTION_IN_PROGRESS, _I.UNSUBSCRIBED): _S.SUBSCRIPTION_NEEDED,
-    (_S.SUBSCRIPTION_IN_PROGRESS, _I.FAILED): _S.SUBSCRIPTION_NEEDED,
-    (_S.SUBSCRIPTION_IN_PROGRESS, _I.REFUSED): _S.TERMINATED,
-    (_S.SUBSCRIPTION_IN_PROGRESS, _I.STOP): _S.TERMINATED,
-    (_S.PUSH_NEEDED, _I.PUSHED): _S.PUSH_IN_PROGRESS,
-    (_S.PUSH_NEEDED, _I.LAST_PUSH): _S.TERMINATING,
-    (_S.PUSH_NEEDED, _I.STOP): _S.TERMINATED,
-    (_S.PUSH_IN_PROGRESS, _I.TAKEN): _S.PUSH_NEEDED,
-    (_S.PUSH_IN_PROGRESS, _I.FAILED): _S.PUSH_NEEDED,
-    (_S.PUSH_IN_PROGRESS, _I.OUTDATED): _S.SUBSCRIPTION_NEEDED,
-    (_S.PUSH_IN_PROGRESS, _I.REFUSED): _S.TERMINATED,
-    (_S.PUSH_IN_PROGRESS, _I.LAST_PUSH): _S.TERMINATING,  # brokers take a last push however early it comes
-    (_S.PUSH_IN_PROGRESS, _I.STOP): _S.TERMINATED,
-    (_S.TERMINATING, _I.STOP): _S.TERMINATED,
-    (_S.TERMINATED, _I.STOP): _S.TERMINATED,
-}
+TRANSITIONS: Final = StateTable(
+    "telemetry",
+    {
+        (_S.SUBSCRIPTION_NEEDED, _I.REQUESTED): _S.SUBSCRIPTION_IN_PROGRESS,
+        (_S.SUBSCRIPTION_NEEDED, _I.STOP): _S.TERMINATED,
+        (_S.SUBSCRIPTION_IN_PROGRESS, _I.SUBSCRIBED): _S.PUSH_NEEDED,
+        (_S.SUBSCRIPTION_IN_PROGRESS, _I.UNSUBSCRIBED): _S.SUBSCRIPTION_NEEDED,
+        (_S.SUBSCRIPTION_IN_PROGRESS, _I.FAILED): _S.SUBSCRIPTION_NEEDED,
+        (_S.SUBSCRIPTION_IN_PROGRESS, _I.REFUSED): _S.TERMINATED,
+        (_S.SUBSCRIPTION_IN_PROGRESS, _I.STOP): _S.TERMINATED,
+        (_S.PUSH_NEEDED, _I.PUSHED): _S.PUSH_IN_PROGRESS,
+        (_S.PUSH_NEEDED, _I.LAST_PUSH): _S.TERMINATING,
+        (_S.PUSH_NEEDED, _I.STOP): _S.TERMINATED,
+        (_S.PUSH_IN_PROGRESS, _I.TAKEN): _S.PUSH_NEEDED,
+        (_S.PUSH_IN_PROGRESS, _I.FAILED): _S.PUSH_NEEDED,
+        (_S.PUSH_IN_PROGRESS, _I.OUTDATED): _S.SUBSCRIPTION_NEEDED,
+        (_S.PUSH_IN_PROGRESS, _I.REFUSED): _S.TERMINATED,
+        (_S.PUSH_IN_PROGRESS, _I.LAST_PUSH): _S.TERMINATING,  # brokers take a last push however early it comes
+        (_S.PUSH_IN_PROGRESS, _I.STOP): _S.TERMINATED,
+        (_S.TERMINATING, _I.STOP): _S.TERMINATED,
+        (_S.TERMINATED, _I.STOP): _S.TERMINATED,
+    },
+)
 
 _VERDICTS: Mapping[type[KafkaError], TelemetryInput] = {
     UnknownSubscriptionIdError: _I.OUTDATED,
@@ -203,10 +207,7 @@ class TelemetryManager:
         return Poll((request,))
 
     def _feed(self, what: TelemetryInput, now: float, error: KafkaError | None = None) -> None:
-        before, self.state = self.state, TRANSITIONS[self.state, what]
-        if before is not self.state:
-            reason = what.value if error is None else f"{what.value}: {error}"
-            self.trace(StateChanged(now=now, subject="telemetry", before=before.name, after=self.state.name, reason=reason))
+        TRANSITIONS.move(self, what, now, self.trace, "" if error is None else f"{what.value}: {error}")
 
     def _refused(self, error: KafkaError, now: float) -> None:
         self.refusal = error

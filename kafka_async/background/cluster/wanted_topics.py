@@ -1,7 +1,4 @@
-"""Which topics metadata is requested for, and which part needs them.
-
-Decides: nothing but the union. Owns: the list of the parts that need topics. Must never send a request.
-"""
+"""Which topics metadata is requested for, and which part needs them."""
 
 from typing import Protocol
 

@@ -13,7 +13,7 @@ Sources: KIP-699 (FindCoordinator version 4; the wire package turns one key into
 ``CoordinatorRequestManager``.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from enum import Enum
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from ...config import ConsumerConfig
 from ...errors import CoordinatorNotAvailableError, KafkaError, MalformedResponseError, NodeNotReadyError, for_code
 from ...model import Node
 from ...network import UnsentRequest
+from ...states import StateTable
 from ...trace import Fault, Listener, Notice, Recovered
 from ...values import define, field
 from ...wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -50,17 +51,20 @@ class SearchInput(Enum):
 
 
 _S, _I = SearchState, SearchInput
-TRANSITIONS: Mapping[tuple[SearchState, SearchInput], SearchState] = {
-    (_S.UNKNOWN, _I.REQUEST): _S.WANTED,
-    (_S.WANTED, _I.REQUEST): _S.WANTED,
-    (_S.WANTED, _I.SENT): _S.SEARCHING,
-    (_S.WANTED, _I.FORGET): _S.UNKNOWN,
-    (_S.SEARCHING, _I.REQUEST): _S.SEARCHING,
-    (_S.SEARCHING, _I.FOUND): _S.KNOWN,
-    (_S.SEARCHING, _I.FAILED): _S.WANTED,
-    (_S.KNOWN, _I.REQUEST): _S.KNOWN,
-    (_S.KNOWN, _I.LOST): _S.UNKNOWN,
-}
+TRANSITIONS: Final = StateTable(
+    "the search for a coordinator",
+    {
+        (_S.UNKNOWN, _I.REQUEST): _S.WANTED,
+        (_S.WANTED, _I.REQUEST): _S.WANTED,
+        (_S.WANTED, _I.SENT): _S.SEARCHING,
+        (_S.WANTED, _I.FORGET): _S.UNKNOWN,
+        (_S.SEARCHING, _I.REQUEST): _S.SEARCHING,
+        (_S.SEARCHING, _I.FOUND): _S.KNOWN,
+        (_S.SEARCHING, _I.FAILED): _S.WANTED,
+        (_S.KNOWN, _I.REQUEST): _S.KNOWN,
+        (_S.KNOWN, _I.LOST): _S.UNKNOWN,
+    },
+)
 
 
 class Brokers(Protocol):
@@ -171,7 +175,7 @@ class FindCoordinatorManager:
         return Poll()
 
     def _feed(self, event: SearchInput) -> None:
-        self.state = TRANSITIONS[self.state, event]
+        TRANSITIONS.move(self, event)
 
     def _wake_at(self) -> float:
         unlisted = self.state is SearchState.KNOWN and not self._is_listed() and self.brokers.answered_since(self._found_at)

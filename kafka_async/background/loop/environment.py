@@ -1,7 +1,4 @@
-"""What the loop gives to the deciding parts: a view of the network, randomness, the wall clock.
-
-Decides and owns nothing. Must never do anything by itself: it only answers questions, and is pure or given by the loop.
-"""
+"""What the loop gives to the deciding parts: a view of the network, randomness, the wall clock."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol

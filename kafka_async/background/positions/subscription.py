@@ -11,9 +11,10 @@ HALTED is ours: an error was handed to the application and nothing happens until
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...model import TopicPartition
+from ...states import StateTable
 from ...values import define, field, frozen
 
 
@@ -44,27 +45,30 @@ class PositionInput(Enum):
 
 
 _F, _I = FetchState, PositionInput
-TRANSITIONS: Mapping[tuple[FetchState, PositionInput], FetchState] = {
-    (_F.INITIALIZING, _I.POSITION): _F.FETCHING,
-    (_F.INITIALIZING, _I.VALIDATE): _F.AWAIT_VALIDATION,
-    (_F.INITIALIZING, _I.RESET): _F.AWAIT_RESET,
-    (_F.INITIALIZING, _I.HALT): _F.HALTED,
-    (_F.AWAIT_RESET, _I.POSITION): _F.FETCHING,
-    (_F.AWAIT_RESET, _I.VALIDATE): _F.AWAIT_VALIDATION,
-    (_F.AWAIT_RESET, _I.RESET): _F.AWAIT_RESET,
-    (_F.AWAIT_RESET, _I.HALT): _F.HALTED,
-    (_F.AWAIT_VALIDATION, _I.POSITION): _F.FETCHING,
-    (_F.AWAIT_VALIDATION, _I.VALIDATE): _F.AWAIT_VALIDATION,
-    (_F.AWAIT_VALIDATION, _I.RESET): _F.AWAIT_RESET,
-    (_F.AWAIT_VALIDATION, _I.HALT): _F.HALTED,
-    (_F.FETCHING, _I.POSITION): _F.FETCHING,
-    (_F.FETCHING, _I.VALIDATE): _F.AWAIT_VALIDATION,
-    (_F.FETCHING, _I.RESET): _F.AWAIT_RESET,
-    (_F.FETCHING, _I.HALT): _F.HALTED,
-    (_F.HALTED, _I.POSITION): _F.FETCHING,
-    (_F.HALTED, _I.VALIDATE): _F.AWAIT_VALIDATION,
-    (_F.HALTED, _I.RESET): _F.AWAIT_RESET,
-}
+TRANSITIONS: Final = StateTable(
+    "a partition",
+    {
+        (_F.INITIALIZING, _I.POSITION): _F.FETCHING,
+        (_F.INITIALIZING, _I.VALIDATE): _F.AWAIT_VALIDATION,
+        (_F.INITIALIZING, _I.RESET): _F.AWAIT_RESET,
+        (_F.INITIALIZING, _I.HALT): _F.HALTED,
+        (_F.AWAIT_RESET, _I.POSITION): _F.FETCHING,
+        (_F.AWAIT_RESET, _I.VALIDATE): _F.AWAIT_VALIDATION,
+        (_F.AWAIT_RESET, _I.RESET): _F.AWAIT_RESET,
+        (_F.AWAIT_RESET, _I.HALT): _F.HALTED,
+        (_F.AWAIT_VALIDATION, _I.POSITION): _F.FETCHING,
+        (_F.AWAIT_VALIDATION, _I.VALIDATE): _F.AWAIT_VALIDATION,
+        (_F.AWAIT_VALIDATION, _I.RESET): _F.AWAIT_RESET,
+        (_F.AWAIT_VALIDATION, _I.HALT): _F.HALTED,
+        (_F.FETCHING, _I.POSITION): _F.FETCHING,
+        (_F.FETCHING, _I.VALIDATE): _F.AWAIT_VALIDATION,
+        (_F.FETCHING, _I.RESET): _F.AWAIT_RESET,
+        (_F.FETCHING, _I.HALT): _F.HALTED,
+        (_F.HALTED, _I.POSITION): _F.FETCHING,
+        (_F.HALTED, _I.VALIDATE): _F.AWAIT_VALIDATION,
+        (_F.HALTED, _I.RESET): _F.AWAIT_RESET,
+    },
+)
 
 
 class FetchPosition(NamedTuple):
@@ -189,7 +193,7 @@ class SubscriptionState:
     # --- positions -------------------------------------------------------------------------------------------------------------
 
     def _move(self, entry: PartitionState, what: PositionInput) -> None:
-        entry.state = TRANSITIONS[entry.state, what]
+        TRANSITIONS.move(entry, what)
         self._changed(entry.partition)
 
     def renumber(self, partition: TopicPartition, stamp: int) -> PartitionState | None:

@@ -18,7 +18,8 @@ from ...errors import GroupIdNotFound, KafkaError, MalformedResponseError, Unkno
 from ...events import Call
 from ...model import ConsumerState, TopicPartition
 from ...network import Channel, UnsentRequest
-from ...trace import MEMBERSHIP, Fault, Listener, Recovered, StateChanged
+from ...states import StateTable
+from ...trace import MEMBERSHIP, Fault, Listener, Recovered
 from ...values import define, field
 from ...wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..boundary import EventHandler
@@ -59,29 +60,32 @@ class ShareMemberInput(Enum):
 
 
 _S, _I = ShareMemberState, ShareMemberInput
-TRANSITIONS: Mapping[tuple[ShareMemberState, ShareMemberInput], ShareMemberState] = {
-    (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
-    (_S.UNSUBSCRIBED, _I.LEAVE): _S.UNSUBSCRIBED,
-    (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
-    (_S.JOINING, _I.LEAVE): _S.LEAVING,
-    (_S.JOINING, _I.JOINED): _S.STABLE,
-    (_S.JOINING, _I.FENCE): _S.JOINING,
-    (_S.JOINING, _I.FAIL): _S.FATAL,
-    (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
-    (_S.STABLE, _I.LEAVE): _S.LEAVING,
-    (_S.STABLE, _I.JOINED): _S.STABLE,
-    (_S.STABLE, _I.FENCE): _S.JOINING,
-    (_S.STABLE, _I.EXPIRE): _S.AWAY,
-    (_S.STABLE, _I.FAIL): _S.FATAL,
-    (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
-    (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
-    (_S.AWAY, _I.READ): _S.JOINING,
-    (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the leave request was sent or not
-    (_S.LEAVING, _I.LEAVE): _S.LEAVING,
-    (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
-    (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,
-    (_S.FATAL, _I.LEAVE): _S.UNSUBSCRIBED,
-}
+TRANSITIONS: Final = StateTable(
+    MEMBERSHIP,
+    {
+        (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
+        (_S.UNSUBSCRIBED, _I.LEAVE): _S.UNSUBSCRIBED,
+        (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
+        (_S.JOINING, _I.LEAVE): _S.LEAVING,
+        (_S.JOINING, _I.JOINED): _S.STABLE,
+        (_S.JOINING, _I.FENCE): _S.JOINING,
+        (_S.JOINING, _I.FAIL): _S.FATAL,
+        (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
+        (_S.STABLE, _I.LEAVE): _S.LEAVING,
+        (_S.STABLE, _I.JOINED): _S.STABLE,
+        (_S.STABLE, _I.FENCE): _S.JOINING,
+        (_S.STABLE, _I.EXPIRE): _S.AWAY,
+        (_S.STABLE, _I.FAIL): _S.FATAL,
+        (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
+        (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
+        (_S.AWAY, _I.READ): _S.JOINING,
+        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the leave request was sent or not
+        (_S.LEAVING, _I.LEAVE): _S.LEAVING,
+        (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
+        (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,
+        (_S.FATAL, _I.LEAVE): _S.UNSUBSCRIBED,
+    },
+)
 """Every other pair is a bug and raises ``KeyError``."""
 
 SHOWN: Mapping[ShareMemberState, ConsumerState] = {
@@ -431,10 +435,7 @@ class ShareMembership:
         self.on_assignment({TopicPartition(names[tid], index): tid for tid, index in self._assigned if tid in names}, now)
 
     def _move(self, what: ShareMemberInput, now: float, reason: str = "") -> None:
-        before, self.state = self.state, TRANSITIONS[self.state, what]
-        if self.state is not before:
-            text = reason or what.value
-            self.trace(StateChanged(now=now, subject=MEMBERSHIP, before=before.name, after=self.state.name, reason=text))
+        TRANSITIONS.move(self, what, now, self.trace, reason)
 
 
 def unsupported(error: KafkaError, group: str) -> UnsupportedVersionError:

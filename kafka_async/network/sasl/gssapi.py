@@ -5,12 +5,12 @@ Owns: one security context. Must never wait: what may ask a KDC is handed out as
 Java ``SaslClientAuthenticator`` with the JDK's ``GssKrb5Client``.
 """
 
-from collections.abc import Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from ...errors import AuthenticationFailedError
+from ...states import StateTable
 from ...values import define, field
 from ..auth import PendingWork
 from .conversation import Turn
@@ -63,13 +63,16 @@ class GssapiInput(Enum):
 _S = GssapiState
 _I = GssapiInput
 
-TRANSITIONS: Final[Mapping[tuple[GssapiState, GssapiInput], GssapiState]] = {
-    (_S.COMPUTING, _I.TOKEN): _S.EXCHANGING,
-    (_S.COMPUTING, _I.LAST_TOKEN): _S.NEGOTIATING,
-    (_S.EXCHANGING, _I.ANSWER): _S.COMPUTING,
-    (_S.NEGOTIATING, _I.ANSWER): _S.FINISHING,
-    (_S.FINISHING, _I.ANSWER): _S.DONE,
-}
+TRANSITIONS: Final = StateTable(
+    "a conversation",
+    {
+        (_S.COMPUTING, _I.TOKEN): _S.EXCHANGING,
+        (_S.COMPUTING, _I.LAST_TOKEN): _S.NEGOTIATING,
+        (_S.EXCHANGING, _I.ANSWER): _S.COMPUTING,
+        (_S.NEGOTIATING, _I.ANSWER): _S.FINISHING,
+        (_S.FINISHING, _I.ANSWER): _S.DONE,
+    },
+)
 
 
 @define(eq=False)
@@ -79,7 +82,7 @@ class Gssapi:
     name: ClassVar[str] = "GSSAPI"
     secrets: ClassVar[tuple[str, ...]] = ()
     _context: SecurityContext = field(repr=False)
-    _state: GssapiState = field(default=GssapiState.COMPUTING, init=False)
+    state: GssapiState = field(default=GssapiState.COMPUTING, init=False)
 
     def start(self) -> PendingWork:
         """See ``Mechanism``."""
@@ -91,8 +94,8 @@ class Gssapi:
         Raises ``AuthenticationFailedError`` if the broker insists on protecting each message by Kerberos, which Kafka has no
         room for, or sends what does not belong in the conversation.
         """
-        self._state = following(self._state, self._input())
-        match self._state:
+        TRANSITIONS.move(self, self._input())
+        match self.state:
             case _S.EXCHANGING | _S.NEGOTIATING:
                 return bytes(incoming)
             case _S.COMPUTING:
@@ -103,20 +106,12 @@ class Gssapi:
                 return None
 
     def _input(self) -> GssapiInput:
-        if self._state is not _S.COMPUTING:
+        if self.state is not _S.COMPUTING:
             return _I.ANSWER
         return _I.LAST_TOKEN if self._context.complete else _I.TOKEN
 
     def _step(self, token: bytes | None) -> PendingWork:
         return PendingWork(run=partial(self._context.step, token))
-
-
-def following(state: GssapiState, event: GssapiInput) -> GssapiState:
-    """Return the state after ``event`` in ``state``. Raises ``RuntimeError`` for a pair that is not in the table: a bug of ours."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise RuntimeError(f"a conversation that is {state.value} cannot take the input {event.value!r}") from None
 
 
 def _choice(offer: bytes) -> bytes:

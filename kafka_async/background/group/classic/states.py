@@ -5,11 +5,12 @@ Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair 
 ``needsJoinPrepare``, which are states here); KIP-394, KIP-429.
 """
 
-from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 from ....errors import KafkaError
-from ....trace import MEMBERSHIP, Listener, StateChanged
+from ....states import StateTable
+from ....trace import MEMBERSHIP, Listener
 from ....values import define, field
 from ...loop.request_manager import Backoff
 
@@ -47,68 +48,71 @@ class ClassicInput(Enum):
 
 
 _S, _I = ClassicState, ClassicInput
-TRANSITIONS: Mapping[tuple[ClassicState, ClassicInput], ClassicState] = {
-    (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
-    (_S.UNSUBSCRIBED, _I.LEAVE): _S.LEAVING,
-    (_S.UNSUBSCRIBED, _I.FAIL): _S.FATAL,
-    (_S.REVOKING, _I.SUBSCRIBE): _S.REVOKING,
-    (_S.REVOKING, _I.LEAVE): _S.LEAVING,
-    (_S.REVOKING, _I.LOSE): _S.LOSING,
-    (_S.REVOKING, _I.REJOIN): _S.JOINING,
-    (_S.REVOKING, _I.REVOKED): _S.JOINING,
-    (_S.REVOKING, _I.FAIL): _S.FATAL,
-    (_S.LOSING, _I.SUBSCRIBE): _S.LOSING,
-    (_S.LOSING, _I.LEAVE): _S.LEAVING,
-    (_S.LOSING, _I.REVOKED): _S.JOINING,
-    (_S.LOSING, _I.FAIL): _S.FATAL,
-    (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
-    (_S.JOINING, _I.LEAVE): _S.LEAVING,
-    (_S.JOINING, _I.REJOIN): _S.JOINING,
-    (_S.JOINING, _I.LOSE): _S.LOSING,
-    (_S.JOINING, _I.LED): _S.LEADING,
-    (_S.JOINING, _I.FOLLOWED): _S.SYNCING,
-    (_S.JOINING, _I.FAIL): _S.FATAL,
-    (_S.LEADING, _I.SUBSCRIBE): _S.LEADING,
-    (_S.LEADING, _I.LEAVE): _S.LEAVING,
-    (_S.LEADING, _I.PLANNED): _S.SYNCING,
-    (_S.LEADING, _I.REJOIN): _S.JOINING,  # the assignor raised
-    (_S.LEADING, _I.FAIL): _S.FATAL,
-    (_S.SYNCING, _I.SUBSCRIBE): _S.SYNCING,
-    (_S.SYNCING, _I.LEAVE): _S.LEAVING,
-    (_S.SYNCING, _I.REJOIN): _S.JOINING,
-    (_S.SYNCING, _I.LOSE): _S.LOSING,
-    (_S.SYNCING, _I.SYNCED): _S.ASSIGNING,
-    (_S.SYNCING, _I.CURTAILED): _S.OVERTAKEN,
-    (_S.SYNCING, _I.FAIL): _S.FATAL,
-    (_S.ASSIGNING, _I.SUBSCRIBE): _S.ASSIGNING,
-    (_S.ASSIGNING, _I.LEAVE): _S.LEAVING,
-    (_S.ASSIGNING, _I.ASSIGNED): _S.STABLE,
-    (_S.ASSIGNING, _I.OVERTAKE): _S.OVERTAKEN,
-    (_S.ASSIGNING, _I.REJOIN): _S.JOINING,
-    (_S.ASSIGNING, _I.LOSE): _S.LOSING,
-    (_S.ASSIGNING, _I.FAIL): _S.FATAL,
-    (_S.OVERTAKEN, _I.SUBSCRIBE): _S.OVERTAKEN,
-    (_S.OVERTAKEN, _I.LEAVE): _S.LEAVING,
-    (_S.OVERTAKEN, _I.OVERTAKE): _S.OVERTAKEN,
-    (_S.OVERTAKEN, _I.REVOKE): _S.REVOKING,
-    (_S.OVERTAKEN, _I.REJOIN): _S.JOINING,
-    (_S.OVERTAKEN, _I.LOSE): _S.LOSING,
-    (_S.OVERTAKEN, _I.FAIL): _S.FATAL,
-    (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
-    (_S.STABLE, _I.LEAVE): _S.LEAVING,
-    (_S.STABLE, _I.REVOKE): _S.REVOKING,
-    (_S.STABLE, _I.REJOIN): _S.JOINING,
-    (_S.STABLE, _I.LOSE): _S.LOSING,
-    (_S.STABLE, _I.FAIL): _S.FATAL,
-    (_S.LEAVING, _I.SUBSCRIBE): _S.LEAVING,  # joins when it has left
-    (_S.LEAVING, _I.LEAVE): _S.LEAVING,
-    (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
-    (_S.LEAVING, _I.FAIL): _S.FATAL,
-    (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # the cause may have been removed
-    (_S.FATAL, _I.LOSE): _S.LOSING,
-    (_S.FATAL, _I.LEAVE): _S.LEAVING,
-    (_S.FATAL, _I.FAIL): _S.FATAL,
-}
+TRANSITIONS: Final = StateTable(
+    MEMBERSHIP,
+    {
+        (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
+        (_S.UNSUBSCRIBED, _I.LEAVE): _S.LEAVING,
+        (_S.UNSUBSCRIBED, _I.FAIL): _S.FATAL,
+        (_S.REVOKING, _I.SUBSCRIBE): _S.REVOKING,
+        (_S.REVOKING, _I.LEAVE): _S.LEAVING,
+        (_S.REVOKING, _I.LOSE): _S.LOSING,
+        (_S.REVOKING, _I.REJOIN): _S.JOINING,
+        (_S.REVOKING, _I.REVOKED): _S.JOINING,
+        (_S.REVOKING, _I.FAIL): _S.FATAL,
+        (_S.LOSING, _I.SUBSCRIBE): _S.LOSING,
+        (_S.LOSING, _I.LEAVE): _S.LEAVING,
+        (_S.LOSING, _I.REVOKED): _S.JOINING,
+        (_S.LOSING, _I.FAIL): _S.FATAL,
+        (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
+        (_S.JOINING, _I.LEAVE): _S.LEAVING,
+        (_S.JOINING, _I.REJOIN): _S.JOINING,
+        (_S.JOINING, _I.LOSE): _S.LOSING,
+        (_S.JOINING, _I.LED): _S.LEADING,
+        (_S.JOINING, _I.FOLLOWED): _S.SYNCING,
+        (_S.JOINING, _I.FAIL): _S.FATAL,
+        (_S.LEADING, _I.SUBSCRIBE): _S.LEADING,
+        (_S.LEADING, _I.LEAVE): _S.LEAVING,
+        (_S.LEADING, _I.PLANNED): _S.SYNCING,
+        (_S.LEADING, _I.REJOIN): _S.JOINING,  # the assignor raised
+        (_S.LEADING, _I.FAIL): _S.FATAL,
+        (_S.SYNCING, _I.SUBSCRIBE): _S.SYNCING,
+        (_S.SYNCING, _I.LEAVE): _S.LEAVING,
+        (_S.SYNCING, _I.REJOIN): _S.JOINING,
+        (_S.SYNCING, _I.LOSE): _S.LOSING,
+        (_S.SYNCING, _I.SYNCED): _S.ASSIGNING,
+        (_S.SYNCING, _I.CURTAILED): _S.OVERTAKEN,
+        (_S.SYNCING, _I.FAIL): _S.FATAL,
+        (_S.ASSIGNING, _I.SUBSCRIBE): _S.ASSIGNING,
+        (_S.ASSIGNING, _I.LEAVE): _S.LEAVING,
+        (_S.ASSIGNING, _I.ASSIGNED): _S.STABLE,
+        (_S.ASSIGNING, _I.OVERTAKE): _S.OVERTAKEN,
+        (_S.ASSIGNING, _I.REJOIN): _S.JOINING,
+        (_S.ASSIGNING, _I.LOSE): _S.LOSING,
+        (_S.ASSIGNING, _I.FAIL): _S.FATAL,
+        (_S.OVERTAKEN, _I.SUBSCRIBE): _S.OVERTAKEN,
+        (_S.OVERTAKEN, _I.LEAVE): _S.LEAVING,
+        (_S.OVERTAKEN, _I.OVERTAKE): _S.OVERTAKEN,
+        (_S.OVERTAKEN, _I.REVOKE): _S.REVOKING,
+        (_S.OVERTAKEN, _I.REJOIN): _S.JOINING,
+        (_S.OVERTAKEN, _I.LOSE): _S.LOSING,
+        (_S.OVERTAKEN, _I.FAIL): _S.FATAL,
+        (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
+        (_S.STABLE, _I.LEAVE): _S.LEAVING,
+        (_S.STABLE, _I.REVOKE): _S.REVOKING,
+        (_S.STABLE, _I.REJOIN): _S.JOINING,
+        (_S.STABLE, _I.LOSE): _S.LOSING,
+        (_S.STABLE, _I.FAIL): _S.FATAL,
+        (_S.LEAVING, _I.SUBSCRIBE): _S.LEAVING,  # joins when it has left
+        (_S.LEAVING, _I.LEAVE): _S.LEAVING,
+        (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
+        (_S.LEAVING, _I.FAIL): _S.FATAL,
+        (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # the cause may have been removed
+        (_S.FATAL, _I.LOSE): _S.LOSING,
+        (_S.FATAL, _I.LEAVE): _S.LEAVING,
+        (_S.FATAL, _I.FAIL): _S.FATAL,
+    },
+)
 
 HEARTBEATING = frozenset((_S.REVOKING, _S.ASSIGNING, _S.OVERTAKEN, _S.STABLE))
 """States in which heartbeats are sent, and their responses move the member.
@@ -147,12 +151,9 @@ class ClassicStanding:
 
     def move(self, what: ClassicInput, now: float) -> bool:
         """Return whether the state is another one now."""
-        before, self.state = self.state, TRANSITIONS[self.state, what]
-        if self.state is before:
-            return False
-        self.turn += 1
-        if self.state is not _S.FATAL:
-            self.failure = None
-        reason = self.reason if what in _EXPLAINED else what.value
-        self.trace(StateChanged(now=now, subject=MEMBERSHIP, before=before.name, after=self.state.name, reason=reason))
-        return True
+        moved = TRANSITIONS.move(self, what, now, self.trace, self.reason if what in _EXPLAINED else "")
+        if moved:
+            self.turn += 1
+            if self.state is not _S.FATAL:
+                self.failure = None
+        return moved

@@ -15,7 +15,8 @@ from typing import Final
 
 from ....errors import KafkaError
 from ....model import ConsumerState
-from ....trace import MEMBERSHIP, Listener, StateChanged
+from ....states import StateTable
+from ....trace import MEMBERSHIP, Listener
 from ....values import define, field
 from ...loop.request_manager import Backoff
 
@@ -52,58 +53,61 @@ class MemberInput(Enum):
 
 
 _S, _I = MemberState, MemberInput
-TRANSITIONS: Mapping[tuple[MemberState, MemberInput], MemberState] = {
-    (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
-    (_S.UNSUBSCRIBED, _I.LEAVE): _S.UNSUBSCRIBED,
-    (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
-    (_S.JOINING, _I.LEAVE): _S.LEAVING,
-    (_S.JOINING, _I.JOINED): _S.STABLE,
-    (_S.JOINING, _I.FENCE): _S.FENCED,
-    (_S.JOINING, _I.FAIL): _S.FATAL,
-    (_S.JOINING, _I.FALL_BACK): _S.UNSUBSCRIBED,
-    (_S.RECONCILING, _I.SUBSCRIBE): _S.RECONCILING,
-    (_S.RECONCILING, _I.LEAVE): _S.LEAVING,
-    (_S.RECONCILING, _I.TARGET): _S.RECONCILING,
-    (_S.RECONCILING, _I.PROPOSED): _S.ASSIGNING,
-    (_S.RECONCILING, _I.FENCE): _S.FENCED,
-    (_S.RECONCILING, _I.EXPIRE): _S.STALE,
-    (_S.RECONCILING, _I.FAIL): _S.FATAL,
-    (_S.ASSIGNING, _I.SUBSCRIBE): _S.ASSIGNING,
-    (_S.ASSIGNING, _I.LEAVE): _S.LEAVING,
-    (_S.ASSIGNING, _I.TARGET): _S.ASSIGNING,  # waits until the one that is being carried out is done
-    (_S.ASSIGNING, _I.ASSIGNED): _S.ACKNOWLEDGING,
-    (_S.ASSIGNING, _I.FENCE): _S.FENCED,
-    (_S.ASSIGNING, _I.EXPIRE): _S.STALE,
-    (_S.ASSIGNING, _I.FAIL): _S.FATAL,
-    (_S.ACKNOWLEDGING, _I.SUBSCRIBE): _S.ACKNOWLEDGING,
-    (_S.ACKNOWLEDGING, _I.LEAVE): _S.LEAVING,
-    (_S.ACKNOWLEDGING, _I.TARGET): _S.ACKNOWLEDGING,  # what was done is reported first
-    (_S.ACKNOWLEDGING, _I.ACKNOWLEDGED): _S.STABLE,
-    (_S.ACKNOWLEDGING, _I.FENCE): _S.FENCED,
-    (_S.ACKNOWLEDGING, _I.EXPIRE): _S.STALE,
-    (_S.ACKNOWLEDGING, _I.FAIL): _S.FATAL,
-    (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
-    (_S.STABLE, _I.LEAVE): _S.LEAVING,
-    (_S.STABLE, _I.TARGET): _S.RECONCILING,
-    (_S.STABLE, _I.FENCE): _S.FENCED,
-    (_S.STABLE, _I.EXPIRE): _S.STALE,
-    (_S.STABLE, _I.FAIL): _S.FATAL,
-    (_S.FENCED, _I.SUBSCRIBE): _S.FENCED,
-    (_S.FENCED, _I.LEAVE): _S.LEAVING,  # only its epoch may have been wrong, then the coordinator still counts it in
-    (_S.FENCED, _I.REVOKED): _S.JOINING,
-    (_S.STALE, _I.SUBSCRIBE): _S.STALE,
-    (_S.STALE, _I.LEAVE): _S.UNSUBSCRIBED,
-    (_S.STALE, _I.REVOKED): _S.AWAY,
-    (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
-    (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
-    (_S.AWAY, _I.READ): _S.JOINING,
-    (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the leave request was sent or not
-    (_S.LEAVING, _I.LEAVE): _S.LEAVING,
-    (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
-    (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # Java stays silent here for ever; the cause may have been removed
-    (_S.FATAL, _I.LEAVE): _S.UNSUBSCRIBED,
-    (_S.FATAL, _I.REVOKED): _S.FATAL,
-}
+TRANSITIONS: Final = StateTable(
+    MEMBERSHIP,
+    {
+        (_S.UNSUBSCRIBED, _I.SUBSCRIBE): _S.JOINING,
+        (_S.UNSUBSCRIBED, _I.LEAVE): _S.UNSUBSCRIBED,
+        (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
+        (_S.JOINING, _I.LEAVE): _S.LEAVING,
+        (_S.JOINING, _I.JOINED): _S.STABLE,
+        (_S.JOINING, _I.FENCE): _S.FENCED,
+        (_S.JOINING, _I.FAIL): _S.FATAL,
+        (_S.JOINING, _I.FALL_BACK): _S.UNSUBSCRIBED,
+        (_S.RECONCILING, _I.SUBSCRIBE): _S.RECONCILING,
+        (_S.RECONCILING, _I.LEAVE): _S.LEAVING,
+        (_S.RECONCILING, _I.TARGET): _S.RECONCILING,
+        (_S.RECONCILING, _I.PROPOSED): _S.ASSIGNING,
+        (_S.RECONCILING, _I.FENCE): _S.FENCED,
+        (_S.RECONCILING, _I.EXPIRE): _S.STALE,
+        (_S.RECONCILING, _I.FAIL): _S.FATAL,
+        (_S.ASSIGNING, _I.SUBSCRIBE): _S.ASSIGNING,
+        (_S.ASSIGNING, _I.LEAVE): _S.LEAVING,
+        (_S.ASSIGNING, _I.TARGET): _S.ASSIGNING,  # waits until the one that is being carried out is done
+        (_S.ASSIGNING, _I.ASSIGNED): _S.ACKNOWLEDGING,
+        (_S.ASSIGNING, _I.FENCE): _S.FENCED,
+        (_S.ASSIGNING, _I.EXPIRE): _S.STALE,
+        (_S.ASSIGNING, _I.FAIL): _S.FATAL,
+        (_S.ACKNOWLEDGING, _I.SUBSCRIBE): _S.ACKNOWLEDGING,
+        (_S.ACKNOWLEDGING, _I.LEAVE): _S.LEAVING,
+        (_S.ACKNOWLEDGING, _I.TARGET): _S.ACKNOWLEDGING,  # what was done is reported first
+        (_S.ACKNOWLEDGING, _I.ACKNOWLEDGED): _S.STABLE,
+        (_S.ACKNOWLEDGING, _I.FENCE): _S.FENCED,
+        (_S.ACKNOWLEDGING, _I.EXPIRE): _S.STALE,
+        (_S.ACKNOWLEDGING, _I.FAIL): _S.FATAL,
+        (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
+        (_S.STABLE, _I.LEAVE): _S.LEAVING,
+        (_S.STABLE, _I.TARGET): _S.RECONCILING,
+        (_S.STABLE, _I.FENCE): _S.FENCED,
+        (_S.STABLE, _I.EXPIRE): _S.STALE,
+        (_S.STABLE, _I.FAIL): _S.FATAL,
+        (_S.FENCED, _I.SUBSCRIBE): _S.FENCED,
+        (_S.FENCED, _I.LEAVE): _S.LEAVING,  # only its epoch may have been wrong, then the coordinator still counts it in
+        (_S.FENCED, _I.REVOKED): _S.JOINING,
+        (_S.STALE, _I.SUBSCRIBE): _S.STALE,
+        (_S.STALE, _I.LEAVE): _S.UNSUBSCRIBED,
+        (_S.STALE, _I.REVOKED): _S.AWAY,
+        (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
+        (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
+        (_S.AWAY, _I.READ): _S.JOINING,
+        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the leave request was sent or not
+        (_S.LEAVING, _I.LEAVE): _S.LEAVING,
+        (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
+        (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # Java stays silent here for ever; the cause may have been removed
+        (_S.FATAL, _I.LEAVE): _S.UNSUBSCRIBED,
+        (_S.FATAL, _I.REVOKED): _S.FATAL,
+    },
+)
 
 MEMBER: Final = frozenset((_S.RECONCILING, _S.ASSIGNING, _S.ACKNOWLEDGING, _S.STABLE))
 """States with an epoch of the coordinator's."""
@@ -149,10 +153,5 @@ class ConsumerStanding:
         return self.denied_by is not None and self.denied_by.failures > 0
 
     def move(self, what: MemberInput, now: float, reason: str = "") -> None:
-        before, self.state = self.state, TRANSITIONS[self.state, what]
-        if self.state is before:
-            return
-        if self.state is not _S.FATAL:
+        if TRANSITIONS.move(self, what, now, self.trace, reason) and self.state is not _S.FATAL:
             self.failure = None
-        reason = reason or what.value
-        self.trace(StateChanged(now=now, subject=MEMBERSHIP, before=before.name, after=self.state.name, reason=reason))
