@@ -29,6 +29,7 @@ from .lazy import on_first_use
 
 if TYPE_CHECKING:
     from .adapters.running import run
+    from .adapters.tables.scan import scan
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
     from .application.consumer import KafkaConsumer
     from .application.processing.process_settings import ProcessingContext
@@ -61,6 +62,7 @@ else:
         __name__,
         {
             ".adapters.running": "run",
+            ".adapters.tables.scan": "scan",
             ".application.callbacks": "ConsumerInterceptor ConsumerRebalanceListener",
             ".application.consumer": "KafkaConsumer",
             ".application.processing.processing": "Processing",
@@ -125,6 +127,7 @@ __all__ = [
     "__version__",
     "exponential",
     "run",
+    "scan",
 ]
 
 

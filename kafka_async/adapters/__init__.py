@@ -12,5 +12,6 @@
     running.py    ``run``: handles SIGTERM as ``asyncio.run`` handles Ctrl-C
     spark/    a data source for PySpark
     sync.py   the blocking facade; ``sync_share.py`` that of share groups
+    tables/   topics as tables
     values/   bytes of keys and values to Arrow columns
 """

@@ -119,15 +119,34 @@ asyncio.run(main())
 """
 
 
+SCAN = """
+from kafka_async import scan
+from kafka_async.testing import Cluster, ThreadedCluster
+
+cluster = Cluster()
+cluster.topic("t")
+cluster.produce_many("t", ["v"] * 10, partition=0)
+with ThreadedCluster(cluster) as served:
+    table = scan("t", bootstrap_servers=served.bootstrap)
+    assert table.to_arrow().num_rows == table.count() == 10
+"""
+
+
+@pytest.mark.brokers
+def test_a_scan_imports_neither_spark_nor_pandas_nor_what_its_user_did_not_ask_for() -> None:
+    assert not _among(("duckdb", "kafka_async.adapters.spark", "pandas", "polars", "pyspark", "rich"), f"exec({SCAN!r})")
+
+
 @pytest.mark.brokers
 @pytest.mark.parametrize(
     ("extra", "module", "package", "program"),
     [
         ("arrow", "pyarrow", "pyarrow", ARROW),
+        ("arrow", "pyarrow", "pyarrow", "from kafka_async import scan"),
         ("otel", "opentelemetry", "opentelemetry-api", "import kafka_async.adapters.otel"),
         ("spark", "pyspark", "pyspark", "from kafka_async.spark import register; register(None)"),
     ],
-    ids=["arrow", "otel", "spark"],
+    ids=["arrow", "scan", "otel", "spark"],
 )
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(extra: str, module: str, package: str, program: str) -> None:
     code = f"import sys; sys.modules[{module!r}] = None; exec({program!r})"

@@ -1,0 +1,109 @@
+"""How much a scan will read, and about how long it takes: a sample of the records is read.
+
+Brokers do not say how large records are. So a few are read at the beginning and in the middle of each partition, and then more of
+the largest one, to see how fast they come and become columns here.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...model import TopicPartition
+from ...values import frozen
+from ..ranges.planner import OffsetRange
+from ..ranges.sizes import sizes_of
+from .pinning import Pinned, PinnedRanges
+from .progress import lasting
+from .streams import Job, Opened, read
+
+SAMPLE: Final = 50
+"""Offsets at each place that are read to learn how large records are."""
+_TIMED_BYTES: Final = 4 << 20
+"""About so many bytes are read to see how fast that is."""
+_SMALL_FETCHES: Final = {"max_partition_fetch_bytes": 64 << 10, "fetch_buffer_bytes": 8 << 20}
+
+
+@frozen(kw_only=True)
+class ScanPlan:
+    """What a scan will read. Bytes and seconds are estimates from a sample."""
+
+    ranges: PinnedRanges
+    offsets: int
+    """How many; there are as many records, or fewer."""
+    bytes: int
+    """Of keys and values."""
+    seconds: float
+    held_back: Mapping[TopicPartition, int]
+    """Offsets that are left out, since they lie behind a transaction that is open."""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.offsets:,} offsets of {len(self.ranges)} partitions, about {_amount(self.bytes)}, about {lasting(self.seconds)}"
+        ]
+        for partition, (start, end) in sorted(self.ranges.items()):
+            held = self.held_back.get(partition, 0)
+            behind = f", {held:,} more behind an open transaction" if held else ""
+            lines.append(f"  {partition}: {start} to {end}{f', {end - start:,} offsets' if end > start else ', empty'}{behind}")
+        return "\n".join(lines)
+
+
+def estimate(job: Job, pinned: Pinned, opened: Opened, clock: Callable[[], float] = time.perf_counter) -> ScanPlan:
+    """Return what will be read."""
+    pieces = pinned.pieces()
+    sizes = _sizes(job, pieces, opened)
+    known = [size for size in sizes.values() if size]
+    usual = sum(known) / len(known) if known else 0.0
+    by_piece = {piece.partition: piece.size * sizes.get(piece.partition, usual) for piece in pieces}
+    offsets = sum(piece.size for piece in pieces)
+    return ScanPlan(
+        ranges=pinned.ranges,
+        offsets=offsets,
+        bytes=round(sum(by_piece.values())),
+        seconds=_seconds(job, pieces, by_piece, opened, clock),
+        held_back=pinned.held_back,
+    )
+
+
+def _sizes(job: Job, pieces: list[OffsetRange], opened: Opened) -> dict[TopicPartition, float]:
+    """Return the bytes of keys and values per offset of each partition."""
+    places: list[dict[TopicPartition, tuple[int, int]]] = [
+        {piece.partition: (piece.start, min(piece.end, piece.start + SAMPLE)) for piece in pieces},
+        {
+            piece.partition: (middle, min(piece.end, middle + SAMPLE))
+            for piece in pieces
+            if (middle := (piece.start + piece.end) // 2) > piece.start + SAMPLE
+        },
+    ]
+    found: dict[TopicPartition, list[float]] = {}
+    with opened.consumer(dict(job.options) | _SMALL_FETCHES) as consumer:
+        for ranges in filter(None, places):
+            for partition, size in sizes_of(consumer, ranges).items():
+                found.setdefault(partition, []).append(size)
+    return {partition: sum(several) / len(several) for partition, several in found.items()}
+
+
+def _seconds(
+    job: Job, pieces: list[OffsetRange], sizes: Mapping[TopicPartition, float], opened: Opened, clock: Callable[[], float]
+) -> float:
+    """Return how long all takes, judged by a part of the largest range, which is read as the scan reads it."""
+    if not pieces:
+        return 0.0
+    largest = max(pieces, key=lambda piece: sizes[piece.partition])
+    per_offset = max(1.0, sizes[largest.partition] / largest.size)
+    end = min(largest.end, largest.start + max(1, int(_TIMED_BYTES / per_offset)))
+    part = OffsetRange(largest.partition, largest.start, end, largest.topic_id)
+    began, first = clock(), 0.0
+    reported: list[Any] = []
+    for _ in read(job, [(part,)], opened, reported.append):
+        first = first or clock() - began  # connecting is done once, whatever there is to read
+    took = max(clock() - began - first, 1e-6)
+    of_part = max(1.0, part.size * per_offset)
+    return first + took * max(0.0, sum(sizes.values()) - of_part) / of_part + took
+
+
+def _amount(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:,.0f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

@@ -1,0 +1,416 @@
+"""A topic, from here to there, as a table.
+
+A ``Scan`` is a description: it asks the cluster nothing until it is used, and then once, so that every reading of it sees the same
+records. Each reading has a consumer of its own, which joins no group and commits nothing.
+"""
+
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
+
+import anyio
+import pyarrow as pa
+
+from ...config import ConsumerConfig
+from ...config.spelling import did_you_mean
+from ...errors import KafkaConfigurationError
+from ...model import TopicPartition
+from ...values import define, evolve, field, frozen
+from ..ranges.planner import OffsetRange, plan
+from . import frames
+from .layout import Layout, check_columns, layout_of
+from .moments import Moment, moment, partition_of, span
+from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
+from .progress import Counter, ScanProgress, for_people
+from .streams import Job, Opened, Stretch, read
+
+if TYPE_CHECKING:
+    from datetime import date, timedelta
+
+    import duckdb
+    import pandas
+    import polars
+    import pyarrow
+
+    from ...config import ConsumerOptions
+    from ..sync import KafkaConsumer
+    from .estimate import ScanPlan
+
+Since: TypeAlias = "str | date | timedelta | Mapping[Any, int]"
+Progress: TypeAlias = "bool | Callable[[ScanProgress], object] | None"
+_DEFAULTS: Final = {
+    "client_id": "kafka-async-scan",
+    "isolation_level": "read_committed",
+    "allow_auto_create_topics": False,
+    "enable_metrics_push": False,  # telemetry is for programs that stay
+    "max_partition_fetch_bytes": 8 << 20,  # few partitions are read to their ends: the fixed cost of a fetch nearly disappears
+}
+_FORCED: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
+_REFUSED: Final = {
+    "group_id": "a scan joins no group; since='committed:GROUP' begins where a group has committed",
+    "group_instance_id": "a scan joins no group",
+    "key_deserializer": "keys stay bytes",
+    "value_deserializer": "values='json' and others turn values into columns",
+    **dict.fromkeys(("auto_offset_reset", "enable_auto_commit"), "a scan reads exactly its ranges, and commits nothing"),
+}
+_log = logging.getLogger("kafka_async.scan")
+
+
+def scan(
+    *topics: str,
+    since: Since = "beginning",
+    until: Since = "now",
+    late: "timedelta | str" = "0s",
+    partitions: Sequence[int | tuple[str, int]] | None = None,
+    ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
+    columns: Sequence[str] | None = None,
+    ordered: bool = False,
+    on_loss: Literal["raise", "skip"] = "raise",
+    progress: Progress = None,
+    **options: "Unpack[ConsumerOptions[bytes, bytes]]",
+) -> "Scan":
+    """Return the records of ``topics`` from ``since`` up to, and without, ``until`` as a table (extra ``arrow``).
+
+    Nothing is asked of the cluster until the table is used. Then the offsets are found once, and stay: every use reads the same
+    records. No group is joined, and nothing is committed.
+
+    - ``since``, ``until``: ``"beginning"``; ``"now"`` or ``"end"``, where the log ends at the first use; a ``datetime`` (UTC if it
+      has no zone), a ``date``, or either in ISO 8601 as a text; a ``timedelta`` or a text such as ``"-1h"``, ``"-90m"``, that long
+      before now; ``{partition: offset}``, where partitions that are not named are read from the beginning, and to the end;
+      ``"committed:GROUP"``, what a group has committed. A bare number is a ``TypeError``: it could be an offset or a time.
+    - Times are those in the records, which producers set, and which need not be in order. Of ``since`` nothing is missed: reading
+      begins at the first record that is not older, and older ones behind it are left out. Reading ends at the first record that is
+      not before ``until``, so that earlier ones behind that are missed; ``late="10m"`` looks for them among the records before
+      ``until`` plus ten minutes. Topics with ``message.timestamp.type=LogAppendTime`` have all times in order.
+    - ``partitions``: only these; numbers if there is one topic.
+    - ``ranges``: the ``ranges`` of another scan: the same records again; ``since`` and ``until`` are then not given. Any mapping
+      of partitions to ``(start, end)`` will do.
+    - ``columns``: those that are wanted, in order; others cost nothing. Default: all of ``getarrow``.
+    - ``ordered``: partition after partition, each by offset. Otherwise batches come as brokers send them, those of a partition in
+      order.
+    - ``on_loss``: ``"skip"`` goes on where offsets are gone (deleted by retention, or with their topic) and logs what is missing,
+      also in ``losses``; with ``"raise"`` they are a ``DataLossError``.
+    - ``progress``: ``True`` shows how far reading is, ``False`` does not; a function is called with ``ScanProgress`` ten times a
+      second, in the thread that reads. Default: shown after half a second by the methods that read all, on a terminal or in a
+      notebook.
+    - ``options``: those of ``KafkaConsumer``, such as ``bootstrap_servers``. ``isolation_level`` is ``read_committed``, unlike a
+      consumer's: what lies behind a transaction that is still open is left out, with a warning that says how much.
+
+    Raises ``KafkaConfigurationError`` and ``TypeError`` for what makes no sense. What is raised at the first use is in the methods
+    of ``Scan``.
+    """
+    if on_loss not in ("raise", "skip"):
+        raise KafkaConfigurationError(
+            f"on_loss={on_loss!r}: expected 'raise' or 'skip'{did_you_mean(str(on_loss), ('raise', 'skip'))}"
+        )
+    asked = _asked(topics, since, until, late, partitions, ranges)
+    consumer = _consumer_options(options)
+    asked = evolve(asked, fails=on_loss == "raise", committed_only=consumer["isolation_level"] == "read_committed")
+    request = ScanRequest(asked=asked, options=consumer, columns=check_columns(columns), ordered=ordered, progress=progress)
+    if request.columns is not None:
+        layout_of(asked.topics, None, request.columns)
+    return Scan(request)
+
+
+def _asked(
+    topics: Sequence[str], since: Any, until: Any, late: Any, partitions: Sequence[Any] | None, ranges: Mapping[Any, Any] | None
+) -> Asked:
+    if ranges is not None:
+        pinned = ranges if isinstance(ranges, PinnedRanges) else PinnedRanges(_checked(ranges))
+        named = topics_of(pinned, topics)
+        if extra := [topic for topic in topics if topic not in named]:
+            raise KafkaConfigurationError(f"ranges: there is none of topic {extra[0]!r}")
+        if (since, until, partitions) != ("beginning", "now", None):
+            raise KafkaConfigurationError("ranges say what is read: since, until and partitions cannot be given beside them")
+    else:
+        pinned, named = None, topics_of((), ()) or tuple(dict.fromkeys(topics))
+        if not named:
+            raise TypeError("scan() needs the name of a topic, or ranges")
+    if not all(isinstance(name, str) and name for name in named):
+        raise TypeError(f"topics: {named!r}; expected names")
+    return Asked(
+        topics=named,
+        partitions=tuple(sorted({partition_of("partitions", each, named) for each in partitions or ()})),
+        since=moment("since", since, named),
+        until=_after(moment("since", since, named), moment("until", until, named)),
+        late=span("late", late),
+        ranges=pinned,
+    )
+
+
+def _after(since: Moment, until: Moment) -> Moment:
+    if since.kind == until.kind == "time" and since.ms > until.ms:
+        raise KafkaConfigurationError("since is after until")
+    return until
+
+
+def _checked(ranges: Mapping[Any, Any]) -> dict[TopicPartition, tuple[int, int]]:
+    found = {}
+    for partition, range_ in ranges.items():
+        match partition, range_:
+            case (str() as topic, int() as number), (int() as start, int() as end) if 0 <= start <= end and number >= 0:
+                found[TopicPartition(topic, number)] = (start, end)
+            case _:
+                raise KafkaConfigurationError(f"ranges: {partition!r}: {range_!r}; expected TopicPartition: (start, end)")
+    if not found:
+        raise KafkaConfigurationError("ranges: there are none")
+    return found
+
+
+def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    for name, why in _REFUSED.items():
+        if name in given:
+            raise KafkaConfigurationError(f"{name}: {why}")
+    options = _DEFAULTS | dict(given) | _FORCED
+    ConsumerConfig.from_options(options)
+    return options
+
+
+@frozen(kw_only=True)
+class ScanRequest:
+    """What a scan was asked for."""
+
+    asked: Asked
+    options: Mapping[str, Any] = field(repr=False)
+    columns: tuple[str, ...] | None
+    ordered: bool
+    progress: Any
+
+
+@define(eq=False)
+class Reading:
+    """One reading of a scan that is under way, as an iterator over record batches."""
+
+    opened: Opened
+    batches: Iterator[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches
+
+    def close(self) -> None:
+        """End it, from any thread."""
+        self.opened.close()
+
+
+@define(eq=False)
+class Scan:
+    """Records of topics as a table; made by ``kafka_async.scan``.
+
+    ``pa.table(scan)``, ``pl.DataFrame(scan)``, ``duckdb.sql("from scan")`` and everything else that takes Arrow's PyCapsule
+    streams read it batch by batch. ``for batch in scan`` yields ``pyarrow.RecordBatch``, and so does ``async for``; leaving the
+    loop early closes the connections.
+
+    The first use may raise ``UnknownTopicOrPartitionError``, ``KafkaTimeoutError``, ``NoOffsetForPartitionError`` for a group that
+    has committed nothing, and ``OffsetOutOfRangeError`` for offsets that are not in the log yet. Every use may raise
+    ``DataLossError`` for offsets that are gone, ``KafkaTimeoutError`` and ``CorruptRecordException``.
+    """
+
+    _request: ScanRequest
+    error: BaseException | None = field(default=None, init=False)
+    """Why the last Arrow stream ended early: what reads it has an error of its own with the text of this one."""
+    _pinned: Pinned | None = field(default=None, init=False, repr=False)
+    _layout: Layout | None = field(default=None, init=False, repr=False)
+    _losses: list[str] = field(factory=list, init=False, repr=False)
+    _pinning: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        topics, pinned = ", ".join(self._request.asked.topics), self._pinned
+        if pinned is None:
+            return f"<scan of {topics}, not used yet>"
+        pieces = pinned.pieces()
+        return f"<scan of {topics}: {sum(piece.size for piece in pieces):,} offsets of {len(pieces)} partitions>"
+
+    # --- what is read ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def ranges(self) -> PinnedRanges:
+        """The first offset of each partition that is read, and the one behind the last. Found at the first use, and then fixed.
+
+        ``kafka_async.scan(ranges=scan.ranges)`` reads the same records. ``ranges.topic_ids`` has the ids of the topics, and
+        ``ranges.as_json()`` all of it.
+        """
+        return self._pin(Opened()).ranges
+
+    @property
+    def held_back(self) -> Mapping[TopicPartition, int]:
+        """How many offsets lie behind a transaction that is still open, and are left out, by partition."""
+        return self._pin(Opened()).held_back
+
+    @property
+    def losses(self) -> Sequence[str]:
+        """With ``on_loss="skip"``, what was gone in the readings so far."""
+        return (*(self._pinned.losses if self._pinned is not None else ()), *dict.fromkeys(self._losses))
+
+    @property
+    def schema(self) -> "pyarrow.Schema":
+        """The columns, as a ``pyarrow.Schema``."""
+        return self._columns(Opened()).schema
+
+    def refresh(self) -> "Scan":
+        """Return a scan of what is there now: the same arguments, with offsets to be found anew."""
+        return Scan(self._request)
+
+    def plan(self) -> "ScanPlan":
+        """Return what will be read: ranges, bytes and about how long it takes, from a sample of the records."""
+        from .estimate import estimate
+
+        with closing(Opened()) as opened:
+            return estimate(self._job(opened), self._pin(opened), opened)
+
+    # --- all of it -------------------------------------------------------------------------------------------------------------
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Return all records as a ``pyarrow.Table``."""
+        with closing(self._read(shows=True)) as reading:
+            return pa.Table.from_batches(list(reading), schema=self.schema)
+
+    def to_arrow_batch_reader(self) -> "pyarrow.RecordBatchReader":
+        """Return a ``pyarrow.RecordBatchReader``, which reads on as it is read."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._keeping_error())
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return all records as a polars DataFrame, without copying them."""
+        return frames.to_polars(self.to_arrow())
+
+    def lazy(self) -> "polars.LazyFrame":
+        """Return a polars LazyFrame: a query reads only the columns, and as many records, as it needs."""
+        return frames.lazy(lambda: self.schema, self._frames)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return all records as a pandas DataFrame with Arrow's columns (``pandas.ArrowDtype``), without copying them."""
+        return frames.to_pandas(self.to_arrow())
+
+    def to_duckdb(self, table_name: str, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyConnection":
+        """Read all records, register them as ``table_name``, and return the connection (default: a new one, in memory).
+
+        To query a topic without holding it in memory: ``duckdb.sql("from scan")`` with the scan in a variable ``scan``.
+        """
+        return frames.to_duckdb(self.to_arrow(), table_name, connection)
+
+    def count(self) -> int:
+        """Return how many records there are.
+
+        They are read, since compaction and transactions leave fewer records than there are offsets.
+        """
+        with closing(self._read(Layout.counting, shows=True)) as reading:
+            return sum(batch.num_rows for batch in reading)
+
+    def head(self, n: int = 10) -> "pyarrow.Table":
+        """Return the first records, in order of partition and offset, as a ``pyarrow.Table``."""
+        if n < 0:
+            raise ValueError(f"n={n}: expected 0 or more")
+        found: list[Any] = []
+        with closing(self._read(ordered=True)) as reading:
+            for batch in reading if n else ():
+                found.append(batch.slice(0, n - sum(each.num_rows for each in found)))
+                if sum(each.num_rows for each in found) >= n:
+                    break
+        return pa.Table.from_batches(found, schema=self.schema)
+
+    # --- as a stream -----------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> "Iterator[pyarrow.RecordBatch]":
+        with closing(self._read()) as reading:
+            yield from reading
+
+    async def __aiter__(self) -> "AsyncIterator[pyarrow.RecordBatch]":
+        reading = self._read()
+        step = partial(next, reading.batches, None)
+        try:
+            while (batch := await anyio.to_thread.run_sync(step, abandon_on_cancel=True)) is not None:
+                yield batch
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(reading.close)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Return the columns as Arrow's PyCapsule; without it DuckDB would open a stream to learn them."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return a new reading as Arrow's PyCapsule."""
+        return self.to_arrow_batch_reader().__arrow_c_stream__(requested_schema)
+
+    # --- inside ----------------------------------------------------------------------------------------------------------------
+
+    def _pin(self, opened: Opened) -> Pinned:
+        with self._pinning:
+            if self._pinned is None:
+                self._pinned = Pinning(self._request.asked, partial(self._connect, opened)).pin()
+            return self._pinned
+
+    def _connect(self, opened: Opened, **options: Any) -> "AbstractContextManager[KafkaConsumer[Any, Any]]":
+        return opened.consumer(dict(self._request.options) | options)
+
+    def _columns(self, opened: Opened) -> Layout:
+        with self._pinning:
+            if self._layout is None:
+                self._layout = layout_of(self._request.asked.topics, None, self._request.columns)
+            return self._layout
+
+    def _job(self, opened: Opened, change: Callable[[Layout], Layout] = lambda layout: layout) -> Job:
+        layout, pinned = self._columns(opened), self._pin(opened).ranges
+        layout = evolve(layout, oldest=pinned.oldest, newest=pinned.newest)
+        return Job(options=self._request.options, layout=change(layout), fails=self._request.asked.fails)
+
+    def _read(
+        self, change: Callable[[Layout], Layout] = lambda layout: layout, *, shows: bool = False, ordered: bool = False
+    ) -> Reading:
+        opened = Opened()
+        return Reading(opened, self._batches(opened, change, shows, ordered or self._request.ordered))
+
+    def _batches(self, opened: Opened, change: Callable[[Layout], Layout], shows: bool, ordered: bool) -> Iterator[Any]:
+        pinned = self._pin(opened)
+        job, pieces = self._job(opened, change), pinned.pieces()
+        counter = self._counter(pieces, shows)
+        counter.begin()
+        stretches = read(job, _tasks(pieces, ordered), opened, self._lost)
+        try:
+            for stretch in stretches:
+                counter.add(stretch.passed, *_size(stretch))
+                if stretch.batch is not None and stretch.batch.num_rows:
+                    yield stretch.batch
+        finally:
+            stretches.close()  # type: ignore[attr-defined]  # a generator
+            counter.end()
+
+    def _counter(self, pieces: Sequence[OffsetRange], shows: bool) -> Counter:
+        progress = self._request.progress
+        shows = bool(progress) if isinstance(progress, bool) else shows and progress is None
+        title = ", ".join(self._request.asked.topics)
+        return Counter(
+            total=sum(piece.size for piece in pieces),
+            tell=progress if callable(progress) else None,
+            display=partial(for_people, title, always=progress is True) if shows else lambda: None,
+        )
+
+    def _lost(self, text: str) -> None:
+        self._losses.append(text)
+        _log.warning("%s", text)
+
+    def _frames(self, names: Sequence[str] | None) -> Iterator[Any]:
+        with closing(self._read(lambda layout: layout if names is None else layout.select(names))) as reading:
+            yield from reading
+
+    def _keeping_error(self) -> Iterator[Any]:
+        self.error = None
+        try:
+            with closing(self._read()) as reading:
+                yield from reading
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _tasks(pieces: Sequence[OffsetRange], ordered: bool) -> list[tuple[OffsetRange, ...]]:
+    """Return what is read at a time: everything, or partition after partition."""
+    if ordered:
+        return plan(pieces, pack=0)
+    return [tuple(pieces)] if pieces else []
+
+
+def _size(stretch: Stretch) -> tuple[int, int]:
+    return (0, 0) if stretch.batch is None else (stretch.batch.num_rows, stretch.batch.nbytes)
