@@ -12,7 +12,7 @@ frames.py       polars, pandas, DuckDB
 
 from typing import TYPE_CHECKING
 
-from ...application.arrow import SCHEMA as SCHEMA  # first of all: it says what to install
+from ...application.reading.arrow import SCHEMA as SCHEMA  # first of all: it says what to install
 from ...lazy import on_first_use
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Which columns a scan has, and how they are made of records.
 
-A ``Layout`` is a value that is sent to worker processes. Must never do anything per record.
+A ``TableLayout`` is a value that is sent to worker processes. Must never do anything per record.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ...application.arrow import SCHEMA, array_of, record_batch, scalar_of
+from ...application.reading.arrow import SCHEMA, array_of, record_batch, scalar_of
 from ...errors import KafkaConfigurationError
 from ...records import Columns
 from ...values import evolve, frozen
@@ -24,7 +24,7 @@ BESIDE: Final = ("partition", "offset", "timestamp")
 
 
 @frozen(kw_only=True)
-class Layout:
+class TableLayout:
     """The columns of a scan."""
 
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ class Layout:
         times = {"timestamp"} if self.oldest is not None or self.newest is not None else frozenset()
         return frozenset({*self.raw.values(), *decoded, *times, "offset"})
 
-    def select(self, names: Iterable[str]) -> "Layout":
+    def select(self, names: Iterable[str]) -> "TableLayout":
         """Return a layout of only these columns, in this order. Raises ``KafkaConfigurationError`` for one that is not there."""
         chosen = tuple(names)
         if unknown := [name for name in chosen if name not in self.names]:
@@ -74,7 +74,7 @@ class Layout:
             decoder = decoder.select([*fields, REASON] if self.drops_bad else fields) if fields or self.drops_bad else None
         return evolve(self, names=chosen, raw={name: self.raw[name] for name in chosen if name in self.raw}, decoder=decoder)
 
-    def counting(self) -> "Layout":
+    def counting(self) -> "TableLayout":
         """Return a layout that shows how many records there are, for as little work as that takes."""
         layout = evolve(self, names=("offset",), raw={"offset": "offset"})
         if self.decoder is None or not self.drops_bad:
@@ -112,7 +112,7 @@ def layout_of(
     drops_bad: bool = False,
     oldest: int | None = None,
     newest: int | None = None,
-) -> Layout:
+) -> TableLayout:
     """Return the columns of a scan: ``columns``, or those that it has by default.
 
     A column of a record is called as in ``getarrow``, and ``_kafka_`` with that name too: a field of values may have it. Raises
@@ -131,7 +131,7 @@ def layout_of(
         names = tuple(SCHEMA.names)
     else:
         names = (*fields, *(f"{PREFIX}{name}" for name in (("topic", *BESIDE) if len(topics) > 1 else BESIDE)))
-    whole = Layout(
+    whole = TableLayout(
         names=(*fields, *raw), raw=raw, topics=topics, decoder=decoder, drops_bad=drops_bad, oldest=oldest, newest=newest
     )
     return whole.select(names)

@@ -21,7 +21,7 @@ from ...model import TopicPartition
 from ...values import define, evolve, field, frozen
 from ..ranges.planner import OffsetRange, plan
 from . import frames
-from .layout import Layout, check_columns, layout_of
+from .layout import TableLayout, check_columns, layout_of
 from .moments import Moment, moment, partition_of, span
 from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
 from .progress import Counter, ScanProgress, for_people
@@ -212,7 +212,7 @@ class Scan:
     error: BaseException | None = field(default=None, init=False)
     """Why the last Arrow stream ended early: what reads it has an error of its own with the text of this one."""
     _pinned: Pinned | None = field(default=None, init=False, repr=False)
-    _layout: Layout | None = field(default=None, init=False, repr=False)
+    _layout: TableLayout | None = field(default=None, init=False, repr=False)
     _losses: list[str] = field(factory=list, init=False, repr=False)
     _pinning: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
 
@@ -295,7 +295,7 @@ class Scan:
 
         They are read, since compaction and transactions leave fewer records than there are offsets.
         """
-        with closing(self._read(Layout.counting, shows=True)) as reading:
+        with closing(self._read(TableLayout.counting, shows=True)) as reading:
             return sum(batch.num_rows for batch in reading)
 
     def head(self, n: int = 10) -> "pyarrow.Table":
@@ -345,24 +345,24 @@ class Scan:
     def _connect(self, opened: Opened, **options: Any) -> "AbstractContextManager[KafkaConsumer[Any, Any]]":
         return opened.consumer(dict(self._request.options) | options)
 
-    def _columns(self, opened: Opened) -> Layout:
+    def _columns(self, opened: Opened) -> TableLayout:
         with self._pinning:
             if self._layout is None:
                 self._layout = layout_of(self._request.asked.topics, None, self._request.columns)
             return self._layout
 
-    def _job(self, opened: Opened, change: Callable[[Layout], Layout] = lambda layout: layout) -> Job:
+    def _job(self, opened: Opened, change: Callable[[TableLayout], TableLayout] = lambda layout: layout) -> Job:
         layout, pinned = self._columns(opened), self._pin(opened).ranges
         layout = evolve(layout, oldest=pinned.oldest, newest=pinned.newest)
         return Job(options=self._request.options, layout=change(layout), fails=self._request.asked.fails)
 
     def _read(
-        self, change: Callable[[Layout], Layout] = lambda layout: layout, *, shows: bool = False, ordered: bool = False
+        self, change: Callable[[TableLayout], TableLayout] = lambda layout: layout, *, shows: bool = False, ordered: bool = False
     ) -> Reading:
         opened = Opened()
         return Reading(opened, self._batches(opened, change, shows, ordered or self._request.ordered))
 
-    def _batches(self, opened: Opened, change: Callable[[Layout], Layout], shows: bool, ordered: bool) -> Iterator[Any]:
+    def _batches(self, opened: Opened, change: Callable[[TableLayout], TableLayout], shows: bool, ordered: bool) -> Iterator[Any]:
         pinned = self._pin(opened)
         job, pieces = self._job(opened, change), pinned.pieces()
         counter = self._counter(pieces, shows)

@@ -13,7 +13,7 @@ from ...values import define, field, frozen
 from ..ranges.planner import OffsetRange
 from ..ranges.reading import LossPolicy, RangesReading
 from ..sync import KafkaConsumer
-from .layout import Layout
+from .layout import TableLayout
 from .pinning import REMEDY
 from .progress import Way
 
@@ -79,7 +79,7 @@ class Job:
 
     options: Mapping[str, Any] = field(repr=False)
     """The consumer's."""
-    layout: Layout
+    layout: TableLayout
     fails: bool
     """Offsets that are gone end the reading."""
 

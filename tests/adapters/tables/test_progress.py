@@ -48,7 +48,8 @@ class Screen:
 
 
 def test_it_is_shown_after_half_a_second_and_told_ten_times_a_second() -> None:
-    now, screen, told = 0.0, Screen(), []
+    now, screen = 0.0, Screen()
+    told: list[ScanProgress] = []
 
     def display() -> Display:
         return screen

@@ -148,7 +148,7 @@ async def test_two_scans_at_once(many: Scanned) -> None:
     async def count() -> int:
         return sum([batch.num_rows async for batch in table])
 
-    assert await asyncio.gather(count(), count(), asyncio.to_thread(table.count)) == [3000, 3000, 3000]
+    assert {*await asyncio.gather(count(), count(), asyncio.to_thread(table.count))} == {3000}
 
 
 def test_a_reading_is_closed_from_another_thread(many: Scanned) -> None:
