@@ -69,12 +69,27 @@ class OffsetAndMetadata(_Offset):
         return self if self.topic_id is not None or topic_id is None else self._replace(topic_id=topic_id)
 
 
-class OffsetAndTimestamp(NamedTuple):
-    """The result of a look-up by time: the first offset at or after it, and that record's own timestamp in milliseconds."""
-
+class _Found(NamedTuple):
     offset: int
     timestamp: int
+
+
+class OffsetAndTimestamp(_Found):
+    """The result of a look-up by time: the first offset at or after it, and that record's own timestamp in milliseconds.
+
+    ``leader_epoch`` is that of the record, ``None`` if unknown. It is not an item of the tuple, so it is not compared, printed
+    or unpacked: ``offset, timestamp = found`` is what programs do with aiokafka's.
+    """
+
     leader_epoch: int | None = None
+
+    def __new__(cls, offset: int, timestamp: int, leader_epoch: int | None = None) -> "OffsetAndTimestamp":
+        made = super().__new__(cls, offset, timestamp)
+        made.leader_epoch = leader_epoch
+        return made
+
+    def _replace(self, **changes: Any) -> "OffsetAndTimestamp":
+        return OffsetAndTimestamp(**self._asdict() | {"leader_epoch": self.leader_epoch} | changes)
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
