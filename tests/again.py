@@ -52,17 +52,21 @@ def to_repeat(status: int, failed: Mapping[str, str]) -> list[str]:
 
 
 def main(status: int, cache: Path = _ROOT / ".pytest_cache") -> int:
-    """Repeat what may be repeated after a run that ended with the exit code ``status``; return the exit code of the whole."""
+    """Repeat what may be repeated after a run that ended with the exit code ``status``; return the exit code of the whole.
+
+    ``cache``: pytest's in that run. Runs that are under way at the same time have one each.
+    """
     file = cache / "d" / _CACHE / _FILE
     names = to_repeat(status, json.loads(file.read_text()) if file.is_file() else {})
     if not names:
         return status
     print(f"Run again, alone: {len(names)} tests of brokers or Spark that failed", flush=True)  # noqa: T201  # for who reads the run
-    again = subprocess.run([sys.executable, "-m", "pytest", *names], cwd=_ROOT, check=False).returncode  # noqa: S603  # our tests
+    command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *names]
+    again = subprocess.run(command, cwd=_ROOT, check=False).returncode  # noqa: S603  # our tests
     if again == 0:
         print("Failed once, and held when run alone; to be mended first:", *names, sep="\n  ")  # noqa: T201  # for who reads the run
     return again
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), *map(Path, sys.argv[2:])))

@@ -155,32 +155,56 @@ def _kafka_uuid() -> str:
     return text
 
 
-FIRST_PORT: Final = 20000
-PORTS_OF_A_WORKER: Final = 3000
+FIRST_PORT: Final = 20_000
+"""All are below the ephemeral range of Linux, 32768 and up."""
+PORTS_OF_A_BLOCK: Final = 100
+BLOCKS: Final = 120
 _given_out: Final[set[int]] = set()
 """Ports that this process gave to clusters. One that is stopped, or rests, comes back to its own."""
+_blocks: Final[dict[int, Any]] = {}
+"""The blocks of ports that this process has, each with the file whose lock keeps others away."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports below the ephemeral range, each once in a process and none of another worker's.
+    """Return free ports below the ephemeral range, each once in a process, and none that another process of these tests may take.
 
-    A port inside it may be taken as the local end of someone's connection while its broker is down, and a client that keeps
+    A port inside that range may be taken as the local end of someone's connection while its broker is down, and a client that keeps
     connecting to it may even connect to itself; then the broker cannot come back.
     """
-    worker = int("".join(filter(str.isdigit, os.environ.get("PYTEST_XDIST_WORKER", ""))) or 3) % 4
-    first = FIRST_PORT + worker * PORTS_OF_A_WORKER
-    ports = [port for port in range(first, first + PORTS_OF_A_WORKER) if port not in _given_out]
     found: list[int] = []
-    for port in random.sample(ports, len(ports)):
+    while True:
+        ports = [port for block in _blocks for port in _ports_of(block) if port not in _given_out]
+        for port in random.sample(ports, len(ports)):
+            if len(found) == count:
+                return found
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+            _given_out.add(port)  # or taken by somebody else
         if len(found) == count:
-            break
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    if len(found) < count:
-        raise BrokerStartError(f"no free ports between {first} and {first + PORTS_OF_A_WORKER}")
-    _given_out.update(found)
-    return found
+            return found
+        _take_block()
+
+
+def _ports_of(block: int) -> range:
+    return range(FIRST_PORT + block * PORTS_OF_A_BLOCK, FIRST_PORT + (block + 1) * PORTS_OF_A_BLOCK)
+
+
+def _take_block() -> None:
+    """Take another block of ports, until this process ends: several runs, and the workers of one, share the machine."""
+    folder = Path(tempfile.gettempdir()) / f"kafka-test-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for block in range(BLOCKS):
+        if block not in _blocks:
+            file = (folder / str(block)).open("w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+            else:
+                _blocks[block] = file
+                return
+    raise BrokerStartError(f"no free ports from {FIRST_PORT} on: all {BLOCKS} blocks are taken by other runs of the tests")
 
 
 @define(eq=False)

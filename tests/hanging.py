@@ -24,8 +24,8 @@ from kafka_async.background.positions.subscription import SubscriptionState
 
 from .brokers import KafkaCluster
 
-MARGIN: Final = 0.9
-"""Share of a test's time after which it is hanging."""
+MARGIN: Final = 5.0
+"""Seconds before the end of a test's time at which it is hanging. Writing takes a while on a busy machine."""
 INSIDE: Final = (SubscriptionState, Unread, FetchManager, PositionsManager, MetadataManager, Requests)
 """What a consumer knows: positions and their states, unread data, fetch sessions, leaders, the last trace events."""
 DEPTH: Final = 6
@@ -38,7 +38,7 @@ class Watch:
     """Writes what is known once a test has taken nearly all of its time."""
 
     def __init__(self, seconds: float) -> None:
-        self._timer = threading.Timer(seconds * MARGIN, self._write)
+        self._timer = threading.Timer(max(seconds - MARGIN, seconds / 2), self._write)
         self._timer.daemon = True
         self._timer.start()
 

@@ -16,11 +16,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetr
 from kafka_async.errors import UnsupportedVersionError
 from kafka_async.records import codecs
 from kafka_async.wire import PushTelemetryRequest, decode_response, encode_request
-from kafka_async.wire.messages import GetTelemetrySubscriptionsRequest
+from kafka_async.wire.messages import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
 from tests.brokers import CURRENT, KafkaCluster, jars, required
 
 from .share import from_the_start, member, share_properties
-from .tools import PATIENCE, make, new_topic, nothing_more, read, until
+from .tools import PATIENCE, eventually, make, new_topic, nothing_more, read, until
 
 pytestmark = pytest.mark.brokers
 
@@ -65,8 +65,8 @@ class Plugin:
     file: Path
 
     def pushes(self, client_id: str) -> list[Pushed]:
-        lines = self.file.read_text().splitlines() if self.file.exists() else []
-        words = [line.split(" ") for line in lines]
+        text = self.file.read_text() if self.file.exists() else ""
+        words = [line.split(" ") for line in text.split("\n")[:-1]]  # the last line has not been written to its end
         return [
             Pushed(uuid.UUID(bytes=base64.urlsafe_b64decode(instance + "==")), client, last == "true", base64.b64decode(data))
             for instance, client, last, data in words
@@ -78,10 +78,15 @@ class Plugin:
         return await until(lambda: pushes if (pushes := self.pushes(client_id))[-1].terminating else [])
 
     async def ask_for(self, client_id: str, *metrics: str, interval_ms: int = 200) -> None:
-        """Want metrics of a client."""
+        """Want metrics of a client, and wait until the broker knows: a client that asks too early is told to come back in 5 min."""
         wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": f"client_id={client_id}"}
         answer = await self._exchange(_alter_configs(client_id, wanted))
         assert struct.unpack(">h", answer[12:14]) == (0,), answer  # correlation id, throttle time, one resource: its error
+
+        async def is_known() -> bool:
+            return set((await self._told(client_id)).requested_metrics) == set(metrics)
+
+        await eventually(is_known)
 
     async def push(self, message: PushTelemetryRequest) -> int:
         """Push bytes of one's own; return the error code."""
@@ -90,10 +95,13 @@ class Plugin:
 
     async def subscribe(self) -> PushTelemetryRequest:
         """Return a push under a new client instance id."""
-        question = GetTelemetrySubscriptionsRequest()
-        told = decode_response(question, 0, await self._exchange(encode_request(question, 0, 1, "raw")))
+        told = await self._told("raw")
         assert told.accepted_compression_types
         return PushTelemetryRequest(client_instance_id=told.client_instance_id, subscription_id=told.subscription_id)
+
+    async def _told(self, client_id: str) -> GetTelemetrySubscriptionsResponse:
+        question = GetTelemetrySubscriptionsRequest()
+        return decode_response(question, 0, await self._exchange(encode_request(question, 0, 1, client_id)))
 
     async def _exchange(self, request: bytes) -> bytes:
         host, port = self.cluster.address(0).split(":")

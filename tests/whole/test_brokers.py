@@ -1,8 +1,11 @@
 """The broker harness itself: all Kafka versions start, serve, and come back with their data."""
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.brokers import CURRENT, OLDER, PREVIOUS, KafkaCluster, available, required
+from tests.brokers import CURRENT, OLDER, PORTS_OF_A_BLOCK, PREVIOUS, KafkaCluster, available, free_ports, required
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
@@ -26,3 +29,14 @@ def test_broker_keeps_topics_and_records_over_a_restart(version: str) -> None:
         assert "dropped" not in cluster.admin.list_topics(timeout=10).topics
         assert cluster.produce("kept", 1).offsets == {0: [5]}
     assert cluster.pid(0) is None
+
+
+def test_processes_take_ports_of_their_own() -> None:
+    """A port that was probed is taken only once its broker starts: another process might probe it in between."""
+    ours = free_ports(50)
+    program = "from tests.brokers import free_ports; print(*free_ports(50))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603  # fixed words
+    theirs = list(map(int, done.stdout.split()))
+
+    assert len({*ours, *theirs}) == 100
+    assert len({*ours, *free_ports(PORTS_OF_A_BLOCK)}) == 50 + PORTS_OF_A_BLOCK

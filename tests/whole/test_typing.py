@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -192,6 +193,7 @@ def test_a_program_may_give_each_option(tmp_path: Path) -> None:
     program = f"""
 import ssl
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kafka_async import ConsumerConfig, KafkaConsumer, MskTokenProvider
 
@@ -270,7 +272,8 @@ def completions(jedi: Any, line: str) -> list[str]:
         project=jedi.Project(root, sys_path=[str(root), *sys.path]),
         environment=jedi.InterpreterEnvironment(),  # this interpreter: jedi's default starts a process
     )
-    # pytest's own importer has no source to show for the package, whose plugin it loads.
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as cache:
+        patch.setattr(jedi.settings, "cache_directory", cache)  # its own is shared with other runs, which write to it meanwhile
+        # pytest's own importer has no source to show for the package, whose plugin it loads.
         patch.setattr(sys, "meta_path", [each for each in sys.meta_path if not type(each).__module__.startswith("_pytest")])
         return [found.name for found in script.complete(3, len(line))]
