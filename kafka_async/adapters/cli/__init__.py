@@ -21,5 +21,10 @@
     tables.py     rows as a table for people
     consumer_options.py   the options of the consumer: -b, -F, -X
     share.py      share consume
+    top.py        top
+    screens.py    what top shows, and what its keys do
+    numbers.py    lag and times as people read them
+    painting.py   a terminal that shows pages, and is left as it was
+    keys.py       bytes from a terminal as keys
     shell.py      what all commands share: output, exit codes, the log
 """

@@ -21,6 +21,7 @@ MODULES: Final[Mapping[str, str]] = {
     "offsets": "offsets",
     "deadletters": "deadletters",
     "share": "share",
+    "top": "top",
 }
 """A command, or a group of commands -> the module here whose ``app`` it is."""
 

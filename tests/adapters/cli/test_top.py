@@ -1,0 +1,321 @@
+"""``kafka-async top`` as a program: as a check, in a pipe, on a terminal that it leaves as it was."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+pytest.importorskip("typer")
+
+from attrs import define, field
+from typer.testing import CliRunner, Result
+
+from kafka_async.adapters.cli.commands import app
+from kafka_async.sync import KafkaConsumer
+from kafka_async.testing import Cluster, ThreadedCluster
+
+pytestmark = pytest.mark.brokers
+
+PATIENCE: Final = 30.0
+"""Seconds until a test gives up."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadedCluster]:
+    """Three groups: one that has stopped, one that is done, one of another topic."""
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic("orders", 3)
+        cluster.topic("log", 1)
+        cluster.produce_many("orders", ["x"] * 300)
+        cluster.produce_many("log", ["x"] * 10)
+
+    with ThreadedCluster(Cluster(3)) as cluster:
+        cluster.call(write).result()
+        for group, topic, count in (("billing", "orders", 30), ("done", "orders", 300), ("audit", "log", 10)):
+            options: Any = {"bootstrap_servers": cluster.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
+            with KafkaConsumer(topic, **options) as consumer:
+                read = 0
+                while read < count:
+                    read += sum(map(len, consumer.getmany(timeout_ms=5000, max_records=count - read).values()))
+                consumer.commit()
+        yield cluster
+
+
+def run(cluster: ThreadedCluster, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["top", "-b", cluster.bootstrap, *arguments])
+
+
+# --- a check -------------------------------------------------------------------------------------------------------------------
+
+
+def test_once_writes_a_table_and_ends_with_the_code_of_the_worst_group(cluster: ThreadedCluster) -> None:
+    result = run(cluster, "--once")
+    lines = result.stdout.splitlines()
+
+    assert result.exit_code == 2
+    assert lines[0] == "kafka-async top   fake-cluster, 3 brokers   3 groups: 1 STOP"
+    assert lines[2].split()[:4] == ["STATUS", "GROUP", "MEMBERS", "LAG"]
+    assert lines[3].split()[:5] == ["x", "STOP", "billing", "0", "270"]
+    assert {line.split()[2] for line in lines[4:]} == {"done", "audit"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--group", "done"], 0), (["--topic", "log"], 0), (["-g", "done", "-g", "billing"], 2), (["-g", "typo"], 3)],
+)
+def test_the_exit_code_is_that_of_the_groups_that_were_asked_for(cluster: ThreadedCluster, arguments: list[str], code: int) -> None:
+    result = run(cluster, "--once", *arguments)
+    assert result.exit_code == code, result.output
+    assert ("group 'typo' does not exist" in result.stderr) == ("typo" in arguments)
+
+
+def test_a_cluster_that_cannot_be_reached_is_unknown_and_no_warning(unused_tcp_port: int) -> None:
+    result = CliRunner().invoke(app, ["top", "--once", "-b", f"localhost:{unused_tcp_port}"])
+    assert result.exit_code == 3
+    assert result.stderr.startswith("kafka-async: Unable to bootstrap")
+
+
+def test_json_is_a_group_a_line(cluster: ThreadedCluster) -> None:
+    result = run(cluster, "--once", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 2
+    assert (rows[0]["group"], rows[0]["status"], rows[0]["lag"]) == ("billing", "STOP", 270)
+    assert rows[0]["in_rate"] is None
+    assert sum(part["lag"] for part in rows[0]["partitions"]) == 270
+
+
+def test_a_group_that_is_named_is_shown_with_its_partitions(cluster: ThreadedCluster) -> None:
+    text = run(cluster, "--once", "-g", "billing").stdout
+    assert "Group billing: STOP, no members" in text
+    assert len(re.findall(r"orders-[012]\b", text)) >= 3
+
+
+def test_for_some_time_it_counts_rates(cluster: ThreadedCluster) -> None:
+    result = run(cluster, "--for", "2", "--interval", "0.5", "--json", "-g", "billing")
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (row["in_rate"], row["out_rate"], row["clears"]) == (0.0, 0.0, False)
+
+
+def test_in_a_pipe_it_looks_once(cluster: ThreadedCluster) -> None:
+    done = subprocess.run(command(cluster), capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603  # ours
+    assert done.returncode == 2
+    assert "billing" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+# --- a terminal ----------------------------------------------------------------------------------------------------------------
+
+
+def command(cluster: ThreadedCluster, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kafka_async", "top", "-b", cluster.bootstrap, "-i", "0.5", *arguments]
+
+
+@define(eq=False)
+class Screen:
+    """A program on a terminal of our own."""
+
+    process: "subprocess.Popen[bytes]"
+    master: int
+    slave: int
+    seen: bytes = field(default=b"", init=False)
+
+    def read(self, seconds: float = 0.2) -> None:
+        while select.select([self.master], [], [], seconds)[0]:
+            self.seen += os.read(self.master, 65536)
+
+    def page(self) -> str:
+        """Return the page that was drawn last, without colours."""
+        last = self.seen.rpartition(b"\x1b[H")[2].decode(errors="replace")
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", last)
+
+    def wait_for(self, *words: str) -> str:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self.read()
+            if all(word in self.page() for word in words):
+                return self.page()
+        raise AssertionError(f"{words} not in {self.page()!r}")
+
+    def wait_for_bytes(self, data: bytes) -> None:
+        until = time.monotonic() + PATIENCE
+        while data not in self.seen and time.monotonic() < until:
+            self.read()
+        assert data in self.seen
+
+    def press(self, keys: str) -> None:
+        self.seen = b""
+        os.write(self.master, keys.encode())
+
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self.slave)
+
+
+@contextmanager
+def on_terminal(arguments: Sequence[str], width: int = 80, height: int = 24, **environment: str) -> Iterator[Screen]:
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (height, width))
+    env = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
+
+    def own_terminal() -> None:
+        os.setsid()
+        os.close(os.open(os.ttyname(0), os.O_RDWR))  # which makes it the terminal that controls the session
+
+    with subprocess.Popen(  # noqa: S603  # ours
+        arguments,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=env,
+        preexec_fn=own_terminal,  # no threads yet
+    ) as process:
+        try:
+            yield Screen(process, master, slave)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(PATIENCE)
+            os.close(master)
+            os.close(slave)
+
+
+ENTERED, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+def test_pages_keys_and_an_end_that_leaves_the_terminal_as_it_was(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster)) as screen:
+        before = screen.modes()
+        screen.wait_for("billing", "STOP", "done")
+        assert screen.modes() != before
+        screen.press("\r")
+        screen.wait_for("billing: STOP", "no members", "orders-0")
+        screen.press("\x1b")
+        screen.wait_for("GROUP", "audit")
+        screen.press("/aud\r")
+        assert "billing" not in screen.wait_for("audit", "/aud")
+        screen.press("c")
+        screen.wait_for("BROKER", "LEADS")
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+        screen.read()
+        assert screen.seen.endswith(LEFT)
+        assert screen.modes() == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_leave_the_terminal_as_it_was(cluster: ThreadedCluster, number: signal.Signals, code: int) -> None:
+    with on_terminal(command(cluster)) as screen:
+        before = screen.modes()
+        screen.wait_for("billing")
+        screen.process.send_signal(number)
+        assert screen.process.wait(PATIENCE) == code
+        screen.read()
+        assert LEFT in screen.seen
+        assert screen.modes() == before
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_draws_again(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster)) as screen:
+        before = screen.modes()
+        screen.wait_for("billing")
+        screen.seen = b""
+        screen.process.send_signal(signal.SIGTSTP)
+        screen.wait_for_bytes(LEFT)
+        _, status = os.waitpid(screen.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert screen.modes() == before
+        screen.seen = b""
+        screen.process.send_signal(signal.SIGCONT)
+        screen.wait_for_bytes(ENTERED)
+        screen.wait_for("billing")
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+        assert screen.modes() == before
+
+
+def test_a_change_of_size_draws_again(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster)) as screen:
+        screen.wait_for("billing")
+        for width, height in ((60, 24), (20, 5), (120, 40)):
+            termios.tcsetwinsize(screen.slave, (height, width))
+            screen.seen = b""
+            screen.process.send_signal(signal.SIGWINCH)
+            page = screen.wait_for("STOP" if height > 5 else "kafka")
+            assert max(map(len, page.splitlines())) <= width
+            assert ("WORST" in page) == (width == 120)
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+
+
+def test_no_color_is_obeyed_and_the_status_is_still_told(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster), NO_COLOR="1") as screen:
+        page = screen.wait_for("x STOP", ". OK")
+        assert "billing" in page
+        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.seen)
+        screen.press("q")
+        screen.process.wait(PATIENCE)
+
+
+def test_a_locale_without_utf_8_gets_ascii(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster), PYTHONUTF8="0", LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii") as screen:
+        screen.wait_for("billing")
+        screen.press("\r")
+        screen.wait_for("billing: STOP")
+        assert screen.seen.isascii()
+        screen.press("q")
+        screen.process.wait(PATIENCE)
+
+
+def test_a_terminal_that_can_do_nothing_gets_a_table(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster), TERM="dumb") as screen:
+        assert screen.process.wait(PATIENCE) == 2
+        screen.read()
+        assert ENTERED not in screen.seen
+        assert b"billing" in screen.seen
+
+
+def test_a_terminal_that_goes_away_ends_it(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster)) as screen:
+        screen.wait_for("billing")
+        screen.process.send_signal(signal.SIGHUP)
+        assert screen.process.wait(PATIENCE) != 0
+
+
+def test_within_tmux(cluster: ThreadedCluster) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("needs tmux")
+    socket = f"kafka-async-{os.getpid()}"
+    tmux = ["tmux", "-L", socket, "-f", "/dev/null"]
+
+    def ask(*words: str) -> str:
+        return subprocess.run([*tmux, *words], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout  # noqa: S603  # ours
+
+    def wait_for(word: str) -> str:
+        until = time.monotonic() + PATIENCE
+        while word not in (page := ask("capture-pane", "-p")) and time.monotonic() < until:
+            select.select([], [], [], 0.1)
+        assert word in page
+        return page
+
+    ask("new-session", "-d", "-x", "80", "-y", "24", *command(cluster), ";", "set-option", "remain-on-exit", "on")
+    try:
+        assert "x STOP" in wait_for("billing")
+        ask("send-keys", "Enter")
+        wait_for("billing: STOP")
+        ask("send-keys", "q")
+        wait_for("Pane is dead")
+    finally:
+        ask("kill-server")
