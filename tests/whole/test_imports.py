@@ -125,10 +125,13 @@ from kafka_async.testing import Cluster, ThreadedCluster
 
 cluster = Cluster()
 cluster.topic("t")
-cluster.produce_many("t", ["v"] * 10, partition=0)
+cluster.produce_many("t", ['{"id": 1}', "bad"] * 5, partition=0)
 with ThreadedCluster(cluster) as served:
     table = scan("t", bootstrap_servers=served.bootstrap)
     assert table.to_arrow().num_rows == table.count() == 10
+    table = scan("t", values="json", schema="id BIGINT, at TIMESTAMP, n DECIMAL(5,2)", bootstrap_servers=served.bootstrap)
+    assert table.to_arrow().num_rows == 10
+    assert scan("t", values="json", schema="infer", bootstrap_servers=served.bootstrap).head(3).num_rows == 3
 """
 
 

@@ -3,6 +3,7 @@
 scan.py         what users hold
 moments.py      what ``since`` and ``until`` mean
 pinning.py      which offsets that is
+forms.py        what values are
 layout.py       which columns, and how they are made
 streams.py      one reading
 progress.py     how far it is

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 import anyio
 import pyarrow as pa
 
+from ...application.reading.arrow import array_of
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import KafkaConfigurationError
@@ -21,6 +22,7 @@ from ...model import TopicPartition
 from ...values import define, evolve, field, frozen
 from ..ranges.planner import OffsetRange, plan
 from . import frames
+from .forms import ValueForm
 from .layout import TableLayout, check_columns, layout_of
 from .moments import Moment, moment, partition_of, span
 from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
@@ -66,8 +68,14 @@ def scan(
     late: "timedelta | str" = "0s",
     partitions: Sequence[int | tuple[str, int]] | None = None,
     ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
+    values: Literal["json", "avro", "protobuf", "text"] | None = None,
+    schema: Any = None,
+    registry: "str | Mapping[str, str] | None" = None,
+    message: str | None = None,
+    timezone: str = "UTC",
     columns: Sequence[str] | None = None,
     ordered: bool = False,
+    on_bad: Literal["column", "null", "skip", "raise"] = "column",
     on_loss: Literal["raise", "skip"] = "raise",
     progress: Progress = None,
     **options: "Unpack[ConsumerOptions[bytes, bytes]]",
@@ -88,7 +96,17 @@ def scan(
     - ``partitions``: only these; numbers if there is one topic.
     - ``ranges``: the ``ranges`` of another scan: the same records again; ``since`` and ``until`` are then not given. Any mapping
       of partitions to ``(start, end)`` will do.
-    - ``columns``: those that are wanted, in order; others cost nothing. Default: all of ``getarrow``.
+    - ``values``: turn values into columns. The table then has the fields of the values, and ``_kafka_partition``,
+      ``_kafka_offset`` and ``_kafka_timestamp`` (with several topics also ``_kafka_topic``). ``"text"`` is one field ``value``.
+    - ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or polars' schema), in Spark's DDL (``"id BIGINT, at TIMESTAMP"``),
+      or ``"infer"``: they are found in the first ten thousand values. For Avro and Protobuf see ``registry``, ``message`` and
+      ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none.
+    - ``registry``: the URL of a schema registry for Avro and Protobuf, or a mapping of its options.
+    - ``on_bad``: what becomes of values that cannot be decoded. ``"column"``: their fields are null, their bytes are in
+      ``_corrupt``, and why in ``_corrupt_reason``. ``"null"``: just that. ``"skip"``: such records are left out. ``"raise"``:
+      ``DeserializationError`` with topic, partition and offset. Records without a value have null in every field.
+    - ``columns``: those that are wanted, in order; others cost nothing. Besides the fields of values, every column of ``getarrow``
+      is there by its name, and by that name with ``_kafka_`` before it. Default without ``values``: all of ``getarrow``.
     - ``ordered``: partition after partition, each by offset. Otherwise batches come as brokers send them, those of a partition in
       order.
     - ``on_loss``: ``"skip"`` goes on where offsets are gone (deleted by retention, or with their topic) and logs what is missing,
@@ -102,6 +120,9 @@ def scan(
     Raises ``KafkaConfigurationError`` and ``TypeError`` for what makes no sense. What is raised at the first use is in the methods
     of ``Scan``.
     """
+    given = {"values": values, "schema": schema, "registry": registry, "message": message, "timezone": timezone, "on_bad": on_bad}
+    form = ValueForm(**given)
+    form.check()
     if on_loss not in ("raise", "skip"):
         raise KafkaConfigurationError(
             f"on_loss={on_loss!r}: expected 'raise' or 'skip'{did_you_mean(str(on_loss), ('raise', 'skip'))}"
@@ -109,8 +130,9 @@ def scan(
     asked = _asked(topics, since, until, late, partitions, ranges)
     consumer = _consumer_options(options)
     asked = evolve(asked, fails=on_loss == "raise", committed_only=consumer["isolation_level"] == "read_committed")
-    request = ScanRequest(asked=asked, options=consumer, columns=check_columns(columns), ordered=ordered, progress=progress)
-    if request.columns is not None:
+    names = check_columns(columns)
+    request = ScanRequest(asked=asked, form=form, options=consumer, columns=names, ordered=ordered, progress=progress)
+    if request.columns is not None and values is None:
         layout_of(asked.topics, None, request.columns)
     return Scan(request)
 
@@ -174,6 +196,7 @@ class ScanRequest:
     """What a scan was asked for."""
 
     asked: Asked
+    form: ValueForm
     options: Mapping[str, Any] = field(repr=False)
     columns: tuple[str, ...] | None
     ordered: bool
@@ -214,7 +237,7 @@ class Scan:
     _pinned: Pinned | None = field(default=None, init=False, repr=False)
     _layout: TableLayout | None = field(default=None, init=False, repr=False)
     _losses: list[str] = field(factory=list, init=False, repr=False)
-    _pinning: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
+    _pinning: threading.RLock = field(factory=threading.RLock, init=False, repr=False)
 
     def __repr__(self) -> str:
         topics, pinned = ", ".join(self._request.asked.topics), self._pinned
@@ -348,8 +371,23 @@ class Scan:
     def _columns(self, opened: Opened) -> TableLayout:
         with self._pinning:
             if self._layout is None:
-                self._layout = layout_of(self._request.asked.topics, None, self._request.columns)
+                request = self._request
+                topics = request.asked.topics or topics_of(self._pin(opened).ranges, ())
+                decoder = request.form.decoder(topics, lambda count: self._sample(opened, count))
+                self._layout = layout_of(topics, decoder, request.columns, drops_bad=request.form.skips)
             return self._layout
+
+    def _sample(self, opened: Opened, count: int) -> Any:
+        """Return the values of the first records of each partition, as a binary array: ``count``, or as many as there are."""
+        pieces = self._pin(opened).pieces()
+        each = -(-count // max(1, len(pieces)))
+        pieces = [evolve(piece, end=min(piece.end, piece.start + each)) for piece in pieces]
+        request = self._request
+        layout = layout_of(request.asked.topics, None, ("value",))
+        job = Job(options=request.options, layout=layout, fails=request.asked.fails)
+        stretches = read(job, _tasks(pieces, False), opened, self._lost)
+        found = [stretch.batch.column("value") for stretch in stretches if stretch.batch is not None]
+        return pa.concat_arrays(found) if found else array_of(pa.binary(), [])
 
     def _job(self, opened: Opened, change: Callable[[TableLayout], TableLayout] = lambda layout: layout) -> Job:
         layout, pinned = self._columns(opened), self._pin(opened).ranges

@@ -14,8 +14,10 @@ from datetime import UTC, tzinfo
 from math import inf
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...application.reading.arrow import scalar_of
 from ...values import define, field, frozen
 from .ddl import Fields
 from .decoding import Piece, ValueDecoder
@@ -48,7 +50,7 @@ def unframed(values: Any) -> Any:
     """Return values without the zero byte and the id in front. JSON cannot begin with that byte: if there is none, the id is in a
     header, and the value is bare.
     """
-    framed = pc.and_(pc.starts_with(values, "\0"), pc.greater_equal(pc.binary_length(values), _FRAME))
+    framed = pc.and_(pc.starts_with(values, "\0"), pc.greater_equal(pc.binary_length(values), scalar_of(pa.int32(), _FRAME)))
     if not pc.any(framed).as_py():
         return values
     # Not binary_slice: Arrow 26 fails at values of different lengths.

@@ -1,0 +1,139 @@
+"""Values as columns."""
+
+import io
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from kafka_async.adapters.tables.scan import scan
+from kafka_async.errors import DeserializationError, KafkaConfigurationError
+
+from ..values.registry_server import registry_server
+from .support import Scanned, scanned
+
+DDL = "id BIGINT, item STRING"
+VALUES = [b'{"id": 1, "item": "tea"}', b'{"id": "x"}', None, b'{"id": 4, "item": "cup"}']
+
+
+@pytest.fixture
+def orders() -> Iterator[Scanned]:
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a"))
+        found.do(lambda cluster: cluster.produce_many("a", VALUES, partition=0))
+        yield found
+
+
+def test_fields_and_where_they_come_from(orders: Scanned) -> None:
+    table = orders.scan("a", values="json", schema=DDL)
+    names = ["id", "item", "_corrupt", "_corrupt_reason", "_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
+    assert table.schema.names == names
+    rows = table.to_arrow().to_pylist()
+    found = [(row["id"], row["item"], row["_kafka_offset"]) for row in rows]
+    assert found == [(1, "tea", 0), (None, None, 1), (None, None, 2), (4, "cup", 3)]
+    assert [row["_corrupt"] for row in rows] == [None, VALUES[1], None, None]
+    assert rows[1]["_corrupt_reason"]
+
+
+@pytest.mark.parametrize(("on_bad", "ids"), [("null", [1, None, None, 4]), ("skip", [1, None, 4])])
+def test_what_becomes_of_bad_values(orders: Scanned, on_bad: Any, ids: list[int | None]) -> None:
+    table = orders.scan("a", values="json", schema=DDL, on_bad=on_bad)
+    assert table.schema.names == ["id", "item", "_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
+    assert table.to_arrow().column("id").to_pylist() == ids
+    assert table.count() == len(ids)
+    assert table.head(2).num_rows == 2
+    few = orders.scan("a", values="json", schema=DDL, on_bad=on_bad, columns=["_kafka_offset"])
+    assert few.count() == len(ids)
+    assert few.to_arrow().num_rows == len(ids)
+
+
+def test_a_bad_value_ends_the_reading_if_that_is_wanted(orders: Scanned) -> None:
+    table = orders.scan("a", values="json", schema=DDL, on_bad="raise")
+    with pytest.raises(DeserializationError, match="a-0 at offset 1: "):
+        table.to_arrow()
+    assert table.count() == 4, "counting reads no values"
+
+
+def test_any_columns_of_both(orders: Scanned) -> None:
+    table = orders.scan("a", values="json", schema=DDL, columns=["offset", "item", "_kafka_value"])
+    assert table.to_arrow().to_pylist()[0] == {"offset": 0, "item": "tea", "_kafka_value": VALUES[0]}
+    fields = orders.scan("a", values="json", schema="offset STRING, id BIGINT", columns=["offset", "_kafka_offset"])
+    assert fields.to_arrow().to_pylist()[3] == {"offset": None, "_kafka_offset": 3}
+
+
+def test_text(orders: Scanned) -> None:
+    table = orders.scan("a", values="text", on_bad="null")
+    assert table.schema.field("value").type == pa.string()
+    assert table.to_arrow().column("value").to_pylist()[0] == '{"id": 1, "item": "tea"}'
+
+
+def test_fields_are_found_in_the_values(orders: Scanned, caplog: pytest.LogCaptureFixture) -> None:
+    table = orders.scan("a", values="json", schema="infer", columns=["id", "item"])
+    with caplog.at_level(logging.WARNING, "kafka_async.scan"):
+        assert table.schema.names == ["id", "item"]
+    assert "schema='infer': " in caplog.text, "a number here, a text there"
+    assert table.to_arrow().column("item").to_pylist() == ["tea", None, None, "cup"]
+
+
+def test_a_schema_is_found_in_nothing() -> None:
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a"))
+        with pytest.raises(KafkaConfigurationError, match="infer"):
+            found.scan("a", values="json", schema="infer").to_arrow()
+
+
+def test_several_topics_are_told_apart(orders: Scanned) -> None:
+    orders.do(lambda cluster: cluster.topic("b"))
+    orders.do(lambda cluster: cluster.produce_many("b", [VALUES[0]], partition=0))
+    table = orders.scan("a", "b", values="json", schema=DDL, on_bad="skip", ordered=True).to_arrow()
+    assert table.column("_kafka_topic").to_pylist() == ["a", "a", "a", "b"]
+
+
+def test_polars_reads_only_the_fields_that_it_needs(orders: Scanned) -> None:
+    polars = pytest.importorskip("polars", reason="it is in the extra 'test'")
+    lazy = orders.scan("a", values="json", schema=DDL).lazy()
+    assert lazy.filter(polars.col("item") == "cup").select("id").collect().to_dicts() == [{"id": 4}]
+    assert lazy.filter(polars.col("_corrupt_reason").is_not_null()).select("_kafka_offset").collect().to_dicts() == [
+        {"_kafka_offset": 1}
+    ]
+
+
+def test_avro_with_a_registry() -> None:
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}]}
+    with registry_server() as registry, scanned() as found:
+        registry.put("/subjects/a-value/versions/latest", schema, id=7)
+        registry.put("/schemas/ids/7", schema)
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": 7, "item": "tea"})
+        found.do(lambda cluster: cluster.topic("a"))
+        frame = b"\0" + (7).to_bytes(4, "big") + body.getvalue()
+        found.do(lambda cluster: cluster.produce_many("a", [frame, b"bad"], partition=0))
+        table = found.scan("a", values="avro", registry=registry.url, columns=["id", "item", "_corrupt"]).to_arrow()
+        assert table.to_pylist() == [{"id": 7, "item": "tea", "_corrupt": None}, {"id": None, "item": None, "_corrupt": b"bad"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"values": "jsn"}, "values='jsn': expected one of json, avro, protobuf, text; did you mean 'json'"),
+        ({"values": "json"}, "needs schema"),
+        ({"values": "json", "schema": "id BIGNIT"}, "BIGNIT"),
+        ({"values": "json", "schema": DDL, "on_bad": "drop"}, "on_bad='drop': expected one of column, null, skip, raise"),
+        ({"schema": DDL}, "schema has no meaning without values"),
+        ({"values": "text", "message": "x"}, "message has no meaning with values='text'"),
+        ({"values": "json", "schema": DDL, "timezone": "Nowhere/Land"}, "timezone"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(given: dict[str, Any], match: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=match):
+        scan("a", **given)
+
+
+def test_columns_that_are_not_there_are_named_once_the_fields_are_known(orders: Scanned) -> None:
+    with pytest.raises(KafkaConfigurationError, match="columns: 'itm' is not one of id, item"):
+        orders.scan("a", values="json", schema=DDL, columns=["itm"]).to_arrow()
+    with pytest.raises(KafkaConfigurationError, match="_kafka_offset' is a column of the record"):
+        orders.scan("a", values="json", schema="_kafka_offset BIGINT").to_arrow()
