@@ -9,7 +9,6 @@ import pytest
 from kafka_async import ConsumerConfig
 from kafka_async.config.sources import environment_options, options_of_properties
 from kafka_async.errors import KafkaConfigurationError
-from kafka_async.model import IsolationLevel
 
 SECRET = "hunter2-is-not-shown"
 PACKAGE = "org.apache.kafka.common.security"
@@ -143,21 +142,6 @@ ssl.endpoint.identification.algorithm=
 """
 
 
-def test_a_file_of_javas_is_read_with_its_words(written: Any) -> None:
-    made = ConsumerConfig.from_properties(written(JAVAS))
-    assert made.bootstrap_servers == (("a", 1), ("b", 2))
-    assert (made.group_id, made.group_protocol, made.enable_auto_commit, made.max_poll_records) == ("billing", "classic", False, 20)
-    assert made.isolation_level is IsolationLevel.READ_COMMITTED
-    assert len(made.partition_assignment_strategy) == 2
-    assert made.key_deserializer is None
-    text: Any = made.value_deserializer
-    assert [text(data) for data in ("ä".encode(), None)] == ["ä", None]
-    assert (made.security_protocol, made.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
-    assert (made.sasl_plain_username, made.sasl_plain_password) == ("alice", SECRET)
-    assert (made.ssl_cafile, made.ssl_check_hostname) == ("/etc/kafka/ca.pem", False)
-    assert SECRET not in repr(made)
-
-
 def test_a_file_may_be_shared_with_a_producer(written: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka_async")
     path = written("group.id=a\nacks=all\nlinger.ms=5\ncompression.type=zstd\ntransactional.id=t\nvalue.serializer=com.example.S")
@@ -171,49 +155,6 @@ def test_a_file_of_a_consumer_alone_logs_nothing(written: Any, caplog: pytest.Lo
     caplog.set_level(logging.DEBUG)
     ConsumerConfig.from_properties(written(JAVAS))
     assert caplog.records == []
-
-
-@pytest.mark.parametrize(
-    ("retriever", "grant"),
-    [
-        ("", "client_credentials"),
-        ("DefaultJwtRetriever", "client_credentials"),
-        ("ClientCredentialsJwtRetriever", "client_credentials"),
-        ("JwtBearerJwtRetriever", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-    ],
-)
-def test_how_javas_client_asks_for_tokens_with_an_assertion_is_translated(retriever: str, grant: str, written: Any) -> None:
-    made = ConsumerConfig.from_properties(
-        written(rf"""
-security.protocol=SASL_SSL
-sasl.mechanism=OAUTHBEARER
-sasl.jaas.config={PACKAGE}.oauthbearer.OAuthBearerLoginModule required ;
-sasl.oauthbearer.token.endpoint.url=https://login.example.com/token
-{f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.{retriever}" if retriever else ""}
-sasl.oauthbearer.assertion.algorithm=es256
-sasl.oauthbearer.assertion.private.key.file=/etc/kafka/key.pem
-sasl.oauthbearer.assertion.private.key.passphrase={SECRET}
-sasl.oauthbearer.assertion.claim.iss=billing
-sasl.oauthbearer.assertion.claim.aud=https://login.example.com
-sasl.oauthbearer.assertion.claim.exp.seconds=60
-sasl.oauthbearer.assertion.claim.jti.include=true
-""")
-    )
-    assert (made.sasl_oauthbearer_grant_type, made.sasl_oauthbearer_assertion_algorithm) == (grant, "ES256")
-    assert made.sasl_oauthbearer_assertion_private_key_passphrase == SECRET
-    assert (made.sasl_oauthbearer_assertion_claim_exp_seconds, made.sasl_oauthbearer_assertion_claim_jti_include) == (60, True)
-    assert SECRET not in repr(made)
-
-
-def test_a_class_that_asks_otherwise_is_refused(written: Any) -> None:
-    with pytest.raises(KafkaConfigurationError, match=r"jwt\.retriever\.class is not supported: Java classes are not loaded"):
-        ConsumerConfig.from_properties(written(f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.FileJwtRetriever"))
-
-
-def test_an_option_of_producers_that_a_program_gives_is_refused_as_one() -> None:
-    options: dict[str, Any] = {"linger_ms": 5}
-    with pytest.raises(TypeError, match=r"unknown option 'linger_ms'; it is an option of producers$"):
-        ConsumerConfig.from_options(options)
 
 
 def test_what_the_program_gives_wins_over_a_file(written: Any) -> None:

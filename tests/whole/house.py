@@ -30,6 +30,9 @@ VALUES: Final = {
 SUBJECTS: Final = {
     "application/consumer.py": "a file for each subject, and the matrix of edges",
     "application/processing/processing.py": "a file for each subject",
+    "application/processing/handling.py": "with processing.py: whole runs under virtual time",
+    "background/group/membership.py": "the interface of two memberships, which have tests",
+    "config/options.py": "docstrings, which test_reference.py compares with the class",
     "application/share/consumer.py": "a file for each subject, and the matrix of edges",
     "wire/messages/": "generated, and compared with Kafka's own messages, one and all",
 }

@@ -13,7 +13,6 @@ from kafka_async.application.processing.encoding import decode
 from kafka_async.errors import (
     IllegalStateError,
 )
-from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import Consumer, cancelled_at, consumer_on, virtual
 
 from .world import GROUP, processed, until, world
@@ -240,34 +239,3 @@ async def test_a_map_of_what_is_done_is_tied_to_the_topic() -> None:
     async with processed(some, drain_timeout_ms=0):
         await until(lambda: len(some.done) == 2)
     assert decode(some.metadata(), 0, some.cluster.topics["t"].id) is not None
-
-
-@pytest.mark.parametrize(
-    ("how", "error", "text"),
-    [
-        ({"concurrency": 0}, ValueError, "concurrency=0: expected at least 1"),
-        ({"concurrency": "10"}, TypeError, "concurrency='10': expected an integer"),
-        ({"order": "keys"}, ValueError, "order='keys': expected \"key\""),
-        ({"order": None}, TypeError, "order=None"),
-        ({"batch": 0}, ValueError, "batch=0"),
-        ({"linger_ms": 5}, ValueError, "linger_ms=5: only batches"),
-        ({"batch": 2, "linger_ms": -1}, ValueError, "linger_ms=-1"),
-        ({"retry": 3}, TypeError, "retry=3: expected a Retry"),
-        ({"on_failure": "ignore"}, ValueError, "on_failure='ignore'"),
-        ({"on_failure": None}, TypeError, "on_failure=None"),
-        ({"timeout_ms": 0}, ValueError, "timeout_ms=0: expected milliseconds, more than 0"),
-        ({"stalled_after_ms": float("inf")}, ValueError, "stalled_after_ms=inf"),
-        ({"drain_timeout_ms": True}, TypeError, "drain_timeout_ms=True"),
-        ({"keep_done": 1}, TypeError, "keep_done=1"),
-    ],
-)
-def test_bad_arguments_are_named_before_anything_runs(how: dict[str, Any], error: type[Exception], text: str) -> None:
-    consumer = consumer_on(FakeCluster(), "t")
-    with pytest.raises(error) as caught:
-        consumer.processing(print, **how)
-    assert text in str(caught.value)
-
-
-def test_a_handler_must_be_callable() -> None:
-    with pytest.raises(TypeError, match="handler='x': expected a function"):
-        consumer_on(FakeCluster(), "t").processing("x")  # type: ignore[arg-type]

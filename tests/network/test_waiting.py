@@ -11,8 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from kafka_async.network.waiting import LoopSignal, ThreadSignal, threadsafe
-
-from ..support import virtual
+from tests.application.support import virtual
 
 
 @virtual
