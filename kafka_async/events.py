@@ -353,6 +353,10 @@ ApplicationEvent: TypeAlias = (
     | FindClientInstanceId
     | Stop
 )
+"""What a consumer asks of its background."""
+
+ShareEvent: TypeAlias = SubscribeTopics | Unsubscribe | TopicMetadata | TakeSnapshot | FindClientInstanceId | Stop
+"""The same of a share consumer, except what is about records and locks (``background/share/orders.py``)."""
 
 
 # --- background -> application --------------------------------------------------------------------------------------------------

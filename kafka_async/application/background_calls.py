@@ -6,11 +6,13 @@ work instead of doing it late (promise 7). Must never leave a waiter behind.
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic
+
+from typing_extensions import TypeVar
 
 from ..config import ConsumerConfig
 from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from ..events import ApplicationEvent, BackgroundSnapshot, Call, ClusterDescription, Stop, TakeSnapshot, TopicMetadata
+from ..events import ApplicationEvent, BackgroundSnapshot, Call, ClusterDescription, ShareEvent, Stop, TakeSnapshot, TopicMetadata
 from ..values import define, field
 from .arguments import seconds
 from .inbox import Inbox
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .lifecycle.runtime import Runtime
 
 T = TypeVar("T")
+E = TypeVar("E", default=ApplicationEvent)
 
 GRACE: Final = 0.5
 """Seconds that a caller waits past a call's deadline for the background to report why it was missed."""
@@ -40,16 +43,17 @@ NOTHING_YET: Final = BackgroundSnapshot(
 
 
 @define(eq=False)
-class BackgroundCalls:
+class BackgroundCalls(Generic[E]):
     """Sends events that have an answer."""
 
     config: ConsumerConfig
     runtime: "Runtime" = field(repr=False)
     lifecycle: Lifecycle
     inbox: Inbox = field(repr=False)
-    outbox: Outbox = field(repr=False)
+    outbox: "Outbox[E | ShareEvent]" = field(repr=False)
+    """What both kinds of consumers ask can always be asked."""
 
-    async def ask(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
+    async def ask(self, event: Callable[[Call[T]], E | ShareEvent], timeout_ms: float | None = None) -> T:
         """Send the event and wait for its answer.
 
         Raises what the background reports meanwhile, except errors that concern reads only.
@@ -57,7 +61,7 @@ class BackgroundCalls:
         self.lifecycle.check_running()
         return await self.wait(event, self.deadline(timeout_ms), report=self._report_lasting)
 
-    async def find(self, event: Callable[[Call[T]], ApplicationEvent], timeout_ms: float | None = None) -> T:
+    async def find(self, event: Callable[[Call[T]], E | ShareEvent], timeout_ms: float | None = None) -> T:
         """Send a request that reading depends on, and wait: an error that stops reading ends it too."""
         self.lifecycle.check_running()
         return await self.wait(event, self.deadline(timeout_ms), report=self._report_any)
@@ -68,7 +72,7 @@ class BackgroundCalls:
 
     async def wait(
         self,
-        event: Callable[[Call[T]], ApplicationEvent],
+        event: Callable[[Call[T]], E | ShareEvent],
         deadline: float,
         *,
         report: Callable[[], None] | None = None,

@@ -6,6 +6,7 @@ Owns: the state of the cluster and of our membership, and the proposals and erro
 
 import threading
 from collections import deque
+from typing import Any
 from uuid import UUID
 
 from ..background.boundary import EventHandler
@@ -38,7 +39,7 @@ class _Sorting:
 class Inbox:
     """What the background has reported, on the application's side."""
 
-    handler: EventHandler = field(repr=False)
+    handler: EventHandler[Any] = field(repr=False)
     group: GroupMetadata
     group_state: ConsumerState | None = None
     coordinator: Node | None = None

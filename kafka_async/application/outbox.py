@@ -4,7 +4,9 @@ While partitions are being given up for ``unsubscribe``, later events of the app
 would reach the background before the end of the former subscription, and be ended by it.
 """
 
-from typing import Final
+from typing import Final, Generic
+
+from typing_extensions import TypeVar
 
 from ..background.boundary import EventHandler
 from ..events import (
@@ -34,22 +36,24 @@ _INDEPENDENT: Final = (
 )
 """Events that need no place in the order: the call-back that is waited for may commit and look things up."""
 
+E_contra = TypeVar("E_contra", contravariant=True, default=ApplicationEvent)
+
 
 @define(eq=False)
-class Outbox:
+class Outbox(Generic[E_contra]):
     """Where the application's parts put their events."""
 
-    handler: EventHandler = field(repr=False)
-    _waiting: list[ApplicationEvent] | None = field(default=None, init=False)
+    handler: EventHandler[E_contra] = field(repr=False)
+    _waiting: list[E_contra] | None = field(default=None, init=False)
 
-    def add(self, event: ApplicationEvent) -> None:
+    def add(self, event: E_contra) -> None:
         """Send an event. Those about subscription, assignment and positions keep their order."""
         if self._waiting is None or isinstance(event, _INDEPENDENT):
             self.handler.add(event)
         else:
             self._waiting.append(event)
 
-    def add_now(self, event: ApplicationEvent) -> None:
+    def add_now(self, event: E_contra) -> None:
         """Send an event before all those that wait."""
         self.handler.add(event)
 

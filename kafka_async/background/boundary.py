@@ -1,9 +1,8 @@
 """All that the application's side and the background loop share: two queues of events, the fetched data, and a few plain numbers.
 
-Decides: how much may be fetched (``FetchBuffer.room``), so that memory stays under ``fetch_buffer_bytes`` (KIP-74, KIP-81). Owns:
-the queues (the design document's EventHandler), the queue of parcels and the ledger of bytes. Must never have a field that both
-sides write: each names its one writer, and a test compares. So no lock is needed across threads; a ``deque`` that one side fills
-and the other drains is safe. Must never hold a reference to a parcel once it was taken.
+For both kinds of consumers: ``FetchBuffer`` is what a ``KafkaConsumer`` has in addition to events, ``Exchange`` what a
+``ShareConsumer`` has. No field is written by both sides: each names its one writer, and a test compares. So no lock is needed;
+a ``deque`` that one side fills and the other drains is safe.
 
 Numbers are here only if they change too often for events. The order of the parcels counts: a new position or a failure of a
 partition also travels among them, after the data that came before it.
@@ -12,13 +11,21 @@ partition also travels among them, after the data that came before it.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias
 from uuid import UUID
 
+from typing_extensions import TypeVar
+
 from ..errors import KafkaError
-from ..events import ApplicationEvent, BackgroundEvent, ErrorEvent
+from ..events import ApplicationEvent, BackgroundEvent, ErrorEvent, ShareEvent
 from ..model import TopicPartition
 from ..values import define, field, frozen
+
+if TYPE_CHECKING:  # only share consumers have them
+    from .share.orders import Hold, Order, RecordsHandedOut, Report
+
+E = TypeVar("E", default=ApplicationEvent)
+"""The application's events: those of one kind of consumer."""
 
 WRITER: Final = "writer"
 """Key in the metadata of a field: which side writes it."""
@@ -35,7 +42,7 @@ class LoopInterrupted(BaseException):
 
 
 @define(eq=False)
-class EventHandler:
+class EventHandler(Generic[E]):
     """Carries ApplicationEvents down and BackgroundEvents up."""
 
     wake_background: Callable[[], None] = field(repr=False, metadata=_ASSEMBLY)
@@ -58,14 +65,14 @@ class EventHandler:
     """When the loop will turn again at the latest, whatever happens."""
     ended: BaseException | None = field(default=None, init=False, metadata=_BACKGROUND)
     """Why the loop is gone; ``None`` while it runs, or before it does."""
-    application_events: deque[ApplicationEvent] = field(factory=deque, init=False, metadata=_BOTH_ENDS)
+    application_events: deque[E] = field(factory=deque, init=False, metadata=_BOTH_ENDS)
     background_events: deque[BackgroundEvent] = field(factory=deque, init=False, metadata=_BOTH_ENDS)
 
     def last_poll(self, now: float) -> float | None:
         """Return when the application last read: ``now`` while a read waits, ``None`` before the first. From any thread."""
         return now if self.reading > 0 else self.polled_at or None
 
-    def add(self, event: ApplicationEvent) -> None:
+    def add(self, event: E) -> None:
         """Queue an event for the background. Called by the application."""
         self.application_events.append(event)
         self.wake_background()
@@ -85,7 +92,7 @@ class EventHandler:
         if not any(isinstance(waiting, ErrorEvent) and event.repeats(waiting) for waiting in tuple(self.background_events)):
             self.publish(event)
 
-    def drain_application(self) -> Iterator[ApplicationEvent]:
+    def drain_application(self) -> Iterator[E]:
         """Take the application's events, oldest first. Called by the background."""
         while self.application_events:
             yield self.application_events.popleft()
@@ -271,3 +278,90 @@ class FetchBuffer:
             account.released += size
         if self.hungry:
             self.on_room()
+
+
+# --- share groups ---------------------------------------------------------------------------------------------------------------
+
+
+@define(eq=False)
+class Demand:
+    """How many records the application of a share consumer has use for."""
+
+    wanted: int = field(default=0, init=False, metadata=_APPLICATION)
+    """Records that read calls wait for."""
+    asked: int = field(default=0, init=False, metadata=_APPLICATION)
+    """Records that the last read call asked for."""
+    missed: int = field(default=0, init=False, metadata=_APPLICATION)
+    """As ``asked``, if it found none and did not wait: the next one finds only what was fetched meanwhile."""
+    handlers: int = field(default=0, init=False, metadata=_APPLICATION)
+    """Records that ``process`` has room for, if it runs."""
+    pace: float = field(default=0.0, init=False, metadata=_APPLICATION)
+    """Seconds that the application takes for a record, all its handlers or tasks together; 0: not known."""
+    read_at: float = field(default=inf, init=False, metadata=_APPLICATION)
+    """When a read call last asked for records, or got some; infinity before the first one."""
+    held_back: bool = field(default=False, init=False, metadata=_APPLICATION)
+    """None, until a read call asks for some: ``process`` is paused, drains or ends. What is locked meanwhile would only be released
+    again, which costs each record one of its deliveries."""
+
+
+@define(eq=False)
+class Exchange:
+    """What a ``ShareConsumer`` and its background have between them in addition to events: records, acknowledgements, results."""
+
+    handler: EventHandler[ShareEvent] = field(repr=False, metadata=_ASSEMBLY)
+    orders: "deque[Order]" = field(factory=deque, init=False, repr=False, metadata=_BOTH_ENDS)
+    """From the application to the background."""
+    reports: "deque[Report]" = field(factory=deque, init=False, repr=False, metadata=_BOTH_ENDS)
+    """From the background to the application."""
+    attentive: bool = field(default=False, init=False, metadata=_BACKGROUND)
+    """The background looks at the orders soon anyway."""
+    delivered: int = field(default=0, init=False, metadata=_BACKGROUND)
+    """Records that were put into the queue of reports."""
+    taken: int = field(default=0, init=False, metadata=_APPLICATION)
+    """Records that were handed out or dropped."""
+    put_bytes: int = field(default=0, init=False, metadata=_BACKGROUND)
+    """As ``delivered``, in bytes (``weight``)."""
+    taken_bytes: int = field(default=0, init=False, metadata=_APPLICATION)
+    """As ``taken``, in bytes."""
+    turn: int = field(default=0, init=False, metadata=_BACKGROUND)
+    """How often the background has begun to take orders."""
+    woken_in: int = field(default=-1, init=False, metadata=_APPLICATION)
+    """The last turn in which the background was woken: another one follows."""
+    lock_seconds: float = field(default=30.0, init=False, metadata=_BACKGROUND)
+    """How long a lock lasts, as the brokers last reported."""
+    starving: bool = field(default=False, init=False, metadata=_BACKGROUND)
+    """The background would fetch if there were room."""
+    notes: "dict[tuple[int, int], RecordsHandedOut | Hold]" = field(factory=dict, init=False, repr=False, metadata=_APPLICATION)
+    """What the application does with single records, by number of the delivery and offset: orders that the background need not know
+    before it renews locks or gives unread records back. Most records are acknowledged before. Whichever side comes first takes one.
+    """
+    demand: Demand = field(factory=Demand, init=False, metadata=_ASSEMBLY)
+    topics: frozenset[str] = field(default=frozenset(), init=False, metadata=_APPLICATION)
+    """Subscribed topics; records of others are released on arrival."""
+
+    @property
+    def unread(self) -> int:
+        """Records that were delivered and not handed out yet."""
+        return self.delivered - self.taken
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of these records."""
+        return self.put_bytes - self.taken_bytes
+
+    def order(self, order: "Order", *, urgent: bool = False, quiet: bool = False) -> None:
+        """Queue something for the background; it is woken if it would look too late. Called by the application.
+
+        Acknowledgements wait a moment for further ones (``acknowledgements.LINGER``): not each should cost a turn of the loop.
+        ``quiet``: the background need only know before the lock is to be renewed, and it wakes up for that anyway.
+        """
+        self.orders.append(order)
+        turn = self.turn  # after the order was appended: the turn that follows finds it
+        if self.woken_in != turn and (urgent or not (quiet or self.attentive)):
+            self.woken_in = turn
+            self.handler.wake_background()
+
+    def report(self, report: "Report") -> None:
+        """Queue something for the application. Called by the background."""
+        self.reports.append(report)
+        self.handler.wake_application()

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import pytest
 
-from kafka_async.background.boundary import WRITER, EventHandler, FetchBuffer, UnreadBytes
+from kafka_async.background.boundary import WRITER, Demand, EventHandler, Exchange, FetchBuffer, UnreadBytes
 
 from ..effort import for_each
 from .house import fields_of, files, name_of, nodes_of, tree_of
@@ -220,11 +221,19 @@ def test_only_the_owner_of_the_subscription_assigns_to_the_state_of_a_partition(
     assert writers <= {"background/positions/subscription.py"}
 
 
-SHARED = {"handler": EventHandler, "boundary": EventHandler, "buffer": FetchBuffer, "account": UnreadBytes, "total": UnreadBytes}
+SHARED: Final[dict[str, type[Any]]] = {
+    "handler": EventHandler,
+    "boundary": EventHandler,
+    "buffer": FetchBuffer,
+    "account": UnreadBytes,
+    "total": UnreadBytes,
+    "exchange": Exchange,
+    "demand": Demand,
+}
 """What objects of the boundary are called where they are used."""
 
 
-def _shared(node: ast.expr) -> type[EventHandler | FetchBuffer | UnreadBytes] | None:
+def _shared(node: ast.expr) -> type[Any] | None:
     return SHARED.get(ast.unparse(node).split(".")[-1].lstrip("_"))
 
 
@@ -251,7 +260,13 @@ def _writers_of_the_boundary() -> Iterator[tuple[str, str, str]]:
 def test_each_field_that_both_sides_see_has_one_writer() -> None:
     found = set(_writers_of_the_boundary())
     assert {name for name, writer, may in found if writer != may} == set()
-    assert {"EventHandler.polled_at", "EventHandler.session_deadline", "FetchBuffer.watermarks"} <= {name for name, _, _ in found}
+    both_kinds = {"EventHandler.polled_at", "FetchBuffer.watermarks", "Exchange.taken", "Exchange.delivered", "Demand.read_at"}
+    assert both_kinds <= {name for name, _, _ in found}
+
+
+def test_each_field_of_the_boundary_names_its_writer() -> None:
+    fields = {f"{cls.__name__}.{field.name}": field.metadata.get(WRITER) for cls in SHARED.values() for field in attrs.fields(cls)}
+    assert {name for name, writer in fields.items() if writer not in ("application", "background", "both", "assembly")} == set()
 
 
 @pytest.mark.parametrize("side", ["application", "background"])

@@ -82,7 +82,7 @@ class Reviver(Protocol):
 class Lifecycle:
     """The phase of one consumer."""
 
-    boundary: EventHandler = field(repr=False)
+    boundary: EventHandler[Any] = field(repr=False)
     reviver: Reviver = field(repr=False)
     phase: Phase = Phase.NEW
     parting_by: Any = None

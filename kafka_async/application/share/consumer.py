@@ -8,10 +8,10 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
-from ...background.boundary import EventHandler
-from ...background.share.exchange import Exchange, Flush
+from ...background.boundary import EventHandler, Exchange
+from ...background.share.orders import Flush
 from ...errors import ConsumerStoppedError, IllegalStateError, KafkaError
-from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
+from ...events import FindClientInstanceId, ShareEvent, SubscribeTopics, Unsubscribe
 from ...model import ConsumerState, GroupMetadata, TopicPartition
 from ...network import TcpConnector, TransportFactory
 from ...records import warn_if_slow
@@ -79,13 +79,13 @@ class ShareConsumer(Generic[K, V]):
             config = config.with_client_id(f"share-consumer-{(config.group_id or '')[:200]}-{next(_numbers)}")
         self._config = config
         self._runtime = runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
-        handler = EventHandler(runtime.wake_background, runtime.wake_application)
+        handler: EventHandler[ShareEvent] = EventHandler(runtime.wake_background, runtime.wake_application)
         self._exchange = exchange = Exchange(handler)
         self._lifecycle = lifecycle = Lifecycle(handler, runtime)
         self._ownership = Ownership(runtime, lifecycle)
         self._outbox = outbox = Outbox(handler)
         self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id))
-        self._calls = calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
+        self._calls = calls = BackgroundCalls[ShareEvent](config, runtime, lifecycle, inbox, outbox)
         # The clock is that of the event loop, which is found at the start; threads have none.
         deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
         self._custody = custody = Custody(

@@ -11,12 +11,12 @@ from operator import attrgetter
 from threading import RLock
 from typing import Any, Final
 
-from ...background.share.exchange import (
+from ...background.boundary import Exchange
+from ...background.share.orders import (
     OVERHEAD,
     Acknowledge,
     AcknowledgeType,
     Delivery,
-    Exchange,
     Hold,
     Keep,
     Lost,

@@ -6,7 +6,8 @@ and renew these locks, while others have nothing to do. So nothing is read ahead
 
 from typing import Final
 
-from ...background.share.exchange import FALL, Exchange
+from ...background.boundary import Exchange
+from ...background.share.orders import FALL
 from ...values import define, field
 
 _RECORDS: Final = 10

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from ...background.boundary import EventHandler
 from ...errors import DeserializationError, IllegalStateError
+from ...events import ShareEvent
 from ...model import TopicPartition
 from ...values import define, field
 from ..callbacks import Deserialized, Deserializers
@@ -29,7 +30,7 @@ class ShareReader:
     """Carries out read calls."""
 
     lifecycle: Lifecycle
-    handler: EventHandler = field(repr=False)
+    handler: EventHandler[ShareEvent] = field(repr=False)
     runtime: Runtime = field(repr=False)
     inbox: Inbox = field(repr=False)
     custody: Custody

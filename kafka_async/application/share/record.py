@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from typing_extensions import TypeVar
 
-from ...background.share.exchange import AcknowledgeType
+from ...background.share.orders import AcknowledgeType
 from ...errors import IllegalStateError, LockLostError
 from ...model import ConsumerRecord, TopicPartition, at_offset
 from ..arguments import seconds

@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ...background.share.exchange import FALL, Flush, in_time
+from ...background.share.orders import FALL, Flush, in_time
 from ...errors import DeserializationError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, RecordFailed

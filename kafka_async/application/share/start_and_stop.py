@@ -6,10 +6,10 @@ A stop never takes longer than it was given, and a start that fails is undone.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...background.boundary import FetchBuffer
+from ...background.boundary import Exchange, FetchBuffer
 from ...background.loop.loop import BackgroundLoop
 from ...background.share.assembly import assembly
-from ...background.share.exchange import Close, Exchange, Order
+from ...background.share.orders import Close, Order
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig
 from ...errors import (
@@ -18,7 +18,7 @@ from ...errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from ...events import Call, SubscribeTopics
+from ...events import Call, ShareEvent, SubscribeTopics
 from ...model import ConsumerState
 from ...network import TransportFactory
 from ...trace import Fault, Listener, Notice
@@ -44,7 +44,7 @@ class StartAndStop:
     settings: ShareSettings
     lifecycle: Lifecycle
     runtime: Runtime = field(repr=False)
-    calls: BackgroundCalls = field(repr=False)
+    calls: BackgroundCalls[ShareEvent] = field(repr=False)
     exchange: Exchange = field(repr=False)
     trace: Listener = field(repr=False)
     transport_factory: TransportFactory = field(repr=False)

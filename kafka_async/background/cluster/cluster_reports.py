@@ -4,7 +4,7 @@ Decides: what is worth an event: what changed, and partitions that have been mis
 Must never send a request.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from ...config import ConsumerConfig
 from ...errors import KafkaError
@@ -26,7 +26,7 @@ class ClusterReports:
     """Publishes ``MetadataUpdated`` and ``ClusterReachability``, and takes the background's half of the statistics."""
 
     config: ConsumerConfig
-    handler: EventHandler = field(repr=False)
+    handler: EventHandler[Any] = field(repr=False)
     cluster: ClusterView = field(repr=False)
     subscription: SubscriptionState = field(repr=False)
     network: Network = field(repr=False)

@@ -6,7 +6,7 @@ the known state, ``metadata_schedule.py`` says when to ask. Must never connect, 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from ...config import ConsumerConfig
@@ -80,7 +80,7 @@ class MetadataManager:
     config: ConsumerConfig
     wanted_topics: WantedTopics = field(repr=False)
     network: Network = field(repr=False)
-    handler: EventHandler = field(repr=False)
+    handler: EventHandler[Any] = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
     listeners: list[ClusterListener] = field(factory=list, repr=False)

@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
@@ -88,14 +88,14 @@ class BackgroundLoop:
     """Runs a ``Background`` on an event loop until it is asked to stop."""
 
     config: ConsumerConfig
-    handler: EventHandler
+    handler: EventHandler[Any]
     buffer: FetchBuffer
     trace: Listener
     transport_factory: TransportFactory | None = None
     metrics_source: "MetricsSource | None" = None
     on_end: Callable[[], None] = field(default=lambda: None)
     """Called when the loop has ended, for whatever reason; ``failure`` says which."""
-    assemble: Callable[[ConsumerConfig, EventHandler, FetchBuffer, Environment], Decider] = field(default=assemble, repr=False)
+    assemble: Callable[[ConsumerConfig, EventHandler[Any], FetchBuffer, Environment], Decider] = field(default=assemble, repr=False)
     """Makes what decides."""
     clock: Callable[[], float] = field(default=anyio.current_time, init=False)
     """That of the event loop."""

@@ -1,7 +1,7 @@
 """The parts that only a share consumer has (KIP-932).
 
 assembly.py            puts it together, and carries out the application's events
-exchange.py            what its two sides share in addition to their queues of events
+orders.py              what its two sides tell each other about records and locks
 share_membership.py    a member: ShareGroupHeartbeat and nothing else
 fetch.py               reading and acknowledging; session.py: sessions with brokers; unpacking.py: from bytes to records
 acknowledgements.py    what goes into the next request, and what a response means

@@ -34,8 +34,8 @@ from ...model import TopicPartition
 from ...values import define, field
 from ...wire.messages import AcknowledgementBatch, AcquiredRecords
 from ..loop.request_manager import retry_delay
-from .exchange import AcknowledgeType
 from .locks import Lock
+from .orders import AcknowledgeType
 
 LINGER: Final = 0.02
 """How many seconds acknowledgements wait for further ones if no fetch takes them along."""

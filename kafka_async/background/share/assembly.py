@@ -5,16 +5,16 @@ the same loop, with the same metadata and the same search for the coordinator. T
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from ...config import ConsumerConfig
 from ...events import (
-    ApplicationEvent,
     BackgroundSnapshot,
     Call,
     FindClientInstanceId,
     GroupChanged,
     PartitionSnapshot,
+    ShareEvent,
     Stop,
     SubscribeTopics,
     TakeSnapshot,
@@ -24,7 +24,7 @@ from ...events import (
 from ...model import ConsumerState, Node
 from ...network import UnsentRequest
 from ...values import define, evolve, field
-from ..boundary import EventHandler, FetchBuffer
+from ..boundary import EventHandler, Exchange, FetchBuffer
 from ..cluster.cluster_reports import ClusterReports
 from ..cluster.metadata import MetadataManager
 from ..cluster.wanted_topics import WantedTopics
@@ -36,15 +36,15 @@ from ..loop.environment import Environment
 from ..loop.loop_state import LoopState
 from ..loop.request_manager import Poll, parting_poll
 from ..positions.subscription import Subscription, SubscriptionState
-from .exchange import Close, Exchange, Flush
 from .fetch import ClosingState, ShareFetchManager
+from .orders import Close, Flush
 from .share_membership import ShareMembership, ShareMemberState
 from .share_settings import ShareSettings
 
 if TYPE_CHECKING:  # imported where it is made
     from ..cluster.telemetry import TelemetryManager
 
-Assembly = Callable[[ConsumerConfig, EventHandler, FetchBuffer, Environment], "ShareBackground"]
+Assembly = Callable[[ConsumerConfig, EventHandler[ShareEvent], FetchBuffer, Environment], "ShareBackground"]
 
 
 @define(eq=False, kw_only=True)
@@ -144,7 +144,7 @@ class ShareBackground:
 
     # --- events ----------------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, event: ApplicationEvent, now: float) -> None:
+    def _carry_out(self, event: ShareEvent, now: float) -> None:
         match event:
             case SubscribeTopics():
                 self.exchange.handler.subscription = event.subscription
@@ -163,7 +163,7 @@ class ShareBackground:
             case Stop():
                 self.loop_state.stopping = event.call
             case _:
-                raise TypeError(f"a share consumer has no use for {type(event).__name__}")
+                assert_never(event)
 
     def _publish(self, now: float) -> None:
         member = self.membership
@@ -183,7 +183,9 @@ class ShareBackground:
 def assembly(exchange: Exchange, settings: ShareSettings) -> Assembly:
     """Return what puts the background together once the loop lends its environment."""
 
-    def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer, environment: Environment) -> ShareBackground:
+    def assemble(
+        config: ConsumerConfig, handler: EventHandler[ShareEvent], buffer: FetchBuffer, environment: Environment
+    ) -> ShareBackground:
         loop_state = LoopState(environment.trace)
         random, trace, network = environment.random, loop_state.trace, environment.network
         subscription = SubscriptionState()  # for positions; there are none

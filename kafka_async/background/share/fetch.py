@@ -48,19 +48,20 @@ from ...wire.messages import (
     ShareFetchResponse,
     SharePartitionData,
 )
+from ..boundary import Exchange
 from ..by_topic import by_topic
 from ..cluster.cluster_view import Leader
 from ..cluster.metadata import MetadataManager
 from ..loop.environment import Network
 from ..loop.request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
 from .acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements, Entry
-from .exchange import (
+from .locks import Lock, Locks, PartitionLocks
+from .orders import (
     AHEAD,
     Acknowledge,
     AcknowledgeType,
     Close,
     Delivery,
-    Exchange,
     Flush,
     Hold,
     Keep,
@@ -74,7 +75,6 @@ from .exchange import (
     in_time,
     weight,
 )
-from .locks import Lock, Locks, PartitionLocks
 from .session import FINAL_EPOCH, ShareSession
 from .share_membership import unsupported
 from .share_settings import ShareSettings

@@ -14,7 +14,7 @@ from uuid import UUID
 from ...model import TopicPartition
 from ...values import define, evolve, field, frozen
 from ...wire.messages import AcquiredRecords
-from .exchange import Keep
+from .orders import Keep
 
 _TOGETHER: Final = 0.125
 """Share of a lock's duration by which it may be renewed early, together with others."""

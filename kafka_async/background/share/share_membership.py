@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ...config import ConsumerConfig
 from ...errors import GroupIdNotFound, KafkaError, MalformedResponseError, UnknownError, UnsupportedVersionError, for_code
-from ...events import Call
+from ...events import Call, ShareEvent
 from ...model import ConsumerState, TopicPartition
 from ...network import Channel, UnsentRequest
 from ...states import StateTable
@@ -132,7 +132,7 @@ class ShareMembership:
     config: ConsumerConfig
     coordinator: FindCoordinatorManager = field(repr=False)
     metadata: MetadataManager = field(repr=False)
-    handler: EventHandler = field(repr=False)
+    handler: EventHandler[ShareEvent] = field(repr=False)
     trace: Listener = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     member_id: str

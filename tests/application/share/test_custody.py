@@ -9,12 +9,11 @@ import pytest
 from kafka_async.application.callbacks import Deserialized
 from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.share.custody import Custody, Held
-from kafka_async.background.boundary import EventHandler
-from kafka_async.background.share.exchange import (
+from kafka_async.background.boundary import EventHandler, Exchange
+from kafka_async.background.share.orders import (
     Acknowledge,
     AcknowledgeType,
     Delivery,
-    Exchange,
     Hold,
     Keep,
     Lost,

@@ -9,8 +9,7 @@ import pytest
 
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.pace import Pace
-from kafka_async.background.boundary import EventHandler
-from kafka_async.background.share.exchange import Exchange
+from kafka_async.background.boundary import EventHandler, Exchange
 from kafka_async.errors import LockLostError
 from kafka_async.testing import Cluster
 from kafka_async.wire import Api

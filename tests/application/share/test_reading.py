@@ -14,9 +14,10 @@ from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.custody import Custody, Held
 from kafka_async.application.share.reading import ShareReader
-from kafka_async.background.boundary import EventHandler
-from kafka_async.background.share.exchange import Acknowledge, AcknowledgeType, Delivery, Exchange
+from kafka_async.background.boundary import EventHandler, Exchange
+from kafka_async.background.share.orders import Acknowledge, AcknowledgeType, Delivery
 from kafka_async.errors import DeserializationError, IllegalStateError, TopicAuthorizationFailedError
+from kafka_async.events import ShareEvent
 from kafka_async.model import GroupMetadata, TopicPartition
 from kafka_async.records import RecordReader
 from kafka_async.testing import Cluster
@@ -259,7 +260,7 @@ class Reading:
 
     def __init__(self, deserializer: Any = None) -> None:
         self.runtime = TaskRuntime()
-        self.handler = EventHandler(self._wake, self.runtime.wake_application)
+        self.handler: EventHandler[ShareEvent] = EventHandler(self._wake, self.runtime.wake_application)
         self.exchange = Exchange(self.handler)
         self.exchange.topics = frozenset(("t",))
         self.lifecycle = Lifecycle(self.handler, self.runtime)

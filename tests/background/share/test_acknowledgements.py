@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.background.share.acknowledgements import LINGER, AcknowledgementPortion, Acknowledgements
-from kafka_async.background.share.exchange import AcknowledgeType
 from kafka_async.background.share.locks import Lock
+from kafka_async.background.share.orders import AcknowledgeType
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import (
     CoordinatorNotAvailableError,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async.background.share.exchange import Acknowledge, AcknowledgeType, Delivery, Flush, Lost, Settled
+from kafka_async.background.share.orders import Acknowledge, AcknowledgeType, Delivery, Flush, Lost, Settled
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

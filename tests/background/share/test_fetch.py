@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kafka_async.background.share.acknowledgements import LINGER
-from kafka_async.background.share.exchange import (
+from kafka_async.background.share.fetch import SHORT_POLL, ClosingState
+from kafka_async.background.share.orders import (
     Acknowledge,
     AcknowledgeType,
     Close,
@@ -18,7 +19,6 @@ from kafka_async.background.share.exchange import (
     Renewed,
     Settled,
 )
-from kafka_async.background.share.fetch import SHORT_POLL, ClosingState
 from kafka_async.errors import (
     GroupAuthorizationFailedError,
     InvalidRecordStateError,

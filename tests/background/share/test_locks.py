@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from kafka_async.background.share.exchange import Keep
 from kafka_async.background.share.locks import Locks, PartitionLocks
+from kafka_async.background.share.orders import Keep
 from kafka_async.model import TopicPartition
 
 TP = TopicPartition("t", 0)

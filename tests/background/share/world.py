@@ -3,14 +3,14 @@
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kafka_async.background.boundary import EventHandler, FetchBuffer
+from kafka_async.background.boundary import EventHandler, Exchange, FetchBuffer
 from kafka_async.background.loop.environment import Environment
 from kafka_async.background.share.assembly import ShareBackground, assembly
-from kafka_async.background.share.exchange import Delivery, Exchange, Report
+from kafka_async.background.share.orders import Delivery, Report
 from kafka_async.background.share.share_settings import ShareSettings
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
-from kafka_async.events import ErrorEvent, SubscribeTopics
+from kafka_async.events import ErrorEvent, ShareEvent, SubscribeTopics
 from kafka_async.model import TopicPartition
 from kafka_async.network import UnsentRequest
 from kafka_async.trace import TraceEvent
@@ -63,7 +63,7 @@ class World:
 
     def __init__(self, **options: Any) -> None:
         self.config = ConsumerConfig.of(group_id="g", **options)
-        self.handler = EventHandler(lambda: None, lambda: None)
+        self.handler: EventHandler[ShareEvent] = EventHandler(lambda: None, lambda: None)
         self.exchange = Exchange(self.handler)
         self.network = FakeNetwork()
         self.network.offered = BrokerVersions(ranges={Api.SHARE_ACKNOWLEDGE: VersionRange(1, 2)})

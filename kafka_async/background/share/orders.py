@@ -1,21 +1,17 @@
-"""What the two sides of a share consumer share in addition to events: records, acknowledgements and their results.
+"""What the two sides of a share consumer tell each other about records: orders go down, reports come up (``boundary.Exchange``).
 
-Only one side writes each queue and counter, so nothing is locked. Nothing here refers to what one side goes on changing. The
-notes on single records are taken by whichever side comes first.
+Nothing here refers to what one side goes on changing.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from enum import Enum, IntEnum
-from math import inf
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...errors import KafkaError
 from ...events import Call
 from ...model import ConsumerRecord, TopicPartition
-from ...values import define, field, frozen
-from ..boundary import EventHandler
+from ...values import frozen
 
 AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
@@ -183,88 +179,3 @@ def weight(records: Sequence[ConsumerRecord[Any, Any]]) -> int:
 
 
 Report: TypeAlias = Delivery | Renewed | Lost | Settled
-
-
-@define(eq=False)
-class Demand:
-    """How many records the application has use for. Written by the application."""
-
-    wanted: int = field(default=0, init=False)
-    """Records that read calls wait for."""
-    asked: int = field(default=0, init=False)
-    """Records that the last read call asked for."""
-    missed: int = field(default=0, init=False)
-    """As ``asked``, if it found none and did not wait: the next one finds only what was fetched meanwhile."""
-    handlers: int = field(default=0, init=False)
-    """Records that ``process`` has room for, if it runs."""
-    pace: float = field(default=0.0, init=False)
-    """Seconds that the application takes for a record, all its handlers or tasks together; 0: not known."""
-    read_at: float = field(default=inf, init=False)
-    """When a read call last asked for records, or got some; infinity before the first one."""
-    held_back: bool = field(default=False, init=False)
-    """None, until a read call asks for some: ``process`` is paused, drains or ends. What is locked meanwhile would only be released
-    again, which costs each record one of its deliveries."""
-
-
-@define(eq=False)
-class Exchange:
-    """The queues between a ``ShareConsumer`` and its background."""
-
-    handler: EventHandler = field(repr=False)
-    orders: deque[Order] = field(factory=deque, init=False, repr=False)
-    """Appended to by the application, taken by the background."""
-    reports: deque[Report] = field(factory=deque, init=False, repr=False)
-    """Appended to by the background, taken by the application."""
-    attentive: bool = field(default=False, init=False)
-    """The background looks at the orders soon anyway. Written by the background."""
-    delivered: int = field(default=0, init=False)
-    """Records that were put into the queue of reports. Written by the background."""
-    taken: int = field(default=0, init=False)
-    """Records that were handed out or dropped. Written by the application."""
-    put_bytes: int = field(default=0, init=False)
-    """As ``delivered``, in bytes (``weight``)."""
-    taken_bytes: int = field(default=0, init=False)
-    """As ``taken``, in bytes."""
-    turn: int = field(default=0, init=False)
-    """How often the background has begun to take orders. Written by the background."""
-    woken_in: int = field(default=-1, init=False)
-    """The last turn in which the background was woken: another one follows. Written by the application."""
-    lock_seconds: float = field(default=30.0, init=False)
-    """How long a lock lasts, as the brokers last reported. Written by the background."""
-    starving: bool = field(default=False, init=False)
-    """The background would fetch if there were room. Written by the background."""
-    notes: "dict[tuple[int, int], RecordsHandedOut | Hold]" = field(factory=dict, init=False, repr=False)
-    """What the application does with single records, by number of the delivery and offset: orders that the background need not know
-    before it renews locks or gives unread records back. Most records are acknowledged before. Written and taken back by the
-    application, taken by the background.
-    """
-    demand: Demand = field(factory=Demand, init=False)
-    topics: frozenset[str] = field(default=frozenset(), init=False)
-    """Subscribed topics; records of others are released on arrival. Written by the application."""
-
-    @property
-    def unread(self) -> int:
-        """Records that were delivered and not handed out yet."""
-        return self.delivered - self.taken
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes of these records."""
-        return self.put_bytes - self.taken_bytes
-
-    def order(self, order: Order, *, urgent: bool = False, quiet: bool = False) -> None:
-        """Queue something for the background; it is woken if it would look too late. Called by the application.
-
-        Acknowledgements wait a moment for further ones (``acknowledgements.LINGER``): not each should cost a turn of the loop.
-        ``quiet``: the background need only know before the lock is to be renewed, and it wakes up for that anyway.
-        """
-        self.orders.append(order)
-        turn = self.turn  # after the order was appended: the turn that follows finds it
-        if self.woken_in != turn and (urgent or not (quiet or self.attentive)):
-            self.woken_in = turn
-            self.handler.wake_background()
-
-    def report(self, report: Report) -> None:
-        """Queue something for the application. Called by the background."""
-        self.reports.append(report)
-        self.handler.wake_application()
