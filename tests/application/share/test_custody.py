@@ -8,12 +8,10 @@ import pytest
 
 from kafka_async.application.callbacks import Deserialized
 from kafka_async.application.lifecycle.runtime import TaskRuntime
-from kafka_async.application.share.custody import Custody, Held
-from kafka_async.background.boundary import EventHandler, Exchange
+from kafka_async.application.share.custody import Held
 from kafka_async.background.share.orders import (
     Acknowledge,
     AcknowledgeType,
-    Delivery,
     Hold,
     Keep,
     Lost,
@@ -23,48 +21,11 @@ from kafka_async.background.share.orders import (
     Renewed,
     Settled,
 )
-from kafka_async.errors import DeserializationError, IllegalStateError, InvalidRecordStateError, LockLostError
-from kafka_async.model import ConsumerRecord, TopicPartition
-from kafka_async.records import RecordReader
-from tests.background.support import records
+from kafka_async.errors import DeserializationError, IllegalStateError, LockLostError
+from kafka_async.model import ConsumerRecord
 from tests.virtual import run_virtual_asyncio
 
-TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
-ERROR = InvalidRecordStateError("over")
-
-
-class World:
-    def __init__(self, *, deserializes: bool = False, half: int = 1) -> None:
-        self.now = 0.0
-        self.woken = 0
-        self.exchange = Exchange(EventHandler(self._wake, lambda: None))
-        self.exchange.topics = frozenset(("t", "u"))
-        self.custody = Custody(self.exchange, lambda: self.now, half, Held(TaskRuntime()), deserializes)
-        self.numbers = 0
-
-    def _wake(self) -> None:
-        self.woken += 1
-
-    def deliver(self, start: int, count: int, partition: TopicPartition = TP, deadline: float = 30.0) -> int:
-        self.numbers += 1
-        reader = RecordReader(partition.topic, partition.partition, records(start, count), start)
-        found = reader.read(count)
-        self.exchange.delivered += count
-        self.exchange.report(Delivery(partition, self.numbers, found, [1] * count, deadline))
-        return self.numbers
-
-    def take(self, size: int, *, kept: bool = False) -> list[Any]:
-        self.custody.sort()
-        return self.custody.hand_out(size, kept=kept)
-
-    def orders(self) -> list[Any]:
-        found = list(self.exchange.orders)
-        self.exchange.orders.clear()
-        return found
-
-
-def offsets(found: list[Any]) -> list[int]:
-    return [record.offset for record in found]
+from .world import ERROR, OTHER, TP, World, offsets
 
 
 def test_records_are_handed_out_in_the_order_of_their_delivery_and_the_background_is_told() -> None:
