@@ -8,7 +8,7 @@
     texts.py              what a text means; properties.py: Java's files
     spelling.py           which name a mistyped one may have meant
     java.py, jaas.py      Java's own options, translated; stores.py: its keystores
-    reference.py          OPTIONS.md, printed from the docstrings
+    docstrings.py         the docstrings, read from their source; reference.py: OPTIONS.md, printed from them
 
 A new option: its field in ``consumer_config.py``, its type and docstring in ``options.py``; then
 ``python -m kafka_async.config.reference > kafka_async/config/OPTIONS.md``.

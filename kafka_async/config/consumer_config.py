@@ -12,8 +12,11 @@ import ssl
 import sys
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
+
+from attrs import fields_dict
 
 from ..model import IsolationLevel
 from ..trace import Listener
@@ -40,8 +43,8 @@ from .checks import (
     optional_file,
     parse_bootstrap_servers,
 )
+from .security import NAMES as SECURITY
 from .security import check_security, without_effect
-from .spelling import did_you_mean
 from .words import (
     Background,
     Deserializer,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .options import ConsumerOptions
+    from .texts import OptionTexts
 
 _LEAST_BACKOFF_MS: Final = 10
 _CLASSIC_ONLY: Final = frozenset(("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"))
@@ -79,7 +83,7 @@ class _Described:
         self._text = text
 
     def __get__(self, instance: object, owner: type) -> str:
-        from .reference import everything
+        from .docstrings import everything
 
         return everything(self._text)
 
@@ -226,7 +230,13 @@ class ConsumerConfig:
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms}: expected less than session_timeout_ms, "
                 f"which is {self.session_timeout_ms}"
             )
-        check_security(self)
+        if self.security_protocol != "PLAINTEXT":
+            check_security({name: getattr(self, name) for name in SECURITY}, self._changed())
+
+    def _changed(self) -> frozenset[str]:
+        """Return the options of TLS and SASL that do not have their defaults."""
+        defaults = defaults_of(type(self))
+        return frozenset(name for name in SECURITY if getattr(self, name) != defaults[name])
 
     @classmethod
     def of(cls, **options: "Unpack[ConsumerOptions]") -> "ConsumerConfig":
@@ -239,7 +249,7 @@ class ConsumerConfig:
         """
         given = _known(options)
         config = ConsumerConfig(**options, given=given)
-        if idle := without_effect(config):
+        if idle := without_effect(config.security_protocol, config._changed()):
             _warn(f"no effect with security_protocol='PLAINTEXT': {', '.join(idle)}", UserWarning)
         return config
 
@@ -262,7 +272,7 @@ class ConsumerConfig:
         """
         from .sources import environment_options
 
-        return cls.of(**{**environment_options(prefix), **options})
+        return cls.of(**{**environment_options(prefix, option_texts()), **options})
 
     @classmethod
     def from_properties(cls, path: "str | PathLike[str]", **options: "Unpack[ConsumerOptions]") -> "ConsumerConfig":
@@ -279,7 +289,7 @@ class ConsumerConfig:
         """
         from .sources import properties_options
 
-        return cls.of(**{**properties_options(path), **options})
+        return cls.of(**{**properties_options(path, option_texts()), **options})
 
     def with_client_id(self, client_id: str) -> "ConsumerConfig":
         """Return this configuration with a client id that was made for it. It does not count as given."""
@@ -320,21 +330,19 @@ NAMES: Final = frozenset(defaults_of(ConsumerConfig)) - {"given"}
 """The names of all options."""
 
 
-_LIBRDKAFKAS: Final = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
-"""librdkafka's names of options that look more like other ones."""
+@cache
+def option_texts() -> "OptionTexts":
+    """Return what reads the options of a consumer from text."""
+    from .texts import OptionTexts
+
+    return OptionTexts(fields_dict(ConsumerConfig))
 
 
 def nearest_option(name: str) -> str:
     """Return ``"; did you mean ...?"`` for a name that is nearly an option's, where Java's own are known, or nothing."""
-    from .java import NAMES as JAVA_NAMES  # needed only for an unknown name
-    from .java import PRODUCERS
+    from .java import nearest_name  # needed only for an unknown name
 
-    name = name.replace(".", "_")
-    if name in PRODUCERS:
-        return "; it is an option of producers"
-    if name in JAVA_NAMES:
-        return "; it is an option of Java's client, which properties files may have (-F, ConsumerConfig.from_properties)"
-    return did_you_mean(_LIBRDKAFKAS.get(name, name), NAMES)
+    return nearest_name(name, NAMES)
 
 
 def _known(options: Any) -> frozenset[str]:

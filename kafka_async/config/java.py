@@ -8,12 +8,13 @@ They occur in the properties files of Java programs, and in jobs that used Spark
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from ..errors import KafkaConfigurationError
 from ..values import frozen
 from .jaas import Login, parse_login
+from .spelling import did_you_mean
 from .stores import authorities, identity
 
 _JAAS: Final = "sasl_jaas_config"
@@ -334,3 +335,17 @@ def in_login(text: str) -> list[str]:
     except KafkaConfigurationError:
         return []  # its errors show nothing of the text
     return [*login.options.values(), *([] if login.kind in _KNOWN else [login.module])]
+
+
+_LIBRDKAFKAS: Final = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
+"""librdkafka's names of options that look more like other ones."""
+
+
+def nearest_name(name: str, known: Collection[str]) -> str:
+    """Return ``"; did you mean ...?"`` for a name that is nearly one of ``known``, where Java's own are known, or nothing."""
+    name = name.replace(".", "_")
+    if name in PRODUCERS:
+        return "; it is an option of producers"
+    if name in NAMES:
+        return "; it is an option of Java's client, which properties files may have (-F, ConsumerConfig.from_properties)"
+    return did_you_mean(_LIBRDKAFKAS.get(name, name), known)

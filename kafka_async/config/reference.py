@@ -1,28 +1,21 @@
 """The reference of the options, printed from the docstrings in ``options.py``.
 
-Decides: how an option is shown to a person. Must never be imported by what reads records: it parses a source file.
+Decides: how an option is shown to a person. ``docstrings.py`` reads them.
 
 ``python -m kafka_async.config.reference`` prints the page that is kept as ``OPTIONS.md``.
 """
 
-import ast
-import inspect
 import re
 from collections.abc import Iterator
 from enum import Enum
-from functools import cache
-from itertools import pairwise
-from textwrap import indent
 from typing import Final
 
 from attrs import fields_dict
 
-from ..values import frozen
-from . import options
 from .checks import Check
 from .consumer_config import ConsumerConfig, nearest_option
+from .docstrings import Option, options_by_name
 
-_SECTION: Final = re.compile(r"\s*# --- (.+) ---")
 _UNITS: Final = {"_ms": "milliseconds", "_bytes": "bytes", "_seconds": "seconds", "_records": "records"}
 _CONVERTED: Final = {
     "bootstrap_servers": "``'host:port'``, several with commas between them, or a list of strings; ports from 1 to 65535",
@@ -41,51 +34,6 @@ This page is printed from the docstrings in [`options.py`](options.py) by `pytho
 """
 
 
-@frozen
-class Option:
-    """One option as people read it."""
-
-    name: str
-    section: str
-    type: str
-    text: str
-    """The docstring: paragraphs, and then ``Default:``, ``Allowed:`` and ``Kafka:``, each on a line."""
-
-    @property
-    def meaning(self) -> str:
-        """The first paragraph."""
-        return " ".join(self.text.partition("\n\n")[0].split())
-
-    def fact(self, name: str) -> str:
-        """Return what a line of facts says: ``Default``, ``Allowed`` or ``Kafka``."""
-        lines = self.text.rpartition("\n\n")[2].splitlines()
-        return next(line.removeprefix(f"{name}: ").removesuffix(".") for line in lines if line.startswith(f"{name}: "))
-
-
-@cache
-def options_by_name() -> dict[str, Option]:
-    """Return all options, in the order of the page. Parses ``options.py``."""
-    source = inspect.getsource(options)
-    lines = source.splitlines()
-    body = next(node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
-    found: dict[str, Option] = {}
-    for annotated, described in pairwise(body):
-        if isinstance(annotated, ast.AnnAssign) and isinstance(annotated.target, ast.Name):
-            name = annotated.target.id
-            found[name] = Option(name, _section(lines, annotated.lineno), ast.unparse(annotated.annotation), _docstring(described))
-    return found
-
-
-def _section(lines: list[str], number: int) -> str:
-    return next(match[1] for line in reversed(lines[:number]) if (match := _SECTION.fullmatch(line)))
-
-
-def _docstring(node: ast.stmt) -> str:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-        return inspect.cleandoc(node.value.value)
-    return ""
-
-
 def find(name: str) -> Option:
     """Return an option; its name may be written with dots. Raises ``KeyError`` that names the nearest known one."""
     found = options_by_name().get(name.strip().replace(".", "_").lower())
@@ -98,12 +46,6 @@ def described(name: str) -> str:
     """Return what is known of one option, as text for a terminal. Raises ``KeyError`` as ``find`` does."""
     option = find(name)
     return f"{option.name}: {option.type}\n\n{option.text.replace('``', '')}\n"
-
-
-def everything(before: str) -> str:
-    """Return what is known of all options, as text for ``help``, after the docstring that stands ``before`` it."""
-    described = (f"{option.name}: {option.type}\n{indent(option.text, '    ')}\n" for option in options_by_name().values())
-    return "\n".join((inspect.cleandoc(before), "", *described))
 
 
 def listed() -> str:

@@ -4,14 +4,10 @@ Decides: what is refused, and what has no effect and is only warned of. Must nev
 ``security_protocol`` and ``sasl_mechanism`` stand in what is raised here.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
-from ..values import defaults_of
 from .checks import endpoint_fault
-
-if TYPE_CHECKING:
-    from .consumer_config import ConsumerConfig
 
 TLS: Final = (
     "ssl_context",
@@ -76,118 +72,124 @@ _OAUTH: Final = (
 _KERBEROS: Final = ("sasl_kerberos_domain_name", "sasl_kerberos_principal", "sasl_kerberos_keytab")
 _TOKEN: Final = ("sasl_scram_tokenauth",)
 SASL: Final = (*_PASSWORD, *_TOKEN, *_OAUTH, *_KERBEROS)
+NAMES: Final = ("security_protocol", "sasl_mechanism", *TLS, *SASL)
+"""The options that belong together."""
 
 
-def check_security(config: "ConsumerConfig") -> None:
+Values = Mapping[str, Any]
+
+
+def check_security(values: Values, changed: Collection[str]) -> None:
     """Raise ``ValueError`` for options of TLS and SASL that contradict each other.
+
+    ``values``: those of all ``NAMES``, each checked by itself. ``changed``: those that are not the defaults.
 
     With ``security_protocol="PLAINTEXT"`` none of them has an effect, so none is refused: programs turn TLS and SASL on and off by
     that one option (see ``without_effect``).
     """
-    if config.security_protocol != "PLAINTEXT":
-        _check_tls(config)
-        _check_sasl(config)
+    if values["security_protocol"] != "PLAINTEXT":
+        _check_tls(values, changed)
+        _check_sasl(values, changed)
 
 
-def without_effect(config: "ConsumerConfig") -> tuple[str, ...]:
+def without_effect(security_protocol: str, changed: Collection[str]) -> tuple[str, ...]:
     """Return the options of TLS and SASL that are set although ``security_protocol="PLAINTEXT"`` uses neither."""
-    if config.security_protocol != "PLAINTEXT":
+    if security_protocol != "PLAINTEXT":
         return ()
-    return tuple(_set_among((*TLS, "sasl_mechanism", *SASL), config))
+    return tuple(_among((*TLS, "sasl_mechanism", *SASL), changed))
 
 
-def _check_tls(config: "ConsumerConfig") -> None:
-    if not config.uses_tls:
-        _refuse(TLS, config, f"security_protocol={config.security_protocol!r}", "it needs 'SSL' or 'SASL_SSL'")
-    if config.ssl_context is not None:
-        _refuse(TLS[1:], config, "ssl_context", "the context decides")
+def _check_tls(values: Values, changed: Collection[str]) -> None:
+    if not values["security_protocol"].endswith("SSL"):
+        _refuse(TLS, changed, f"security_protocol={values['security_protocol']!r}", "it needs 'SSL' or 'SASL_SSL'")
+    if values["ssl_context"] is not None:
+        _refuse(TLS[1:], changed, "ssl_context", "the context decides")
     for first, second in _EITHER:
-        if getattr(config, first) is not None:
-            _refuse((second,), config, first, "one of them is enough")
+        if values[first] is not None:
+            _refuse((second,), changed, first, "one of them is enough")
     for option, needed in _TOGETHER:
-        if getattr(config, option) is not None and all(getattr(config, name) is None for name in needed):
+        if values[option] is not None and all(values[name] is None for name in needed):
             raise ValueError(f"{option} is set without {' or '.join(needed)}; set both")
 
 
-def _check_sasl(config: "ConsumerConfig") -> None:
-    if not config.uses_sasl:
-        _refuse(SASL, config, f"security_protocol={config.security_protocol!r}", "it needs 'SASL_SSL' or 'SASL_PLAINTEXT'")
+def _check_sasl(values: Values, changed: Collection[str]) -> None:
+    if not values["security_protocol"].startswith("SASL"):
+        _refuse(SASL, changed, f"security_protocol={values['security_protocol']!r}", "it needs 'SASL_SSL' or 'SASL_PLAINTEXT'")
         return
-    mechanism = f"sasl_mechanism={config.sasl_mechanism!r}"
-    if config.sasl_mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+    mechanism = f"sasl_mechanism={values['sasl_mechanism']!r}"
+    if values["sasl_mechanism"] in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         for name in _PASSWORD:
-            if getattr(config, name) is None:
+            if values[name] is None:
                 raise ValueError(f"{mechanism} needs {name}")
     else:
-        _refuse(_PASSWORD, config, mechanism, "it is for PLAIN and SCRAM")
-    if not config.sasl_mechanism.startswith("SCRAM"):
-        _refuse(_TOKEN, config, mechanism, "it is for SCRAM")
-    if config.sasl_mechanism == "OAUTHBEARER":
-        _check_oauth(config)
+        _refuse(_PASSWORD, changed, mechanism, "it is for PLAIN and SCRAM")
+    if not values["sasl_mechanism"].startswith("SCRAM"):
+        _refuse(_TOKEN, changed, mechanism, "it is for SCRAM")
+    if values["sasl_mechanism"] == "OAUTHBEARER":
+        _check_oauth(values, changed)
     else:
-        _refuse(_OAUTH, config, mechanism, "it is for OAUTHBEARER")
-    if config.sasl_mechanism != "GSSAPI":
-        _refuse(_KERBEROS, config, mechanism, "it is for GSSAPI")
+        _refuse(_OAUTH, changed, mechanism, "it is for OAUTHBEARER")
+    if values["sasl_mechanism"] != "GSSAPI":
+        _refuse(_KERBEROS, changed, mechanism, "it is for GSSAPI")
 
 
-def _check_oauth(config: "ConsumerConfig") -> None:
+def _check_oauth(values: Values, changed: Collection[str]) -> None:
     provider, url, *rest = _OAUTH
-    if config.sasl_oauth_token_provider is not None:
-        _refuse((url, *rest), config, provider, "one source of tokens is enough")
+    if values["sasl_oauth_token_provider"] is not None:
+        _refuse((url, *rest), changed, provider, "one source of tokens is enough")
         return
-    if config.sasl_oauthbearer_token_endpoint_url is None:
+    if values["sasl_oauthbearer_token_endpoint_url"] is None:
         raise ValueError(f"sasl_mechanism='OAUTHBEARER' needs {provider} or {url}")
-    _check_grant(config, url)
-    fault = endpoint_fault(config.sasl_oauthbearer_token_endpoint_url, config.sasl_oauthbearer_allow_http)
+    _check_grant(values, changed, url)
+    fault = endpoint_fault(values["sasl_oauthbearer_token_endpoint_url"], values["sasl_oauthbearer_allow_http"])
     if fault is not None:
         raise ValueError(fault)
 
 
-def _check_grant(config: "ConsumerConfig", url: str) -> None:
+def _check_grant(values: Values, changed: Collection[str], url: str) -> None:
     """Check what proves to the token endpoint who asks: a secret, or an assertion."""
-    assertion = _assertion(config)
-    secret = config.sasl_oauthbearer_client_credentials_client_secret
-    if config.sasl_oauthbearer_grant_type != "client_credentials":
+    assertion = _assertion(values, changed)
+    secret = values["sasl_oauthbearer_client_credentials_client_secret"]
+    if values["sasl_oauthbearer_grant_type"] != "client_credentials":
         if assertion is None:
-            grant = f"sasl_oauthbearer_grant_type={config.sasl_oauthbearer_grant_type!r}"
+            grant = f"sasl_oauthbearer_grant_type={values['sasl_oauthbearer_grant_type']!r}"
             raise ValueError(f"{grant} needs {_ASSERTION_FILE} or {_KEY_FILE}")
         if secret is not None:
-            _need_client(config, _CLIENT_SECRET)
+            _need_client(values, _CLIENT_SECRET)
     elif assertion is not None:
-        _refuse((_CLIENT_SECRET, "sasl_oauthbearer_header_urlencode"), config, assertion, "the assertion takes the secret's place")
+        _refuse((_CLIENT_SECRET, "sasl_oauthbearer_header_urlencode"), changed, assertion, "the assertion takes the secret's place")
     else:
-        _need_client(config, url)
+        _need_client(values, url)
         if secret is None:
             raise ValueError(f"{url} needs {_CLIENT_SECRET}, or an assertion in {_KEY_FILE} or {_ASSERTION_FILE}")
 
 
-def _assertion(config: "ConsumerConfig") -> str | None:
+def _assertion(values: Values, changed: Collection[str]) -> str | None:
     """Return the option that assertions come from, and check those that go with it."""
-    if config.sasl_oauthbearer_assertion_file is not None:
-        _refuse(_SIGNED, config, _ASSERTION_FILE, "the file has a whole assertion")
+    if values["sasl_oauthbearer_assertion_file"] is not None:
+        _refuse(_SIGNED, changed, _ASSERTION_FILE, "the file has a whole assertion")
         return _ASSERTION_FILE
-    if config.sasl_oauthbearer_assertion_private_key_file is None:
-        for name in _set_among(_SIGNED, config):
+    if values["sasl_oauthbearer_assertion_private_key_file"] is None:
+        for name in _among(_SIGNED, changed):
             raise ValueError(f"{name} is set without {_KEY_FILE}; set both")
         return None
-    if config.sasl_oauthbearer_assertion_template_file is None:
+    if values["sasl_oauthbearer_assertion_template_file"] is None:
         for name in (_ISSUER, _AUDIENCE):  # RFC 7523 section 3
-            if getattr(config, name) is None:
+            if values[name] is None:
                 raise ValueError(f"{_KEY_FILE} needs {name}, or {_TEMPLATE} with that claim")
     return _KEY_FILE
 
 
-def _need_client(config: "ConsumerConfig", needing: str) -> None:
-    if config.sasl_oauthbearer_client_credentials_client_id is None:
+def _need_client(values: Values, needing: str) -> None:
+    if values["sasl_oauthbearer_client_credentials_client_id"] is None:
         raise ValueError(f"{needing} needs {_CLIENT_ID}")
 
 
-def _refuse(names: Iterable[str], config: "ConsumerConfig", other: str, why: str) -> None:
+def _refuse(names: Iterable[str], changed: Collection[str], other: str, why: str) -> None:
     """Raise for the first option of ``names`` that is set: it makes no sense with ``other``."""
-    for name in _set_among(names, config):
+    for name in _among(names, changed):
         raise ValueError(f"{name} is set together with {other}: {why}")
 
 
-def _set_among(names: Iterable[str], config: "ConsumerConfig") -> Iterator[str]:
-    defaults = defaults_of(type(config))
-    return (name for name in names if getattr(config, name) != defaults[name])
+def _among(names: Iterable[str], changed: Collection[str]) -> list[str]:
+    return [name for name in names if name in changed]

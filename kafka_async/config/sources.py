@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import KafkaConfigurationError
-from .consumer_config import NAMES, nearest_option
-from .java import MEANINGLESS, PRODUCERS, Dialect
+from .java import MEANINGLESS, PRODUCERS, Dialect, nearest_name
 from .java import NAMES as JAVA_NAMES
 from .properties import parse_properties
 from .spelling import nearest
-from .texts import option_name, option_value
+from .texts import OptionTexts, option_name
 
 _logger = logging.getLogger("kafka_async")
 
@@ -36,23 +35,23 @@ _CLASSES: Final = ("key_deserializer", "value_deserializer")
 _KEY: Final = re.compile(r"[A-Za-z]+([._-][A-Za-z]+)*")
 
 
-def environment_options(prefix: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def environment_options(prefix: str, texts: OptionTexts, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the options that variables with ``prefix`` hold; see ``ConsumerConfig.from_env``."""
     if not prefix:
         raise ValueError("prefix='': expected text such as 'KAFKA_'; without it every variable would be an option")
-    found = {}
+    found, names = {}, texts.names
     for variable, text in sorted((os.environ if environment is None else environment).items()):
         if not variable.startswith(prefix):
             continue
         name = variable.removeprefix(prefix).lower()
-        if name in NAMES:
-            found[name] = option_value(name, text, variable)
-        elif near := nearest(name, NAMES, _NEAR):
+        if name in names:
+            found[name] = texts.value(name, text, variable)
+        elif near := nearest(name, names, _NEAR):
             raise TypeError(f"the environment variable {variable} is not an option; did you mean {prefix}{near.upper()}?")
     return found
 
 
-def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
+def properties_options(path: str | PathLike[str], texts: OptionTexts) -> dict[str, Any]:
     """Return the options that a properties file holds; see ``ConsumerConfig.from_properties``.
 
     The file is read as UTF-8 or, if it is not valid UTF-8, as Latin-1, as Java reads it.
@@ -63,7 +62,7 @@ def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     try:
-        return options_of_properties(parse_properties(text), f"{os.fspath(path)}: ")
+        return options_of_properties(parse_properties(text), texts, f"{os.fspath(path)}: ")
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
     except TypeError as error:
@@ -72,7 +71,7 @@ def properties_options(path: str | PathLike[str]) -> dict[str, Any]:
         raise KafkaConfigurationError(f"{os.fspath(path)}: {error}") from None
 
 
-def options_of_properties(properties: Mapping[str, str], origin: str = "") -> dict[str, Any]:
+def options_of_properties(properties: Mapping[str, str], texts: OptionTexts, origin: str = "") -> dict[str, Any]:
     """Return the options for keys and values as Java has them. Raises as ``ConsumerConfig.from_properties`` does.
 
     One INFO line, which begins with ``origin``, names the keys that only producers have.
@@ -80,6 +79,7 @@ def options_of_properties(properties: Mapping[str, str], origin: str = "") -> di
     for_producers = sorted(key for key in properties if option_name(key) in PRODUCERS)
     if for_producers:
         _logger.info("%signored, because only producers have them: %s", origin, ", ".join(for_producers))
+    names = texts.names
     known: dict[str, str] = {}
     options: dict[str, Any] = {}
     for key, value in properties.items():
@@ -91,18 +91,18 @@ def options_of_properties(properties: Mapping[str, str], origin: str = "") -> di
         elif name == "interceptor_classes":
             if text:
                 raise KafkaConfigurationError(f"{key}: Java classes are not loaded; give interceptors in the program")
-        elif name in NAMES or name in JAVA_NAMES:
+        elif name in names or name in JAVA_NAMES:
             known[name] = _CASES.get(name, str)(text)
         elif name not in MEANINGLESS and name not in PRODUCERS:
-            raise TypeError(_unknown(key, text))
-    texts = _FILE.with_stores(_FILE.in_our_words(known))
-    return options | {name: option_value(name, text, _FILE.dotted(name)) for name, text in texts.items()}
+            raise TypeError(_unknown(key, text, names))
+    ours = _FILE.with_stores(_FILE.in_our_words(known))
+    return options | {name: texts.value(name, text, _FILE.dotted(name)) for name, text in ours.items()}
 
 
-def _unknown(key: str, text: str) -> str:
+def _unknown(key: str, text: str, names: frozenset[str]) -> str:
     """Say what is wrong with a key. It is shown if it looks like one: the file may hold only a password, or a key in PEM."""
     if text and _KEY.fullmatch(key):
-        return f"unknown option {key!r}{nearest_option(option_name(key))}"
+        return f"unknown option {key!r}{nearest_name(option_name(key), names)}"
     return "unknown option (not shown, because it may be a secret); expected option=value on each line"
 
 

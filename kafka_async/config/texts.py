@@ -7,11 +7,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from attrs import fields_dict
+from attrs import Attribute
 
-from .consumer_config import NAMES, ConsumerConfig
+from ..values import field, frozen
 
-_FIELDS: Final = fields_dict(ConsumerConfig)
 _FLAGS: Final = {"true": True, "false": False}
 
 
@@ -58,30 +57,36 @@ def option_name(name: str) -> str:
     return name.strip().replace(".", "_").lower()
 
 
-def option_value(name: str, text: str, shown_name: str | None = None) -> Any:
-    """Return what ``text`` means as the value of the option ``name``, whose checks come later.
+@frozen(eq=False)
+class OptionTexts:
+    """Reads the options of a class from text. Their checks come later."""
 
-    ``shown_name``: what the option is called where the text stands. Raises ``ValueError`` that names it and what is expected, and
-    that shows the text only of numbers, flags and assignors, which are no secrets. Raises ``KeyError`` for an option that does not
-    exist.
-    """
-    if name not in NAMES:
-        raise KeyError(name)
-    shown = shown_name or name
-    if name in OBJECTS:
-        raise ValueError(f"{shown} takes a Python object and cannot be given as text; give it in the program")
-    convert, expected = reading_of(name)
-    try:
-        return convert(text)
-    except (ValueError, KeyError):
-        given = f"{shown}={text!r:.100}" if _FIELDS[name].type in (int, bool) else shown
-        raise ValueError(f"{given}: expected {expected}") from None
+    fields: Mapping[str, "Attribute[Any]"] = field(repr=False)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all options."""
+        return frozenset(self.fields) - {"given"}
 
-def reading_of(name: str) -> tuple[Callable[[str], Any], str]:
-    """Return what reads the text of an option, raising ``ValueError`` or ``KeyError``, and what the text is expected to be."""
-    return _BY_NAME.get(name) or _BY_TYPE.get(_FIELDS[name].type) or (str, "")
+    def value(self, name: str, text: str, shown_name: str | None = None) -> Any:
+        """Return what ``text`` means as the value of the option ``name``.
 
+        ``shown_name``: what the option is called where the text stands. Raises ``ValueError`` that names it and what is expected,
+        and that shows the text only of numbers, flags and assignors, which are no secrets. Raises ``KeyError`` for an option that
+        does not exist.
+        """
+        if name not in self.names:
+            raise KeyError(name)
+        shown = shown_name or name
+        if name in OBJECTS:
+            raise ValueError(f"{shown} takes a Python object and cannot be given as text; give it in the program")
+        convert, expected = self.reading_of(name)
+        try:
+            return convert(text)
+        except (ValueError, KeyError):
+            given = f"{shown}={text!r:.100}" if self.fields[name].type in (int, bool) else shown
+            raise ValueError(f"{given}: expected {expected}") from None
 
-SECRETS: Final = frozenset(name for name, each in _FIELDS.items() if each.repr is False)
-"""Options whose values are, or hold, secrets. They do not show in ``repr``."""
+    def reading_of(self, name: str) -> tuple[Callable[[str], Any], str]:
+        """Return what reads the text of an option, raising ``ValueError`` or ``KeyError``, and what the text is expected to be."""
+        return _BY_NAME.get(name) or _BY_TYPE.get(self.fields[name].type) or (str, "")

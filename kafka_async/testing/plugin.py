@@ -126,14 +126,15 @@ def _client_options(config: pytest.Config) -> dict[str, Any]:
 
     Raises ``OSError``, ``TypeError``, ``ValueError`` or ``KafkaError`` if they cannot be read, or mean nothing.
     """
+    from ..config.consumer_config import option_texts
     from ..config.sources import options_of_properties, properties_options
 
     path, pairs = config.getoption("--kafka-config"), config.getoption("--kafka-option")
-    options = {} if path is None else properties_options(path)
+    options = {} if path is None else properties_options(path, option_texts())
     bad = next((pair for pair in pairs if "=" not in pair), None)
     if bad is not None:
         raise ValueError(f"--kafka-option {bad}: expected KEY=VALUE")
-    options |= options_of_properties(dict(pair.split("=", 1) for pair in pairs))
+    options |= options_of_properties(dict(pair.split("=", 1) for pair in pairs), option_texts())
     return {name: value for name, value in options.items() if name != "bootstrap_servers"}
 
 

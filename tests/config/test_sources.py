@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_async import ConsumerConfig
+from kafka_async.config.consumer_config import option_texts
 from kafka_async.config.sources import environment_options, options_of_properties
 from kafka_async.errors import KafkaConfigurationError
 
@@ -77,7 +78,7 @@ def test_variables_that_are_nothing_like_an_option_are_somebody_elses() -> None:
         "ZOOKEEPER_CONNECT",
         "LOG_DIRS",
     )
-    assert environment_options("KAFKA_", {f"KAFKA_{name}": "x" for name in others} | {"PATH": "/bin"}) == {}
+    assert environment_options("KAFKA_", option_texts(), {f"KAFKA_{name}": "x" for name in others} | {"PATH": "/bin"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_variables_that_are_nothing_like_an_option_are_somebody_elses() -> None:
 )
 def test_a_variable_that_is_nearly_an_option_is_a_mistake(variable: str, near: str) -> None:
     with pytest.raises(TypeError, match=f"{variable} is not an option; did you mean {near}\\?") as caught:
-        environment_options("KAFKA_", {variable: SECRET})
+        environment_options("KAFKA_", option_texts(), {variable: SECRET})
     assert SECRET not in str(caught.value)
 
 
@@ -105,7 +106,7 @@ def test_a_variable_that_is_nearly_an_option_is_a_mistake(variable: str, near: s
 )
 def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        environment_options("KAFKA_", {variable: text})
+        environment_options("KAFKA_", option_texts(), {variable: text})
 
 
 def test_a_prefix_is_needed() -> None:
@@ -217,4 +218,4 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_system(tmp_path: Path) ->
 
 def test_placeholders_of_javas_configuration_providers_are_just_text() -> None:
     """CVE-2024-31141: such placeholders read files and variables."""
-    assert options_of_properties({"group.id": "${env:HOME}"}) == {"group_id": "${env:HOME}"}
+    assert options_of_properties({"group.id": "${env:HOME}"}, option_texts()) == {"group_id": "${env:HOME}"}

@@ -6,7 +6,8 @@ import pytest
 from attrs import fields_dict
 
 from kafka_async.config import ConsumerConfig
-from kafka_async.config.texts import OBJECTS, SECRETS, option_name, option_value
+from kafka_async.config.consumer_config import option_texts
+from kafka_async.config.texts import OBJECTS, option_name
 
 SECRET = "hunter2-is-not-shown"
 NAMES = sorted(fields_dict(ConsumerConfig).keys() - {"given"})
@@ -32,7 +33,7 @@ NAMES = sorted(fields_dict(ConsumerConfig).keys() - {"given"})
     ],
 )
 def test_a_text_is_the_value_that_it_means(name: str, text: str, value: Any) -> None:
-    assert option_value(name, text) == value
+    assert option_texts().value(name, text) == value
     beside = {"security_protocol": "SSL"} if name == "ssl_cafile" else {}
     if name not in ("security_protocol", "sasl_oauthbearer_extensions", "sasl_plain_password"):
         ConsumerConfig.from_options({name: value, **beside})
@@ -43,13 +44,13 @@ def test_every_option_that_is_no_object_can_be_given_as_text(name: str) -> None:
     default = fields_dict(ConsumerConfig)[name].default
     texts = {bool: "true", int: str(default)}
     kind: Any = fields_dict(ConsumerConfig)[name].type
-    assert option_value(name, "{}" if name == "sasl_oauthbearer_extensions" else texts.get(kind, "text")) is not None
+    assert option_texts().value(name, "{}" if name == "sasl_oauthbearer_extensions" else texts.get(kind, "text")) is not None
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTS))
 def test_an_object_cannot_be_given_as_text(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} takes a Python object") as caught:
-        option_value(name, SECRET)
+        option_texts().value(name, SECRET)
     assert SECRET not in str(caught.value)
 
 
@@ -65,13 +66,13 @@ def test_an_object_cannot_be_given_as_text(name: str) -> None:
 )
 def test_a_text_that_means_nothing_is_named_with_what_is_expected(name: str, text: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        option_value(name, text)
+        option_texts().value(name, text)
 
 
 @pytest.mark.parametrize("text", [SECRET, f'["{SECRET}"]', f'{{"{SECRET}": 1}}'])
 def test_a_text_that_may_be_a_secret_is_not_shown(text: str) -> None:
     with pytest.raises(ValueError, match=r"sasl\.oauthbearer\.extensions: expected JSON") as caught:
-        option_value("sasl_oauthbearer_extensions", text, "sasl.oauthbearer.extensions")
+        option_texts().value("sasl_oauthbearer_extensions", text, "sasl.oauthbearer.extensions")
     assert SECRET not in str(caught.value)
 
 
@@ -80,5 +81,6 @@ def test_the_name_of_an_option_may_have_dots_and_capitals() -> None:
 
 
 def test_secrets_are_the_options_that_do_not_show() -> None:
-    assert {"sasl_plain_password", "ssl_password", "ssl_keystore_key"} <= SECRETS
-    assert not SECRETS & {"group_id", "sasl_plain_username"}
+    secrets = {name for name, each in option_texts().fields.items() if each.repr is False}
+    assert {"sasl_plain_password", "ssl_password", "ssl_keystore_key"} <= secrets
+    assert not secrets & {"group_id", "sasl_plain_username"}

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from ...config import ConsumerConfig
-from ...config.consumer_config import NAMES, nearest_option
+from ...config.consumer_config import NAMES, nearest_option, option_texts
 from ...config.sources import properties_options
-from ...config.texts import OBJECTS, option_name, option_value
+from ...config.texts import OBJECTS, option_name
 from ...errors import KafkaError
 from .launch import on_disk
 
@@ -80,7 +80,7 @@ def consumer_options(
 
 def _from_file(path: Path) -> Mapping[str, Any]:
     try:
-        options = properties_options(path)
+        options = properties_options(path, option_texts())
     except OSError as error:
         raise typer.BadParameter(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, KafkaError) as error:
@@ -101,7 +101,7 @@ def setting(text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"{typed.strip()}: expected option=value")
     try:
         content = content_of(name, value)  # with its blanks: a password may begin or end with one
-        return name, option_value(name, on_disk(content) if name.endswith(_FILES) else content)
+        return name, option_texts().value(name, on_disk(content) if name.endswith(_FILES) else content)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

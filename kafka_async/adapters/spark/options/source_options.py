@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ....config.consumer_config import NAMES as CONSUMERS
+from ....config.consumer_config import option_texts
 from ....config.java import MEANINGLESS, Dialect
 from ....config.java import NAMES as JAVAS
 from ....config.spelling import did_you_mean
-from ....config.texts import reading_of
 from ....errors import KafkaConfigurationError
 from ....model import TopicPartition
 from ....values import field, frozen
@@ -401,7 +401,7 @@ def consumer_options(kafka: Mapping[str, str]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for name, text in SPARK.with_stores(SPARK.with_login(kafka)).items():
-        convert, expected = reading_of(name)
+        convert, expected = option_texts().reading_of(name)
         try:
             options[name] = convert(text) if isinstance(text, str) else text
         except (ValueError, KeyError):
