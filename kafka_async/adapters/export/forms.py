@@ -35,6 +35,9 @@ class FormWriter(ABC):
         Raises ``OSError``, and ``ValueError`` for what the format cannot hold.
         """
 
+    def finish(self) -> None:  # noqa: B027  # as for abandon
+        """Write what is held. Raises as ``write``."""
+
     @abstractmethod
     def close(self) -> None:
         """Write what is held, and the end of the file. The stream stays open. Raises as ``write``."""
@@ -135,15 +138,15 @@ class _Parquet(FormWriter):
             self._size += part.nbytes
             batch = batch.slice(part.num_rows)
             if self._rows >= GROUP_ROWS or self._size >= self.group_bytes:
-                self._flush()
+                self.finish()
 
-    def _flush(self) -> None:
+    def finish(self) -> None:
         if self._rows:
             self._writer.write_table(pa.Table.from_batches(self._held, self.schema), row_group_size=self._rows)
         self._held, self._rows, self._size = [], 0, 0
 
     def close(self) -> None:
-        self._flush()
+        self.finish()
         self._writer.close()
 
     def abandon(self) -> None:
@@ -257,6 +260,9 @@ class _Packed(FormWriter):
 
     def write(self, batch: Any) -> None:
         self.writer.write(batch)
+
+    def finish(self) -> None:
+        self.writer.finish()
 
     def close(self) -> None:
         self.writer.close()

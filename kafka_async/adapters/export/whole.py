@@ -51,6 +51,21 @@ def write_whole(path: Path, data: bytes) -> None:
         stream.write(data)
 
 
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Keep other processes out of the same block for as long as it lasts; ``path`` is a file that stands for it, and goes with it.
+
+    Raises ``BusyError`` if another process is in it.
+    """
+    lock = _locked(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(lock)
+
+
 def _locked(path: Path) -> int:
     """Return a descriptor of a file that is ours as long as it is open. The file is made if it is not there, and not changed."""
     while True:
@@ -59,7 +74,7 @@ def _locked(path: Path) -> int:
             fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(found)
-            raise BusyError(f"{path}: another process is writing this file") from None
+            raise BusyError(f"{path}: another process is at it") from None
         # The sequence that costs a finished file: it is opened under its partial name, its writer renames it and lets go of the
         # lock, and only then is it locked here. What is locked must still be what has the name.
         with contextlib.suppress(FileNotFoundError):

@@ -86,7 +86,7 @@ def test_signals_leave_nothing_under_the_name(tmp_path: Path, number: int) -> No
 def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "orders.parquet"
     with _writer(path) as process:
-        with pytest.raises(BusyError, match=r"orders\.parquet\.partial: another process is writing this file"):
+        with pytest.raises(BusyError, match=r"orders\.parquet\.partial: another process is at it"):
             write_whole(path, b"second")
         process.communicate("")
 

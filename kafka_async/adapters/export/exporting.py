@@ -1,0 +1,231 @@
+"""What scans read into files: one file, or a folder of parts that another run goes on with.
+
+Decides: which parts are still to be written. Never leaves half a file under its name, and never reads on while a batch is not
+written: memory holds what is fetched ahead, and a row group for each file that is open.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import anyio
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...application.reading.arrow import scalar_of
+from ...values import define, field, frozen
+from .forms import GROUP_BYTES, Form, FormWriter
+from .parts import AT_ONCE, Part, cut, ranges_of, rounds
+from .whole import only_one, whole_file, write_whole
+
+STATE: Final = "_export.json"
+"""In a folder of parts: what it is an export of. Readers of folders pass over names that begin with an underscore."""
+_VERSION: Final = 1
+
+
+class Table(Protocol):
+    """What is exported: a scan."""
+
+    @property
+    def schema(self) -> Any: ...
+
+    @property
+    def ranges(self) -> Any: ...
+
+    def __aiter__(self) -> AsyncIterator[Any]: ...
+
+
+Open = Callable[[Any], Table]
+"""Returns the table of some ranges, which are like ``Table.ranges``; ``None``: of those that are found now."""
+
+
+@frozen
+class Written:
+    """What an export wrote."""
+
+    rows: int
+    size: int
+    """Bytes of the files."""
+    parts: int = 1
+    left_out: int = 0
+    """Parts that were there already."""
+
+
+@contextmanager
+def standard_output() -> Iterator[Any]:
+    """Yield a ``pyarrow.NativeFile`` that writes to standard output, which stays open."""
+    stream = pa.PythonFile(_Kept(sys.stdout.buffer), "w")
+    yield stream
+    sys.stdout.buffer.flush()
+
+
+@define(eq=False)
+class _Kept:
+    """A stream that is not closed with what uses it."""
+
+    stream: Any
+    closed: bool = field(default=False, init=False)
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        while view:  # a signal that comes while a pipe is full makes it less than all
+            view = view[self.stream.write(view) :]
+        return len(data)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def to_stream(table: Table, stream: Any, form: Form) -> int:
+    """Write all rows of a table to a ``pyarrow.NativeFile``; return how many there were."""
+    schema = await _in_thread(lambda: table.schema)
+    rows = 0
+    with form.open(stream, schema) as writer:
+        async with aclosing(aiter(table)) as batches:  # type: ignore[type-var]  # a scan's are an asynchronous generator
+            async for batch in batches:
+                await _in_thread(writer.write, batch)
+                rows += batch.num_rows
+        await _in_thread(writer.finish)
+    return rows
+
+
+async def to_file(table: Table, path: Path, form: Form) -> Written:
+    """Write a table to a file, which is there whole or not at all. Raises ``OSError``, and what reading raises."""
+    with whole_file(path) as stream:
+        rows = await to_stream(table, stream, form)
+    return Written(rows, _size(path))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Folder:
+    """A folder of parts."""
+
+    path: Path
+    form: Form
+    part_offsets: int
+    partition_column: str
+    """The column of tables that says which partition a row is of. It is left out of files unless it is one of ``columns``."""
+    drops_partition: bool
+    options: Mapping[str, Any]
+    """What else the table depends on: another run must have the same."""
+    at_once: int = AT_ONCE
+    notify: Callable[[str], None]
+
+    async def write(self, open_: Open, of_json: Callable[[Any], Any]) -> Written:
+        """Write the parts that are not there yet.
+
+        ``open_``: returns the table; ``of_json``: makes ranges of what ``as_json`` of them returned. Raises ``ValueError`` if the
+        folder holds another export, ``BusyError`` if another process is at it, ``OSError``, and what reading raises.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with only_one(self.path / "_export.lock"):
+            state = self._read()
+            if state is None:
+                state = await self._begin(open_)
+            ranges = of_json(state["ranges"])
+            parts = cut(ranges, self.part_offsets)
+            missing = [part for part in parts if not self._file(part).exists()]
+            if missing and len(missing) < len(parts):
+                self.notify(f"{self.path}: going on, {len(parts) - len(missing)} of {len(parts)} parts are there")
+            rows = 0
+            for chosen in rounds(missing, self.part_offsets, self.at_once):
+                some = of_json(state["ranges"])
+                some.clear()
+                some.update(ranges_of(chosen))
+                rows += await self._write(open_(some), chosen, state)
+            return Written(rows, sum(_size(self._file(part)) for part in missing), len(missing), len(parts) - len(missing))
+
+    def _file(self, part: Part) -> Path:
+        return self.path / part.name(self.form.ending)
+
+    def _read(self) -> dict[str, Any] | None:
+        """Return what the folder is an export of; ``None`` if it is new."""
+        try:
+            state: dict[str, Any] = json.loads((self.path / STATE).read_text())
+        except FileNotFoundError:
+            if others := sorted(each.name for each in self.path.iterdir() if not each.name.startswith("_")):
+                raise ValueError(
+                    f"{self.path}: holds {others[0]!r} and is no folder of an export; give a new or an empty one"
+                ) from None
+            return None
+        except ValueError:
+            raise ValueError(f"{self.path / STATE} is not what an export wrote") from None
+        before, now = state["options"], self._all_options()
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                said = f"{_said(name, before.get(name))}, not {_said(name, now.get(name))}"
+                raise ValueError(f"{self.path}: was begun with {said}; go on with the same options, or give another folder")
+        return state
+
+    def _all_options(self) -> dict[str, Any]:
+        own = {"version": _VERSION, "format": self.form.ending.removeprefix("."), "part-size": self.part_offsets}
+        return {**self.options, **own}
+
+    async def _begin(self, open_: Open) -> dict[str, Any]:
+        table = open_(None)
+        ranges = await _in_thread(lambda: table.ranges)
+        schema = await _in_thread(lambda: table.schema)
+        state = {
+            "options": self._all_options(),
+            "ranges": ranges.as_json(),
+            "schema": base64.b64encode(schema.serialize()).decode(),
+        }
+        write_whole(self.path / STATE, json.dumps(state, indent=1).encode())
+        return state
+
+    async def _write(self, table: Table, parts: Sequence[Part], state: Mapping[str, Any]) -> int:
+        """Write some parts, of different partitions. If it fails, none of them is there that is not whole."""
+        schema = await _in_thread(lambda: table.schema)
+        if schema != pa.ipc.read_schema(pa.py_buffer(base64.b64decode(state["schema"]))):
+            raise ValueError(
+                f"{self.path}: was begun with other columns than the values have now; name the version of the schema, or give "
+                "another folder"
+            )
+        kept = [name for name in schema.names if name != self.partition_column or not self.drops_partition]
+        rows = 0
+        with ExitStack() as stack:
+            writers: dict[int, FormWriter] = {}
+            for part in parts:
+                stream = stack.enter_context(whole_file(self._file(part)))
+                plain = pa.schema([schema.field(name) for name in kept])
+                writer = self.form.open(stream, plain, group_bytes=GROUP_BYTES // len(parts))
+                writers[part.partition.partition] = stack.enter_context(writer)
+            async with aclosing(aiter(table)) as batches:  # type: ignore[type-var]  # as in to_stream
+                async for batch in batches:
+                    for number, some in _by_partition(batch, self.partition_column):
+                        await _in_thread(writers[number].write, some.select(kept))
+                    rows += batch.num_rows
+            for writer in writers.values():
+                await _in_thread(writer.finish)
+        return rows
+
+
+def _said(name: str, value: Any) -> str:
+    return f"no {name}" if value is None else f"{name} {value!r}"
+
+
+def _by_partition(batch: Any, column: str) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of each partition in a batch."""
+    numbers = batch.column(column)
+    found = pc.unique(numbers).to_pylist()
+    for number in found:
+        yield number, batch if len(found) == 1 else batch.filter(pc.equal(numbers, scalar_of(pa.int32(), number)))
+
+
+async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Have work done that waits for disks and networks. A cancelled export waits for its end: it may be writing."""
+    return await anyio.to_thread.run_sync(work, *arguments)

@@ -1,0 +1,217 @@
+"""Tables into one file, and into folders that another run goes on with."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq  # noqa: E402  # part of pyarrow
+
+from kafka_async.adapters.export.exporting import STATE, Folder, Written, to_file  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.export.forms import form_named  # noqa: E402  # needs pyarrow
+from kafka_async.model import TopicPartition  # noqa: E402  # beside the others
+
+SCHEMA = pa.schema([("id", pa.int64()), ("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())])
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class Ranges(dict[TopicPartition, tuple[int, int]]):
+    def as_json(self) -> Any:
+        return [[*partition, *range_] for partition, range_ in self.items()]
+
+    @classmethod
+    def from_json(cls, shaped: Any) -> "Ranges":
+        return cls({TopicPartition(topic, number): (start, end) for topic, number, start, end in shaped})
+
+
+@define
+class Log:
+    """Partitions that have all offsets of some ranges but some; a table reads some of them."""
+
+    ranges: Ranges
+    missing: frozenset[tuple[TopicPartition, int]] = frozenset()
+    schema: Any = SCHEMA
+    fails_at: int | None = None
+    """The row at which reading fails, over all tables."""
+    read: int = 0
+    opened: list[Ranges] = field(factory=list)
+
+    def open(self, ranges: Ranges | None) -> "Read":
+        self.opened.append(self.ranges if ranges is None else ranges)
+        return Read(self, self.opened[-1])
+
+
+@define
+class Read:
+    log: Log
+    ranges: Ranges
+
+    @property
+    def schema(self) -> Any:
+        return self.log.schema
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        # Offsets of all partitions in turn, two partitions in a batch.
+        rows = sorted((offset, tp) for tp, (start, end) in self.ranges.items() for offset in range(start, end))
+        rows = [(offset, tp) for offset, tp in rows if (tp, offset) not in self.log.missing]
+        for at in range(0, len(rows), 3):
+            some = rows[at : at + 3]
+            self.log.read += len(some)
+            if self.log.fails_at is not None and self.log.read > self.log.fails_at:
+                raise ConnectionError("the broker is gone")
+            columns = [
+                [tp.partition * 1000 + offset for offset, tp in some],
+                [tp.partition for _, tp in some],
+                [each for each, _ in some],
+            ]
+            arrays = [pa.array(column, each.type) for column, each in zip(columns, self.log.schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.log.schema)
+
+
+def folder(path: Path, *, notify: Callable[[str], None] = lambda text: None, **changed: Any) -> Folder:
+    given: dict[str, Any] = {
+        "path": path,
+        "form": form_named("parquet"),
+        "part_offsets": 10,
+        "partition_column": "_kafka_partition",
+        "drops_partition": False,
+        "options": {"topic": "orders", "since": "beginning"},
+        "notify": notify,
+    }
+    return Folder(**(given | changed))
+
+
+def rows(path: Path) -> list[tuple[int, int]]:
+    """Return partition and offset of every row in a folder."""
+    tables = [pq.read_table(each) for each in sorted(path.glob("*.parquet"))]
+    return [(row["_kafka_partition"], row["_kafka_offset"]) for table in tables for row in table.to_pylist()]
+
+
+def files(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
+
+
+ALL = [(0, offset) for offset in range(5, 26)] + [(1, offset) for offset in range(3)]
+
+
+def log(**changed: Any) -> Log:
+    return Log(Ranges({A: (5, 26), B: (0, 3)}), **changed)
+
+
+async def test_a_table_goes_into_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "orders.parquet"
+    written = await to_file(log().open(None), path, form_named("parquet"))
+
+    assert written == Written(24, path.stat().st_size)
+    assert sorted(rows(tmp_path)) == ALL
+    assert files(tmp_path) == ["orders.parquet"]
+
+
+async def test_a_table_that_cannot_be_read_to_its_end_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError):
+        await to_file(log(fails_at=10).open(None), tmp_path / "orders.csv", form_named("csv"))
+
+    assert files(tmp_path) == []
+
+
+async def test_a_folder_has_a_file_for_each_part_and_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    written = await folder(path).write(log().open, Ranges.from_json)
+
+    assert (written.rows, written.parts, written.left_out) == (24, 4, 0)
+    assert rows(path) == ALL
+    assert files(path) == [
+        STATE, "orders-00-00000000000000000005.parquet", "orders-00-00000000000000000015.parquet",
+        "orders-00-00000000000000000025.parquet", "orders-01-00000000000000000000.parquet",
+    ]  # fmt: skip
+
+
+async def test_another_run_goes_on_with_the_same_offsets(tmp_path: Path) -> None:
+    said: list[str] = []
+    for fails_at in (2, 17, 11, None):
+        source = log(fails_at=fails_at)
+        source.ranges[A] = (5, 26 if fails_at == 2 else 99)  # meanwhile there are more records
+        try:
+            written = await folder(tmp_path, notify=said.append, at_once=1).write(source.open, Ranges.from_json)
+        except ConnectionError:
+            assert not [each for each in files(tmp_path) if each.endswith((".partial", ".lock"))]
+
+    assert rows(tmp_path) == ALL
+    assert (written.rows, written.parts, written.left_out) == (4, 2, 2)
+    assert said[-1] == f"{tmp_path}: going on, 2 of 4 parts are there"
+
+
+async def test_a_run_with_nothing_left_reads_nothing(tmp_path: Path) -> None:
+    await folder(tmp_path).write(log().open, Ranges.from_json)
+    source = log()
+
+    assert await folder(tmp_path).write(source.open, Ranges.from_json) == Written(0, 0, 0, 4)
+    assert source.opened == []
+
+
+async def test_parts_without_records_are_files_without_rows(tmp_path: Path) -> None:
+    """Else they would be read again by each run."""
+    await folder(tmp_path).write(log(missing=frozenset((A, offset) for offset in range(10, 26))).open, Ranges.from_json)
+
+    assert rows(tmp_path) == [(0, offset) for offset in range(5, 10)] + ALL[-3:]
+    assert len(files(tmp_path)) == 5
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (
+            {"options": {"topic": "orders", "since": "-1d"}},
+            "was begun with since 'beginning', not since '-1d'; go on with the same",
+        ),
+        ({"options": {"topic": "orders"}}, "was begun with since 'beginning', not no since"),
+        ({"options": {"topic": "orders", "since": "beginning", "values": "json"}}, "was begun with no values, not values 'json'"),
+        ({"form": form_named("csv")}, "was begun with format 'parquet', not format 'csv'"),
+        ({"part_offsets": 11}, "was begun with part-size 10, not part-size 11"),
+    ],
+)
+async def test_other_options_are_refused(tmp_path: Path, changed: Mapping[str, Any], why: str) -> None:
+    await folder(tmp_path).write(log().open, Ranges.from_json)
+
+    with pytest.raises(ValueError, match=f"^{tmp_path}: {why}"):
+        await folder(tmp_path, **changed).write(log().open, Ranges.from_json)
+
+
+async def test_columns_that_are_others_now_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError):
+        await folder(tmp_path).write(log(fails_at=2).open, Ranges.from_json)
+
+    with pytest.raises(ValueError, match="was begun with other columns than the values have now"):
+        await folder(tmp_path).write(log(schema=SCHEMA.set(0, pa.field("id", pa.int32()))).open, Ranges.from_json)
+
+
+async def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+
+    with pytest.raises(ValueError, match=r"holds 'notes\.txt' and is no folder of an export; give a new or an empty one"):
+        await folder(tmp_path).write(log().open, Ranges.from_json)
+    assert files(tmp_path) == ["notes.txt"]
+
+
+async def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text("{")
+
+    with pytest.raises(ValueError, match=f"{STATE} is not what an export wrote"):
+        await folder(tmp_path).write(log().open, Ranges.from_json)
+
+
+async def test_the_partition_may_be_a_column_that_nobody_asked_for(tmp_path: Path) -> None:
+    await folder(tmp_path, drops_partition=True).write(log().open, Ranges.from_json)
+
+    assert [pq.read_schema(tmp_path / name).names for name in files(tmp_path)[1:]] == [["id", "_kafka_offset"]] * 4
+
+
+async def test_what_is_written_has_no_secrets(tmp_path: Path) -> None:
+    await folder(tmp_path).write(log().open, Ranges.from_json)
+
+    state = json.loads((tmp_path / STATE).read_text())
+    assert state["options"] == {"topic": "orders", "since": "beginning", "version": 1, "format": "parquet", "part-size": 10}
