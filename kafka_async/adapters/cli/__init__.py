@@ -6,6 +6,7 @@
     launch.py     says what to install if an extra is missing; standard output
     commands.py   which commands there are; each is imported when it runs
     consume.py    consume
+    export.py     export
     reference.py  options
     demonstration.py    demo
     topics.py     topics list, topics describe

@@ -14,6 +14,7 @@ from typer.main import get_command
 
 MODULES: Final[Mapping[str, str]] = {
     "consume": "consume",
+    "export": "export",
     "options": "reference",
     "demo": "demonstration",
     "topics": "topics",

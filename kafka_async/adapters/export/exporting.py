@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...application.reading.arrow import scalar_of
+from ...model import TopicPartition
 from ...values import define, field, frozen
 from .forms import GROUP_BYTES, Form, FormWriter
-from .parts import AT_ONCE, Part, cut, ranges_of, rounds
+from .parts import AT_ONCE, ExportPart, cut, ranges_of, rounds
 from .whole import only_one, whole_file, write_whole
 
 STATE: Final = "_export.json"
@@ -33,14 +34,23 @@ class Table(Protocol):
     @property
     def schema(self) -> Any: ...
 
-    @property
-    def ranges(self) -> Any: ...
-
     def __aiter__(self) -> AsyncIterator[Any]: ...
 
 
-Open = Callable[[Any], Table]
-"""Returns the table of some ranges, which are like ``Table.ranges``; ``None``: of those that are found now."""
+class ExportSource(Protocol):
+    """Where the tables of a folder come from."""
+
+    def begin(self) -> tuple[Any, dict[str, Any]]:
+        """Find out what is read, and return the ranges, and what else another run must keep; both in types that JSON has."""
+        ...
+
+    def ranges(self, shaped: Any) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Return what ``begin`` found."""
+        ...
+
+    def table(self, shaped: Any, kept: Mapping[str, Any], ranges: Mapping[TopicPartition, tuple[int, int]]) -> Table:
+        """Return the rows of some of the ranges; ``shaped`` and ``kept`` are what ``begin`` found."""
+        ...
 
 
 @frozen
@@ -125,31 +135,28 @@ class Folder:
     at_once: int = AT_ONCE
     notify: Callable[[str], None]
 
-    async def write(self, open_: Open, of_json: Callable[[Any], Any]) -> Written:
+    async def write(self, source: ExportSource) -> Written:
         """Write the parts that are not there yet.
 
-        ``open_``: returns the table; ``of_json``: makes ranges of what ``as_json`` of them returned. Raises ``ValueError`` if the
-        folder holds another export, ``BusyError`` if another process is at it, ``OSError``, and what reading raises.
+        Raises ``ValueError`` if the folder holds another export, ``BusyError`` if another process is at it, ``OSError``, and what
+        reading raises.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with only_one(self.path / "_export.lock"):
             state = self._read()
             if state is None:
-                state = await self._begin(open_)
-            ranges = of_json(state["ranges"])
-            parts = cut(ranges, self.part_offsets)
+                state = await self._begin(source)
+            parts = cut(source.ranges(state["ranges"]), self.part_offsets)
             missing = [part for part in parts if not self._file(part).exists()]
             if missing and len(missing) < len(parts):
                 self.notify(f"{self.path}: going on, {len(parts) - len(missing)} of {len(parts)} parts are there")
             rows = 0
             for chosen in rounds(missing, self.part_offsets, self.at_once):
-                some = of_json(state["ranges"])
-                some.clear()
-                some.update(ranges_of(chosen))
-                rows += await self._write(open_(some), chosen, state)
+                table = source.table(state["ranges"], state["kept"], ranges_of(chosen))
+                rows += await self._write(table, chosen, state)
             return Written(rows, sum(_size(self._file(part)) for part in missing), len(missing), len(parts) - len(missing))
 
-    def _file(self, part: Part) -> Path:
+    def _file(self, part: ExportPart) -> Path:
         return self.path / part.name(self.form.ending)
 
     def _read(self) -> dict[str, Any] | None:
@@ -175,19 +182,15 @@ class Folder:
         own = {"version": _VERSION, "format": self.form.ending.removeprefix("."), "part-size": self.part_offsets}
         return {**self.options, **own}
 
-    async def _begin(self, open_: Open) -> dict[str, Any]:
-        table = open_(None)
-        ranges = await _in_thread(lambda: table.ranges)
-        schema = await _in_thread(lambda: table.schema)
-        state = {
-            "options": self._all_options(),
-            "ranges": ranges.as_json(),
-            "schema": base64.b64encode(schema.serialize()).decode(),
-        }
+    async def _begin(self, source: ExportSource) -> dict[str, Any]:
+        ranges, kept = await _in_thread(source.begin)
+        table = source.table(ranges, kept, source.ranges(ranges))
+        schema = base64.b64encode((await _in_thread(lambda: table.schema)).serialize()).decode()
+        state = {"options": self._all_options(), "ranges": ranges, "kept": kept, "schema": schema}
         write_whole(self.path / STATE, json.dumps(state, indent=1).encode())
         return state
 
-    async def _write(self, table: Table, parts: Sequence[Part], state: Mapping[str, Any]) -> int:
+    async def _write(self, table: Table, parts: Sequence[ExportPart], state: Mapping[str, Any]) -> int:
         """Write some parts, of different partitions. If it fails, none of them is there that is not whole."""
         schema = await _in_thread(lambda: table.schema)
         if schema != pa.ipc.read_schema(pa.py_buffer(base64.b64decode(state["schema"]))):

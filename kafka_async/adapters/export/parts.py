@@ -15,7 +15,7 @@ MOST: Final = 64
 
 
 @frozen
-class Part:
+class ExportPart:
     """Offsets of one partition that go into one file."""
 
     partition: TopicPartition
@@ -29,20 +29,20 @@ class Part:
         return self.end - self.start
 
     def name(self, ending: str) -> str:
-        """Return the name of its file; names sort by topic, partition and offset, up to 100 partitions."""
-        return f"{self.partition.topic}-{self.partition.partition:02}-{self.start:020}{ending}"
+        """Return the name of its file; those of a partition sort by offset."""
+        return f"{self.partition}-{self.start:020}{ending}"
 
 
-def cut(ranges: Mapping[TopicPartition, tuple[int, int]], size: int) -> list[Part]:
+def cut(ranges: Mapping[TopicPartition, tuple[int, int]], size: int) -> list[ExportPart]:
     """Return the parts of ranges: at most ``size`` offsets each, the same ones for the same ranges."""
     return [
-        Part(partition, at, min(at + size, end))
+        ExportPart(partition, at, min(at + size, end))
         for partition, (start, end) in sorted(ranges.items())
         for at in range(start, end, size)
     ]
 
 
-def rounds(parts: Iterable[Part], size: int, at_once: int = AT_ONCE) -> list[list[Part]]:
+def rounds(parts: Iterable[ExportPart], size: int, at_once: int = AT_ONCE) -> list[list[ExportPart]]:
     """Return which parts are written at a time: of each partition one at most.
 
     That is ``at_once`` of them, or more if all of them together are smaller than ``size`` offsets.
@@ -50,7 +50,7 @@ def rounds(parts: Iterable[Part], size: int, at_once: int = AT_ONCE) -> list[lis
     waiting = _by_partition(parts)
     found = []
     while waiting:
-        chosen: list[Part] = []
+        chosen: list[ExportPart] = []
         for partition in list(waiting):
             if len(chosen) >= MOST or (len(chosen) >= at_once and sum(part.size for part in chosen) >= size):
                 break
@@ -62,13 +62,13 @@ def rounds(parts: Iterable[Part], size: int, at_once: int = AT_ONCE) -> list[lis
     return found
 
 
-def _by_partition(parts: Iterable[Part]) -> dict[TopicPartition, list[Part]]:
-    found: dict[TopicPartition, list[Part]] = {}
+def _by_partition(parts: Iterable[ExportPart]) -> dict[TopicPartition, list[ExportPart]]:
+    found: dict[TopicPartition, list[ExportPart]] = {}
     for part in parts:
         found.setdefault(part.partition, []).append(part)
     return found
 
 
-def ranges_of(parts: Sequence[Part]) -> dict[TopicPartition, tuple[int, int]]:
+def ranges_of(parts: Sequence[ExportPart]) -> dict[TopicPartition, tuple[int, int]]:
     """Return the ranges that parts of different partitions have."""
     return {part.partition: (part.start, part.end) for part in parts}

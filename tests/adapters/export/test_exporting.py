@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402  # part of pyarrow
@@ -19,30 +19,32 @@ SCHEMA = pa.schema([("id", pa.int64()), ("_kafka_partition", pa.int32()), ("_kaf
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-class Ranges(dict[TopicPartition, tuple[int, int]]):
-    def as_json(self) -> Any:
-        return [[*partition, *range_] for partition, range_ in self.items()]
-
-    @classmethod
-    def from_json(cls, shaped: Any) -> "Ranges":
-        return cls({TopicPartition(topic, number): (start, end) for topic, number, start, end in shaped})
+Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 @define
 class Log:
     """Partitions that have all offsets of some ranges but some; a table reads some of them."""
 
-    ranges: Ranges
+    found: dict[TopicPartition, tuple[int, int]]
     missing: frozenset[tuple[TopicPartition, int]] = frozenset()
     schema: Any = SCHEMA
     fails_at: int | None = None
     """The row at which reading fails, over all tables."""
     read: int = 0
-    opened: list[Ranges] = field(factory=list)
+    opened: int = 0
 
-    def open(self, ranges: Ranges | None) -> "Read":
-        self.opened.append(self.ranges if ranges is None else ranges)
-        return Read(self, self.opened[-1])
+    def begin(self) -> tuple[Any, dict[str, Any]]:
+        return [[*partition, *range_] for partition, range_ in self.found.items()], {"kept": 1}
+
+    def ranges(self, shaped: Any) -> Ranges:
+        return {TopicPartition(topic, number): (start, end) for topic, number, start, end in shaped}
+
+    def table(self, shaped: Any, kept: Mapping[str, Any], ranges: Ranges) -> "Read":
+        assert self.ranges(shaped).keys() >= ranges.keys()
+        assert kept == {"kept": 1}
+        self.opened += 1
+        return Read(self, ranges)
 
 
 @define
@@ -99,12 +101,12 @@ ALL = [(0, offset) for offset in range(5, 26)] + [(1, offset) for offset in rang
 
 
 def log(**changed: Any) -> Log:
-    return Log(Ranges({A: (5, 26), B: (0, 3)}), **changed)
+    return Log({A: (5, 26), B: (0, 3)}, **changed)
 
 
 async def test_a_table_goes_into_one_file(tmp_path: Path) -> None:
     path = tmp_path / "orders.parquet"
-    written = await to_file(log().open(None), path, form_named("parquet"))
+    written = await to_file(Read(log(), log().found), path, form_named("parquet"))
 
     assert written == Written(24, path.stat().st_size)
     assert sorted(rows(tmp_path)) == ALL
@@ -113,20 +115,20 @@ async def test_a_table_goes_into_one_file(tmp_path: Path) -> None:
 
 async def test_a_table_that_cannot_be_read_to_its_end_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
-        await to_file(log(fails_at=10).open(None), tmp_path / "orders.csv", form_named("csv"))
+        await to_file(Read(log(fails_at=10), log().found), tmp_path / "orders.csv", form_named("csv"))
 
     assert files(tmp_path) == []
 
 
 async def test_a_folder_has_a_file_for_each_part_and_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "orders"
-    written = await folder(path).write(log().open, Ranges.from_json)
+    written = await folder(path).write(log())
 
     assert (written.rows, written.parts, written.left_out) == (24, 4, 0)
     assert rows(path) == ALL
     assert files(path) == [
-        STATE, "orders-00-00000000000000000005.parquet", "orders-00-00000000000000000015.parquet",
-        "orders-00-00000000000000000025.parquet", "orders-01-00000000000000000000.parquet",
+        STATE, "orders-0-00000000000000000005.parquet", "orders-0-00000000000000000015.parquet",
+        "orders-0-00000000000000000025.parquet", "orders-1-00000000000000000000.parquet",
     ]  # fmt: skip
 
 
@@ -134,9 +136,9 @@ async def test_another_run_goes_on_with_the_same_offsets(tmp_path: Path) -> None
     said: list[str] = []
     for fails_at in (2, 17, 11, None):
         source = log(fails_at=fails_at)
-        source.ranges[A] = (5, 26 if fails_at == 2 else 99)  # meanwhile there are more records
+        source.found[A] = (5, 26 if fails_at == 2 else 99)  # meanwhile there are more records
         try:
-            written = await folder(tmp_path, notify=said.append, at_once=1).write(source.open, Ranges.from_json)
+            written = await folder(tmp_path, notify=said.append, at_once=1).write(source)
         except ConnectionError:
             assert not [each for each in files(tmp_path) if each.endswith((".partial", ".lock"))]
 
@@ -146,16 +148,16 @@ async def test_another_run_goes_on_with_the_same_offsets(tmp_path: Path) -> None
 
 
 async def test_a_run_with_nothing_left_reads_nothing(tmp_path: Path) -> None:
-    await folder(tmp_path).write(log().open, Ranges.from_json)
+    await folder(tmp_path).write(log())
     source = log()
 
-    assert await folder(tmp_path).write(source.open, Ranges.from_json) == Written(0, 0, 0, 4)
-    assert source.opened == []
+    assert await folder(tmp_path).write(source) == Written(0, 0, 0, 4)
+    assert source.opened == 0
 
 
 async def test_parts_without_records_are_files_without_rows(tmp_path: Path) -> None:
     """Else they would be read again by each run."""
-    await folder(tmp_path).write(log(missing=frozenset((A, offset) for offset in range(10, 26))).open, Ranges.from_json)
+    await folder(tmp_path).write(log(missing=frozenset((A, offset) for offset in range(10, 26))))
 
     assert rows(tmp_path) == [(0, offset) for offset in range(5, 10)] + ALL[-3:]
     assert len(files(tmp_path)) == 5
@@ -175,25 +177,25 @@ async def test_parts_without_records_are_files_without_rows(tmp_path: Path) -> N
     ],
 )
 async def test_other_options_are_refused(tmp_path: Path, changed: Mapping[str, Any], why: str) -> None:
-    await folder(tmp_path).write(log().open, Ranges.from_json)
+    await folder(tmp_path).write(log())
 
     with pytest.raises(ValueError, match=f"^{tmp_path}: {why}"):
-        await folder(tmp_path, **changed).write(log().open, Ranges.from_json)
+        await folder(tmp_path, **changed).write(log())
 
 
 async def test_columns_that_are_others_now_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
-        await folder(tmp_path).write(log(fails_at=2).open, Ranges.from_json)
+        await folder(tmp_path).write(log(fails_at=2))
 
     with pytest.raises(ValueError, match="was begun with other columns than the values have now"):
-        await folder(tmp_path).write(log(schema=SCHEMA.set(0, pa.field("id", pa.int32()))).open, Ranges.from_json)
+        await folder(tmp_path).write(log(schema=SCHEMA.set(0, pa.field("id", pa.int32()))))
 
 
 async def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
 
     with pytest.raises(ValueError, match=r"holds 'notes\.txt' and is no folder of an export; give a new or an empty one"):
-        await folder(tmp_path).write(log().open, Ranges.from_json)
+        await folder(tmp_path).write(log())
     assert files(tmp_path) == ["notes.txt"]
 
 
@@ -201,17 +203,17 @@ async def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / STATE).write_text("{")
 
     with pytest.raises(ValueError, match=f"{STATE} is not what an export wrote"):
-        await folder(tmp_path).write(log().open, Ranges.from_json)
+        await folder(tmp_path).write(log())
 
 
 async def test_the_partition_may_be_a_column_that_nobody_asked_for(tmp_path: Path) -> None:
-    await folder(tmp_path, drops_partition=True).write(log().open, Ranges.from_json)
+    await folder(tmp_path, drops_partition=True).write(log())
 
     assert [pq.read_schema(tmp_path / name).names for name in files(tmp_path)[1:]] == [["id", "_kafka_offset"]] * 4
 
 
 async def test_what_is_written_has_no_secrets(tmp_path: Path) -> None:
-    await folder(tmp_path).write(log().open, Ranges.from_json)
+    await folder(tmp_path).write(log())
 
     state = json.loads((tmp_path / STATE).read_text())
     assert state["options"] == {"topic": "orders", "since": "beginning", "version": 1, "format": "parquet", "part-size": 10}

@@ -3,23 +3,23 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.adapters.export.parts import MOST, Part, cut, ranges_of, rounds
+from kafka_async.adapters.export.parts import MOST, ExportPart, cut, ranges_of, rounds
 from kafka_async.model import TopicPartition
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 
 def test_ranges_are_cut_from_their_first_offset_on() -> None:
-    assert cut({B: (3, 3), A: (5, 26)}, 10) == [Part(A, 5, 15), Part(A, 15, 25), Part(A, 25, 26)]
+    assert cut({B: (3, 3), A: (5, 26)}, 10) == [ExportPart(A, 5, 15), ExportPart(A, 15, 25), ExportPart(A, 25, 26)]
 
 
 def test_names_say_where_a_part_begins_and_sort_in_order() -> None:
     names = [part.name(".parquet") for part in cut({A: (0, 12), C: (7, 8)}, 10)]
 
     assert names == [
-        "orders-00-00000000000000000000.parquet",
-        "orders-00-00000000000000000010.parquet",
-        "orders-02-00000000000000000007.parquet",
+        "orders-0-00000000000000000000.parquet",
+        "orders-0-00000000000000000010.parquet",
+        "orders-2-00000000000000000007.parquet",
     ]
     assert names == sorted(names)
 

@@ -1,0 +1,322 @@
+"""``kafka-async export``: topics as files and folders, whatever ends the process."""
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+pytest.importorskip("msgspec", reason="msgspec is not installed: pip install '.[json]'")
+import pyarrow as pa
+import pyarrow.parquet as pq
+from typer.testing import CliRunner, Result
+
+from kafka_async.adapters.cli.commands import app
+from kafka_async.testing import Cluster
+from kafka_async.testing.threaded import ThreadedCluster
+from tests.integration.tools import wait_until
+
+pytestmark = pytest.mark.brokers
+
+MANY = 60_000
+"""Records of the topic ``many``, in two partitions."""
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[str]:
+    """A cluster whose topic ``orders`` has nine values in JSON, of which number 7 is null and number 3 is bad."""
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic("orders", 2)
+        for number in range(9):
+            value = b'{"id":%d,"at":"2026-01-02T03:04:05Z","note":null}' % number
+            value_of = {7: None, 3: b'{"id":"three"}'}
+            cluster.produce(
+                "orders", value=value_of.get(number, value), key=b"k%d" % number, partition=number % 2, timestamp=1000 + number
+            )
+        cluster.topic("many", 2)
+        for partition in range(2):
+            cluster.produce_many("many", [b'{"id":%d}' % number for number in range(MANY // 2)], partition=partition)
+
+    with ThreadedCluster(Cluster(1)) as cluster:
+        cluster.call(write).result()
+        yield cluster.bootstrap
+
+
+def export(brokers: str, *arguments: object, topic: str = "orders") -> Result:
+    return CliRunner().invoke(app, ["export", topic, "-b", brokers, *map(str, arguments)])
+
+
+def files(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
+
+
+SCHEMA = ("--values", "json", "--schema", "id BIGINT, at TIMESTAMP")
+
+
+# --- one file --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_becomes_one_file_with_the_columns_of_its_records(brokers: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders.parquet"
+    result = export(brokers, "-o", path)
+
+    assert result.exit_code == 0, result.stderr
+    table = pq.read_table(path)
+    assert table.schema.names == ["topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"]
+    assert sorted(table.column("key").to_pylist()) == [b"k%d" % number for number in range(9)]
+    assert f"% 9 records ({path.stat().st_size / 1000:.1f} KB) in {path}\n" in result.stderr
+    assert files(tmp_path) == ["orders.parquet"]
+
+
+def test_values_become_the_fields_of_a_schema(brokers: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders.arrow"
+    result = export(brokers, "-o", path, *SCHEMA, "--on-bad", "skip", "-q")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    table = pa.ipc.open_file(path).read_all()
+    assert table.schema.names == ["id", "at", "_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
+    assert sorted(table.column("id").drop_null().to_pylist()) == [0, 1, 2, 4, 5, 6, 8]
+    assert table.num_rows == 8
+
+
+def test_a_bad_value_ends_the_export_with_its_place_and_leaves_no_file(brokers: str, tmp_path: Path) -> None:
+    result = export(brokers, "-o", tmp_path / "orders.parquet", *SCHEMA)
+
+    assert result.exit_code == 1
+    assert (
+        "kafka-async: orders-1 at offset 1: the value cannot be decoded: field 'id': expected BIGINT, found a string"
+        in result.stderr
+    )
+    assert files(tmp_path) == []
+
+
+def test_bad_values_have_a_column_of_their_own_if_that_is_asked_for(brokers: str) -> None:
+    result = export(
+        brokers, "-o", "-", "--format", "ndjson", *SCHEMA, "--on-bad", "column", "--since", "1:1", "-p", 1, "--until", "1:2"
+    )
+
+    assert json.loads(result.stdout) == {
+        "id": None, "at": None, "_corrupt": '{"id":"three"}', "_corrupt_reason": "field 'id': expected BIGINT, found a string",
+        "_kafka_partition": 1, "_kafka_offset": 1, "_kafka_timestamp": "1970-01-01T00:00:01.003Z",
+    }  # fmt: skip
+
+
+def test_the_fields_of_json_are_found_if_none_are_named(brokers: str) -> None:
+    result = export(brokers, "-o", "-", "--format", "csv", "--values", "json", "--until", "0:1,1:1")
+
+    assert result.exit_code == 0
+    head, *rows = result.stdout.splitlines()
+    assert head == '"id","at","note","_kafka_partition","_kafka_offset","_kafka_timestamp"'
+    assert sorted(rows) == [
+        "0,2026-01-02 03:04:05.000000Z,,0,0,1970-01-01 00:00:01.000Z",
+        "1,2026-01-02 03:04:05.000000Z,,1,0,1970-01-01 00:00:01.001Z",
+    ]
+    assert "field 'note' is always null: STRING" in result.stderr
+
+
+def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders.ndjson.gz"
+    result = export(
+        brokers, "-o", path, "--values", "text", "--columns", "_kafka_key, value", "--since", "0:0,1:99", "--until", "0:1"
+    )
+    assert result.exit_code == 1  # partition 1 does not go as far
+    assert "1:99" not in result.stderr
+    assert "orders-1" in result.stderr
+
+    result = export(brokers, "-o", path, "--values", "text", "--columns", "_kafka_key, value", "-p", 0, "--until", "0:1")
+    assert result.exit_code == 0, result.stderr
+    assert (
+        gzip.decompress(path.read_bytes())
+        == b'{"_kafka_key":"k0","value":"{\\"id\\":0,\\"at\\":\\"2026-01-02T03:04:05Z\\",\\"note\\":null}"}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["-o", "orders.txt"], "'orders.txt': expected a name that ends in .parquet, .arrow, .csv, .ndjson, or in / for a folder"),
+        (["-o", "-"], "-o - needs --format"),
+        (["-o", "o.csv", "--since", "5"], "since='5': a number could be an offset or a time"),
+        (["-o", "o.csv", "--since", "nope"], "since='nope': expected 'beginning'"),
+        (["-o", "o.csv", "--format", "xls"], "'xls': expected one of parquet, arrow, csv, ndjson"),
+        (["-o", "o.csv", "--values", "jsn"], "did you mean 'json'?"),
+        (["-o", "o.csv", "--schema", "id INT"], "--schema needs --values"),
+        (["-o", "o.csv", "--on-bad", "skip"], "--on-bad needs --values"),
+        (["-o", "o.csv", "--values", "json", "--schema", "id IT"], "'IT' is not a supported type"),
+        (["-o", "o.csv", "--part-size", "5"], "--part-size is for folders: end the name with /"),
+        (["-o", "o.csv", "--registry-option", "a=b"], "--registry-option needs -r"),
+        (["-o", "o.csv", "-X", "group.id=g"], "group_id: an export joins no group and commits nothing"),
+        (["-o", "o.csv", "--columns", "nothing"], "'nothing' is not one of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_asked(arguments: list[str], why: str) -> None:
+    result = export("127.0.0.1:1", *arguments)
+
+    assert result.exit_code == 2
+    assert why in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_topic_that_is_not_there_is_one_line(brokers: str, tmp_path: Path) -> None:
+    result = export(brokers, "-o", tmp_path / "o.csv", topic="order")
+
+    assert result.exit_code == 1
+    assert "kafka-async: topic 'order' does not exist; did you mean 'orders'?" in result.stderr
+    assert files(tmp_path) == []
+
+
+def test_options_for_other_programs_in_a_file_do_no_harm(brokers: str, tmp_path: Path) -> None:
+    options = tmp_path / "client.properties"
+    options.write_text(f"bootstrap.servers={brokers}\ngroup.id=billing\nauto.offset.reset=latest\n")
+    result = CliRunner().invoke(app, ["export", "orders", "-F", str(options), "-o", str(tmp_path / "o.csv")])
+
+    assert result.exit_code == 0, result.stderr
+
+
+# --- folders -------------------------------------------------------------------------------------------------------------------
+
+
+def rows(path: Path) -> list[tuple[int, int]]:
+    tables = [pq.read_table(each) for each in sorted(path.glob("*.parquet"))]
+    return sorted(
+        (row["partition"], row["offset"]) for table in tables for row in table.select(["partition", "offset"]).to_pylist()
+    )
+
+
+def test_a_folder_has_parts_and_another_run_has_nothing_to_do(brokers: str, tmp_path: Path) -> None:
+    path = tmp_path / "parts"
+    first = export(brokers, "-o", f"{path}/", "--part-size", 3)
+    second = export(brokers, "-o", f"{path}/", "--part-size", 3)
+
+    assert (first.exit_code, second.exit_code) == (0, 0), first.stderr
+    assert len(files(path)) == 5
+    assert rows(path) == sorted((number % 2, number // 2) for number in range(9))
+    assert "% 0 records, 4 parts were there before in" in second.stderr
+
+
+def test_a_folder_with_inferred_fields_keeps_them(brokers: str, tmp_path: Path) -> None:
+    path = tmp_path / "parts"
+    arguments = ("-o", f"{path}/", "--values", "json", "--on-bad", "skip", "--columns", "id,offset", "--part-size", 3)
+    result = export(brokers, *arguments)
+    assert result.exit_code == 0, result.stderr
+    (path / "orders-1-00000000000000000000.parquet").unlink()
+    assert export(brokers, *arguments).exit_code == 0
+
+    found = [pq.read_table(each) for each in sorted(path.glob("*.parquet"))]
+    assert {tuple(each.schema.names) for each in found} == {("id", "offset")}
+    assert sum(each.num_rows for each in found) == 9  # id is text: there is a number in some values and a text in one
+
+
+def test_other_options_are_refused(brokers: str, tmp_path: Path) -> None:
+    export(brokers, "-o", f"{tmp_path}/parts/")
+    result = export(brokers, "-o", f"{tmp_path}/parts", "--since", "-1d")
+
+    assert result.exit_code == 1
+    assert "was begun with since 'beginning', not since '-1d'; go on with the same options, or give another folder" in result.stderr
+
+
+# --- what ends the process -------------------------------------------------------------------------------------------------------
+
+
+def command(brokers: str, out: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kafka_async", "export", "many", "-b", brokers, "-o", out, "-q", *arguments]
+
+
+@contextmanager
+def running(*line: str) -> Iterator["subprocess.Popen[str]"]:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own program
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=["kill -9", "SIGTERM", "Ctrl-C"])
+def test_an_export_that_was_ended_goes_on_where_it_was(brokers: str, tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "parts"
+    line = command(brokers, f"{path}/", "--part-size", "2000")
+    with running(*line) as process:
+        wait_until(lambda: len(list(path.glob("*.parquet"))) > 4)
+        process.send_signal(number)
+        assert process.wait(20) == (-9 if number == signal.SIGKILL else 128 + number)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    there = {each: each.stat().st_mtime_ns for each in path.glob("*.parquet")}
+    assert 4 < len(there) < MANY // 2000
+    assert all(pq.read_metadata(each).num_rows == 2000 for each in there)
+    if number != signal.SIGKILL:
+        assert not [name for name in files(path) if name.endswith((".partial", ".lock"))]
+
+    done = subprocess.run(line, capture_output=True, text=True)  # noqa: S603  # our own program
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(path) == [(partition, offset) for partition in range(2) for offset in range(MANY // 2)]
+    assert all(each.stat().st_mtime_ns == at for each, at in there.items())
+    assert len(files(path)) == MANY // 2000 + 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=["kill -9", "SIGTERM", "Ctrl-C"])
+def test_one_file_that_was_ended_is_not_there(brokers: str, tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "many.ndjson"
+    path.write_text("before")
+    with running(*command(brokers, str(path))) as process:
+        partial = tmp_path / "many.ndjson.partial"
+        wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
+        process.send_signal(number)
+        assert process.wait(20) == (-9 if number == signal.SIGKILL else 128 + number)
+    assert path.read_text() == "before"
+
+    assert subprocess.run(command(brokers, str(path)), check=True).returncode == 0  # noqa: S603  # our own program
+    assert path.read_bytes().count(b"\n") == MANY
+    assert files(tmp_path) == ["many.ndjson"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_file(brokers: str, tmp_path: Path) -> None:
+    limited = ["prlimit", "--fsize=50000", *command(brokers, str(tmp_path / "many.ndjson"))]
+    done = subprocess.run(limited, capture_output=True, text=True)  # noqa: S603  # our own program
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("kafka-async: ")
+    assert "File too large" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert files(tmp_path) == []
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word(brokers: str) -> None:
+    with running(*command(brokers, "-", "--format", "ndjson")) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["offset"] == 0
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_memory_does_not_grow_with_the_topic(brokers: str, tmp_path: Path) -> None:
+    """What is fetched ahead and a row group are all that is held: here less than a tenth of what the topic has."""
+
+    def peak(out: Path, *arguments: str) -> int:
+        code = "import resource, sys; from kafka_async.adapters.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        code += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        line = [sys.executable, "-c", code, *command(brokers, str(out), *arguments)[3:]]
+        return int(subprocess.run(line, capture_output=True, text=True, check=True).stdout)  # noqa: S603  # our own program
+
+    few = peak(tmp_path / "few.ndjson", "--until", "0:100,1:100")
+    assert peak(tmp_path / "many.ndjson") - few < 60_000  # KiB
+
+
+def test_help_imports_neither_arrow_nor_scans() -> None:
+    code = (
+        "import sys; from kafka_async.adapters.cli.commands import app\n"
+        "try: app(['export', '--help'])\nexcept SystemExit: pass\n"
+        "print([name for name in ('pyarrow', 'kafka_async.adapters.tables', 'kafka_async.adapters.export') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own words
+
+    assert done.stdout.splitlines()[-1] == "[]"
