@@ -1,8 +1,7 @@
 """Run a program until it ends or gets a signal: SIGTERM is handled as ``asyncio.run`` handles Ctrl-C.
 
-Decides: how a program ends at SIGTERM, which supervisors, containers and service managers send to stop it. Owns the handler of that
-signal while a program runs. Must never end a process before its ``async with`` blocks are left: a member that does not leave keeps
-its partitions until its session ends.
+Must never end a process before its ``async with`` blocks are left: a member that does not leave keeps its partitions until its
+session ends.
 """
 
 import asyncio

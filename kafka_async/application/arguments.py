@@ -1,7 +1,6 @@
 """What callers pass in, checked.
 
-Decides: what an argument may be. Each function returns a clean value, or raises an error that names what was wrong and what was
-expected.
+Each function returns a clean value, or raises an error that names what was wrong and what was expected.
 """
 
 import re

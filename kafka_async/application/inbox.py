@@ -1,7 +1,7 @@
 """Events from the background, sorted for the calls that need them.
 
-Decides: which of them still count: none that was under way before the application unsubscribed or assigned again (promise 14).
-Owns: the state of the cluster and of our membership, and the proposals and errors that wait. Must never carry anything out.
+Decides: which of them still count: none that was under way before the application unsubscribed or assigned again (promise 14). Must
+never carry anything out.
 """
 
 import threading

@@ -1,7 +1,6 @@
 """Errors that the background reported, until a call raises them.
 
-Decides: which call raises which error. Owns: those that nobody has raised yet, and the one that is final. Must never keep one
-twice: a program that looks at the state and never reads must not collect them.
+Must never keep one twice: a program that looks at the state and never reads must not collect them.
 """
 
 from ..errors import KafkaError

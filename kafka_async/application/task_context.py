@@ -1,7 +1,6 @@
 """The callers: tasks of an asyncio event loop, tasks of trio, or threads without a loop.
 
-Decides: whether a call comes from the consumer's own loop or thread, and whether a task has ended well. Owns: the event
-loop on which the consumer was started. Must never keep a task from ending, or be used before the start.
+Must never keep a task from ending, or be used before the start.
 """
 
 import asyncio

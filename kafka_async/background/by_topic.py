@@ -1,7 +1,6 @@
 """Partitions by topic, which is how requests name them.
 
-Decides: the order of topics, that of their first partition, and how many partitions a text names. Must never know what a request is
-for.
+Must never know what a request is for.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """Security options that only Java's client has, translated into ours.
 
-Decides: which of our options means the same, which mean nothing here, and what to use in place of the rest. Must never show a value
-that may be a secret, nor resolve a reference to one.
+Must never show a value that may be a secret, nor resolve a reference to one.
 
 They occur in the properties files of Java programs, and in jobs that used Spark's own connector before.
 """

@@ -1,6 +1,6 @@
 """The reference of the options, printed from the docstrings in ``options.py``.
 
-Decides: how an option is shown to a person. ``docstrings.py`` reads them.
+``docstrings.py`` reads them.
 
 ``python -m kafka_async.config.reference`` prints the page that is kept as ``OPTIONS.md``.
 """

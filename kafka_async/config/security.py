@@ -1,7 +1,6 @@
 """Which options of TLS and SASL belong together, and which contradict each other.
 
-Decides: what is refused, and what has no effect and is only warned of. Must never show a value: only the names of options,
-``security_protocol`` and ``sasl_mechanism`` stand in what is raised here.
+Must never show a value: only the names of options, ``security_protocol`` and ``sasl_mechanism`` stand in what is raised here.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,6 @@
 """Options from outside the program: environment variables and properties files.
 
-Decides: which variables are options, and what becomes of the keys that only Java knows. Must never show a value that may be a
-secret, read a file or a variable that the caller did not ask for, or load what a text names.
+Must never show a value that may be a secret, read a file or a variable that the caller did not ask for, or load what a text names.
 """
 
 import logging

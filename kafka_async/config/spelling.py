@@ -1,6 +1,6 @@
 """What a mistyped name may have meant: of an option, a topic or a group.
 
-Decides: how much two names must be alike. Must never be asked for a name that may be a secret.
+Must never be asked for a name that may be a secret.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Options that come as text: from a command line, the environment or a file.
 
-Decides: which text means which value. Must never show a text in an error unless its option cannot be a secret.
+Must never show a text in an error unless its option cannot be a secret.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The shell: performs the delegate's plans on sockets and reports what happened.
 
-Owns: the task of each connection and its transport. Must never look into a message or choose a broker.
+Must never look into a message or choose a broker.
 
 Each connection is one task. With a ``Pushing`` it only waits for the end: the event loop puts bytes into the delegate's
 buffer by itself, and writes go out from ``perform``. From a ``Transport`` the task pulls, with a reader and a writer in a task

@@ -1,7 +1,7 @@
 """Bytes of one connection cut into frames, without copying them.
 
-Decides: where a frame ends, how large the receive buffer is. Owns: the buffer that the socket writes into. Must never allocate
-for a length that was only announced: the buffer doubles while bytes really arrive (CVE-2026-10142: 2 GiB in four bytes).
+Must never allocate for a length that was only announced: the buffer doubles while bytes really arrive (CVE-2026-10142: 2 GiB in
+four bytes).
 
 A frame is a big-endian int32 length and that many bytes. The socket writes at ``get_buffer()``, ``next_frame()`` hands out a
 read-only view of the same memory, and the space is used again: a fresh buffer of several megabytes for each Fetch response costs

@@ -1,8 +1,7 @@
 """A request that the layer above gives to the network.
 
-Owns: the shape of a request before it is written. Must never know what a message means. Java:
-``NetworkClientDelegate.UnsentRequest``; the channel replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the coordinator
-(``CoordinatorRequestManager``).
+Must never know what a message means. Java: ``NetworkClientDelegate.UnsentRequest``; the channel replaces Java's invented node id
+``Integer.MAX_VALUE - id`` for the coordinator (``CoordinatorRequestManager``).
 """
 
 from collections.abc import Callable

@@ -7,8 +7,7 @@
     codecs.py, checksum.py    compression, CRC-32C
     transactions.py    which batches belong to aborted transactions
 
-Decides: which records are handed out, and where the position is after them. Owns no bytes beyond the data it is given and one
-decompressed batch. Must never do I/O, read a clock or know what a consumer is.
+Must never do I/O, read a clock or know what a consumer is.
 """
 
 from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn, ViewColumn

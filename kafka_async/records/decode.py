@@ -1,8 +1,7 @@
 """The decoder in Python: the readable half of a pair that ``_decode.pyx`` is the fast half of.
 
-Decides: which records of fetched data are handed out, in which order, and where the position is after them. Owns the place in the
-data and the batch that is being read. Must never decide anything that ``_decode.pyx`` decides differently: both keep one
-contract, given in the docstrings here, and the same tests.
+Must never decide anything that ``_decode.pyx`` decides differently: both keep one contract, given in the docstrings here, and the
+same tests.
 
 A failure moves nothing: the next call meets it again. Records before it were handed out by the call that met it first, which
 therefore does not raise. Any other exception leaves the reader where it was before the call, and hands nothing out. Sources:

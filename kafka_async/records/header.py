@@ -1,7 +1,6 @@
 """The header of a record batch, and the words for everything that can be wrong with one.
 
-Decides: whether the bytes at a place begin a complete batch, an incomplete one, or nothing that Kafka could have written. Owns the
-layouts and the sentences of ``Flaw``, which both decoders use. Must never look past the header.
+Owns the layouts and the sentences of ``Flaw``, which both decoders use. Must never look past the header.
 
 Sources: KIP-98 and ``DefaultRecordBatch`` (magic 2), KIP-32 and ``LegacyRecord`` (magic 0 and 1), ``ByteBufferLogInputStream`` for
 the order of the checks.

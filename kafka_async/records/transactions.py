@@ -1,8 +1,7 @@
 """Which batches of a response belong to aborted transactions (KIP-98, ``CompletedFetch``).
 
-Decides: whether the records of a transactional batch are dropped under ``read_committed``. Owns the aborted transactions of one
-response that have not begun or not ended yet. Must never decide by anything but producer id and offset: sequence numbers and epochs
-play no part.
+Decides: whether the records of a transactional batch are dropped under ``read_committed``. Must never decide by anything but
+producer id and offset: sequence numbers and epochs play no part.
 """
 
 from collections.abc import Iterable

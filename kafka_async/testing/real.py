@@ -1,7 +1,7 @@
 """The methods of ``Cluster`` for real brokers: a test that runs on ``Cluster`` runs on them too, as far as real brokers allow.
 
-Owns: one connection to each broker. It speaks through ``wire``, without another library's producer, and waits for each answer. What
-it cannot do to real brokers it refuses, naming the method.
+It speaks through ``wire``, without another library's producer, and waits for each answer. What it cannot do to real brokers it
+refuses, naming the method.
 """
 
 import select

@@ -1,6 +1,6 @@
 """The broker's side of the wire: requests read, responses written, with the converters of the product.
 
-Owns: which request class belongs to an API key. Must never be used except by tests and fake clusters.
+Must never be used except by tests and fake clusters.
 """
 
 import struct

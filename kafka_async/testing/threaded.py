@@ -1,7 +1,6 @@
 """A simulated cluster on TCP with a thread and an event loop of its own, for programs that have no loop, or that block theirs.
 
-Owns: the threads, one for each cluster that is served. Must never let two threads touch a cluster: all work on it happens in its
-thread.
+Must never let two threads touch a cluster: all work on it happens in its thread.
 """
 
 import asyncio

@@ -97,7 +97,7 @@ def test_kio_is_wanted_by_tests_alone() -> None:
 @for_each(FILES)
 def test_a_file_says_what_it_is_for(path: Path) -> None:
     if path.stem != "__init__":
-        assert ast.get_docstring(tree_of(path)), "opens with what it decides, what it owns and what it must never do"
+        assert ast.get_docstring(tree_of(path)), "opens with its idea"
 
 
 def _parts(package: Path) -> Iterator[str]:

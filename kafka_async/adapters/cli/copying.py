@@ -1,7 +1,7 @@
 """Copying records to standard output: what ``kafka-async consume`` does.
 
-Decides: where reading begins and when it is over. Owns: how far each partition was read. Must never let the offset of a record be
-committed that was not written: a batch is written and flushed before the next read call, after which auto-commit may commit it.
+Must never let the offset of a record be committed that was not written: a batch is written and flushed before the next read call,
+after which auto-commit may commit it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,6 +1,5 @@
 """The commands ``kafka-async deadletters``: what is in a topic of dead letters, and the way back for those that were mended.
 
-Decides: which letters are meant, and which have gone back already. Owns: the committed offsets of the group that remembers this.
 Must never count a letter as written back before the cluster has confirmed it; and must never write back what came to the topic
 after the command began, or a record that fails at once would go round for ever.
 

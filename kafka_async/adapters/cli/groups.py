@@ -1,6 +1,6 @@
 """The commands ``kafka-async groups``: which groups there are, their members, their lag.
 
-Decides: what is shown of a group. Must never join a group or commit.
+Must never join a group or commit.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,6 @@
 """Writing records with aiokafka's or confluent-kafka's producer, whichever is installed: this package only reads.
 
-Decides: which of them, and what their options are. Owns the producer while records are written. Must never write with fewer
-checks than the consumer reads with: an option that the producer's library does not have is refused.
+Must never write with fewer checks than the consumer reads with: an option that the producer's library does not have is refused.
 """
 
 import asyncio

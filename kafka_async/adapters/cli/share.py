@@ -1,7 +1,6 @@
 """The command ``kafka-async share consume``: reads as a member of a share group.
 
-Decides: how each record is acknowledged, and when. Owns: the consumer while the command runs. Must never accept a record
-before it was written.
+Must never accept a record before it was written.
 """
 
 import time

@@ -1,9 +1,8 @@
 """What the commands of ``kafka-async`` share: their output, their exit codes, how they end.
 
-Decides: which exit code an outcome has. Owns the process's standard output while a command runs. Must never show a traceback that
-was not asked for with ``--debug``: an error is one line on stderr, and texts of brokers and other clients reach the terminal
-without control codes. Must never write to standard output on the event loop: a pipe without a reader would hold up the consumer
-and the signals that are to end it.
+Must never show a traceback that was not asked for with ``--debug``: an error is one line on stderr, and texts of brokers and other
+clients reach the terminal without control codes. Must never write to standard output on the event loop: a pipe without a reader
+would hold up the consumer and the signals that are to end it.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The life of a consumer, as one table.
 
-Decides: which calls are allowed at which time of a consumer's life, and with which error the others end. Owns: the phase, and who
-is parting. Nothing else in the package keeps a flag about being started, stopping or stopped. Must never wait.
+Nothing else in the package keeps a flag about being started, stopping or stopped. Must never wait.
 
 The background loop ends by itself only because of a bug or the end of the event loop it runs on. It records that at the boundary
 (``EventHandler.ended``); the phase follows at the next look.

@@ -1,6 +1,6 @@
 """Metrics under Kafka's names, counted from trace events.
 
-Decides: what each number means. Owns the counts. Must never read a clock: an event brings its time, and ``snapshot`` gets it.
+Must never read a clock: an event brings its time, and ``snapshot`` gets it.
 
 Names and groups are those of Java's ``FetchMetricsRegistry``, ``SelectorMetricsRegistry``, ``ConsumerRebalanceMetricsManager``,
 ``OffsetCommitMetricsManager``, ``KafkaConsumerMetrics`` and ``metrics.stats`` (two samples of 30 seconds); ``points`` has the names

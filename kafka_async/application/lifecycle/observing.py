@@ -1,7 +1,7 @@
 """Observing a consumer: trace events for listeners, metrics, statistics, its state.
 
-Decides: which state describes what a consumer is doing. Owns: the metrics. Must never change anything it looks at, and never refer
-to the consumer itself: the background holds this object, and a consumer that is garbage must be noticed.
+Must never change anything it looks at, and never refer to the consumer itself: the background holds this object, and a consumer
+that is garbage must be noticed.
 """
 
 import time

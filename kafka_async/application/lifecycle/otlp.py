@@ -1,7 +1,6 @@
 """Metrics as OpenTelemetry's protocol carries them: what telemetry pushes to the cluster (KIP-714).
 
-Decides: which metric is a sum and which a gauge, and from where a sum counts. Owns: the totals that were delivered last. Must never
-count anything; the numbers are the application's, asked for when a push is due, on the background loop.
+Must never count anything; the numbers are the application's, asked for when a push is due, on the background loop.
 
 The messages are those of ``opentelemetry-proto`` (extra ``otel``), loaded when the first consumer is made that may need them.
 Sources: KIP-714, opentelemetry-proto ``metrics.proto``.

@@ -1,7 +1,6 @@
 """Where a consumer may be used: in the process and on the event loop on which it was started; until then anywhere.
 
-Decides: whether a call comes from there, and whether a consumer that is garbage was never stopped. Owns: the number of forks so
-far, and that number when the consumer was last found to have nothing open. Must never refer to the consumer itself.
+Must never refer to the consumer itself.
 
 Between two records an iteration does not check its process, so a fork makes the next step of each iteration in the child look.
 """

@@ -1,6 +1,6 @@
 """How a consumer begins: launch the loop, learn about the cluster, wait for the first assignment.
 
-Decides: what a start waits for. Owns: what a loop is made of. A start that fails is taken back, so that the next one begins afresh.
+A start that fails is taken back, so that the next one begins afresh.
 """
 
 from math import inf

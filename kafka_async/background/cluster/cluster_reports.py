@@ -1,7 +1,6 @@
 """Events to the application about the cluster.
 
-Decides: what is worth an event: what changed, and partitions that have been missing for too long. Owns: what was published last.
-Must never send a request.
+Decides: what is worth an event: what changed, and partitions that have been missing for too long. Must never send a request.
 """
 
 from typing import Any, Final

@@ -1,8 +1,8 @@
 """The known state of the cluster: brokers, topics, leaders.
 
-Decides: which response to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Owns: the cluster as the brokers
-described it last. Must never send a request (``metadata.py`` does) or judge a fetch position: it reports changes, and others
-act on them. Java: ``Metadata`` and ``MetadataSnapshot``.
+Decides: which response to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Must never send a request
+(``metadata.py`` does) or judge a fetch position: it reports changes, and others act on them. Java: ``Metadata`` and
+``MetadataSnapshot``.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,6 +1,5 @@
 """Topics that were deleted and created again: what belongs to the former one has no effect on the one that has its name now.
 
-Decides: whether an offset belongs to a former topic. Owns: the last id of each name, and what the log has said about former ones.
 Must never guess: an offset without a topic id (brokers before 2.8) is taken as it is.
 """
 

@@ -1,8 +1,8 @@
 """Asking the cluster about itself: the Metadata request manager.
 
 Decides: what is requested, what an error means, which part is notified, and when to give the known brokers up and bootstrap again
-(KIP-899, KIP-1102). Owns: the request in flight, the callers' look-ups, and the errors of single topics. ``cluster_view.py`` has
-the known state, ``metadata_schedule.py`` says when to ask. Must never connect, resolve names or judge a fetch position.
+(KIP-899, KIP-1102). ``cluster_view.py`` has the known state, ``metadata_schedule.py`` says when to ask. Must never connect, resolve
+names or judge a fetch position.
 """
 
 from collections.abc import Callable, Mapping, Sequence

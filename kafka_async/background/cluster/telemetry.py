@@ -1,8 +1,7 @@
 """Metrics for the operators of the cluster: the client telemetry request manager (KIP-714).
 
-Decides: when to ask which metrics are wanted, when and with which compression to send them, and what a broker's refusal means.
-Owns: the subscription and the id that the cluster gave this client. Must never measure anything: a ``MetricsSource`` provides the
-bytes to send; and never disturb anything else: a failure costs the operators some numbers and the application nothing.
+Must never measure anything: a ``MetricsSource`` provides the bytes to send; and never disturb anything else: a failure costs the
+operators some numbers and the application nothing.
 
 It speaks only to brokers that offer telemetry, which takes a plugin on their side, and wakes the loop once in an interval of the
 broker's. The first push comes after half an interval to one and a half, so that clients that start together do not push together.

@@ -1,7 +1,6 @@
 """What the managers of the group's offsets know about the group.
 
-Decides: which parts a failed commit or offset fetch is reported to. It points at the coordinator's manager, the metadata and the
-membership. Must never talk to a broker.
+It points at the coordinator's manager, the metadata and the membership. Must never talk to a broker.
 
 Sources: Java's ``CommitRequestManager`` (``handleCoordinatorDisconnect``, ``markCoordinatorUnknown``), KIP-345, KIP-848.
 """

@@ -1,7 +1,6 @@
 """Which broker coordinates our group: the FindCoordinator request manager.
 
-Decides: when to search, which answer to believe, when the coordinator that was found no longer counts. Owns: the coordinator and
-the reason why there is none. Must never connect or send anything else: the managers of the group talk to the coordinator.
+Must never connect or send anything else: the managers of the group talk to the coordinator.
 
 It searches only while a manager needs the coordinator and calls ``request`` in every turn in which it waits; a search
 that was not requested within a request timeout ends. Everything that shows that a coordinator is gone is reported through

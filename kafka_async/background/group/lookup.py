@@ -1,7 +1,6 @@
 """How a membership gets its coordinator.
 
-Decides: which error the application gets for a coordinator that cannot be found. Owns: that error. Must never search:
-``find_coordinator.py`` does.
+Must never search: ``find_coordinator.py`` does.
 """
 
 from ...errors import KafkaError

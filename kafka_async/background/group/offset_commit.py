@@ -1,8 +1,7 @@
 """Storing the group's offsets: the OffsetCommit request manager.
 
-Decides: when offsets are stored, in which order, what is tried again and what is refused for good. Owns: the commits that are not
-answered yet. Must never store an offset for a caller who has given up (promise 7), or one of a partition that this member has
-lost in between (promise 6).
+Must never store an offset for a caller who has given up (promise 7), or one of a partition that this member has lost in between
+(promise 6).
 
 Order: commits of one partition are stored in the order in which they were asked for; a commit waits only for partitions that both
 name. One partition that cannot be stored holds up no other one: the rest is stored at the first attempt, and the caller learns

@@ -1,6 +1,6 @@
 """Leaving a group: which member leaves, which calls wait for it, and how long it may take.
 
-Owns: the calls that are answered when the member has left. Must never send the leave request: the memberships do.
+Must never send the leave request: the memberships do.
 """
 
 from ...events import Call

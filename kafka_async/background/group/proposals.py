@@ -1,8 +1,7 @@
 """Changes that a membership proposes to the application, by number.
 
-Decides: which number a proposal has, and what counts as its answer. Owns: the last number, and the partitions that the
-application should take over and has not yet. Must never apply an assignment: the application does, inside its own read call, and
-answers with the number. Proposals before the last one need no answer any more.
+Must never apply an assignment: the application does, inside its own read call, and answers with the number. Proposals before the
+last one need no answer any more.
 """
 
 from ...model import TopicPartition

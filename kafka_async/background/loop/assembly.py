@@ -1,7 +1,6 @@
 """Puts the background together: every part is made here, and given the objects that it talks to.
 
-Decides: which parts a consumer has, and the order in which they are polled. Must never carry anything out. Java:
-``RequestManagers`` and the constructor of ``AsyncKafkaConsumer``.
+Must never carry anything out. Java: ``RequestManagers`` and the constructor of ``AsyncKafkaConsumer``.
 """
 
 from typing import TYPE_CHECKING

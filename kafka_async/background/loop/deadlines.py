@@ -1,7 +1,6 @@
 """The calls that wait, and their deadlines.
 
-Decides: that a call whose deadline has passed fails, and with which reason. Owns: the calls that are not answered. Must never
-answer one.
+Must never answer one.
 """
 
 from collections.abc import Callable, Iterable

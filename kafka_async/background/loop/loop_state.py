@@ -1,6 +1,6 @@
 """The life of the loop: its turns, and whether it was asked to stop.
 
-Decides: which trace events are worth passing on. Owns: the stop that is under way. Must never end anything itself.
+Must never end anything itself.
 """
 
 from ...events import Call

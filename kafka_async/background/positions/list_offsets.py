@@ -1,8 +1,8 @@
 """Offsets by time, beginning and end: the ListOffsets request manager.
 
-Decides: which broker is asked, what is asked in one request, and when to ask again. Owns: the look-ups that are not answered yet; a
-look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset (``positions.py``) alike. Must never move a position.
-An answer is given once per look-up; retriable errors are retried until ``wanted`` returns false.
+Owns: the look-ups that are not answered yet; a look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset
+(``positions.py``) alike. Must never move a position. An answer is given once per look-up; retriable errors are retried until
+``wanted`` returns false.
 """
 
 from collections import defaultdict

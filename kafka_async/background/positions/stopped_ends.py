@@ -1,6 +1,6 @@
 """Where the logs of partitions end that are not fetched: lag must not stand still because reading does.
 
-Decides: how often ends are looked up. Owns: when. Must never look up what a Fetch response says anyway.
+Must never look up what a Fetch response says anyway.
 """
 
 from functools import partial

@@ -4,8 +4,7 @@ What the mechanism needs for its first words, such as a token, is asked for only
 mechanism. In a re-authentication it has, and there the token comes before the handshake: a broker takes nothing else from the
 handshake on, so that the connection would be held up for the time that a token takes.
 
-Decides: what each error code means, when a broker has talked for too long. Owns: the mechanism of one conversation. Must never
-show a secret, and never pass on text of a broker without bounds. Sources: KIP-43, KIP-152, KIP-368 (session lifetime);
+Must never show a secret, and never pass on text of a broker without bounds. Sources: KIP-43, KIP-152, KIP-368 (session lifetime);
 ``SaslClientAuthenticator``.
 """
 

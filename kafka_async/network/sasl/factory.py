@@ -1,8 +1,6 @@
 """Which conversation a connection gets.
 
-Decides: the mechanism that the options ask for, and whether a login shows a secret to eavesdroppers. Owns: what outlives one
-conversation, such as a derived key. Must never show a secret. It is a shell: it brings randomness and threads to mechanisms that
-are pure.
+Must never show a secret. It is a shell: it brings randomness and threads to mechanisms that are pure.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know the password, without sending it.
 
-Decides: whether the broker has proven itself. Owns: one conversation. Must never send anything that depends on the password before
-the broker's demands are within bounds: a low count of iterations makes the proof cheap to guess (``i=1``), a high one burns our
-CPU (CVE-2026-10143: two thousand million). The key is derived by ``PendingWork``, away from the event loop.
+Must never send anything that depends on the password before the broker's demands are within bounds: a low count of iterations makes
+the proof cheap to guess (``i=1``), a high one burns our CPU (CVE-2026-10143: two thousand million). The key is derived by
+``PendingWork``, away from the event loop.
 
 Sources: RFC 5802, RFC 7677, KIP-84. There is no channel binding (``n,,``), as in Kafka. Names and passwords are their UTF-8 bytes,
 without SASLprep: Kafka stores credentials so (``ScramFormatter.normalize``), and a prepared password would not match them.

@@ -1,8 +1,7 @@
 """Where bearer tokens come from: the provider that an application hands in.
 
-Decides: how a provider is called, how long a token that we fetch ourselves is used. Owns: the kept token of a
-``CachingTokenProvider``. Must never show a token or store one outside memory. Sources: aiokafka's ``AbstractTokenProvider``,
-KIP-255, KIP-368. It is a shell: it awaits, and runs plain functions in threads.
+Owns: the kept token of a ``CachingTokenProvider``. Must never show a token or store one outside memory. Sources: aiokafka's
+``AbstractTokenProvider``, KIP-255, KIP-368. It is a shell: it awaits, and runs plain functions in threads.
 """
 
 import inspect

@@ -1,7 +1,6 @@
 """One broker: request frames in, response frames out.
 
-Owns: its fetch sessions. Must never speak a version that it does not offer: it closes the connection of a client that uses one, as
-a real broker does.
+Must never speak a version that it does not offer: it closes the connection of a client that uses one, as a real broker does.
 """
 
 from collections.abc import Callable, Generator

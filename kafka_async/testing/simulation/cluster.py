@@ -1,7 +1,6 @@
 """The cluster: brokers, topics, leaders, and everything that a test can do to them.
 
-Decides: which broker leads which partition. Owns: the topics and the brokers. Must never wait in real time: time is the event
-loop's, and tests run it under a virtual clock.
+Must never wait in real time: time is the event loop's, and tests run it under a virtual clock.
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """Requests of tools about settings of topics, groups and brokers: describe them and change them.
 
-Owns: what was set for brokers. Source: KIP-133, KIP-226, KIP-339.
+Source: KIP-133, KIP-226, KIP-339.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Settings of topics, groups and brokers: Kafka's names, allowed values and defaults.
 
-Decides: which settings are accepted. Must never accept a name that Kafka does not have, or act as if it knew one. Source:
-``TopicConfig``, ``LogConfig``, ``GroupConfig`` and ``DynamicBrokerConfig`` of Kafka 4.4, and their answers.
+Must never accept a name that Kafka does not have, or act as if it knew one. Source: ``TopicConfig``, ``LogConfig``, ``GroupConfig``
+and ``DynamicBrokerConfig`` of Kafka 4.4, and their answers.
 """
 
 import re

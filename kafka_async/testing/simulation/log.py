@@ -1,7 +1,6 @@
 """One partition's log: batches as bytes, epochs, transactions.
 
-Decides: offsets, and what a read returns. Owns: the batches. Must never know a request. Batches are built with ``batches.py``,
-which is written from the format and not from the decoder.
+Must never know a request. Batches are built with ``batches.py``, which is written from the format and not from the decoder.
 """
 
 from collections.abc import Iterable, Iterator

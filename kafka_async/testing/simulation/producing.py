@@ -1,6 +1,5 @@
 """Writing: Produce, and the transactions of producers.
 
-Decides: whether a batch is accepted, and when a transaction ends. Owns: the producers' ids, epochs, sequences and transactions.
 Must never decompress what it stores: a broker keeps the bytes, and sets only the offsets and the epoch in them.
 
 Source: the behaviour of ``UnifiedLog``, ``ProducerStateManager`` and ``TransactionCoordinator`` in Kafka 4.3; KIP-98, 360, 447.

@@ -1,7 +1,7 @@
 """What a share group knows about one partition's records: who holds which, how often each was delivered, which are done.
 
-Decides: which records a member gets, and what an acknowledgement does. Owns: the states. ``now`` is an argument; locks are found to
-have ended when it is checked. Source: the behaviour of ``SharePartition`` in Kafka 4.4; KIP-932, KIP-1191, KIP-1206, KIP-1222.
+``now`` is an argument; locks are found to have ended when it is checked. Source: the behaviour of ``SharePartition`` in Kafka 4.4;
+KIP-932, KIP-1191, KIP-1206, KIP-1222.
 """
 
 from collections.abc import Iterable, Iterator

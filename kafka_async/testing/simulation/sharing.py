@@ -1,7 +1,6 @@
 """Share groups (KIP-932): heartbeats, share sessions, records under locks, acknowledgements.
 
-Decides: error codes, and when a ShareFetch is answered. Owns: the groups, their sessions and what they know about partitions. Must
-never check membership on a ShareFetch: brokers do not. Source: the behaviour of ``KafkaApis``, ``SharePartitionManager`` and
+Must never check membership on a ShareFetch: brokers do not. Source: the behaviour of ``KafkaApis``, ``SharePartitionManager`` and
 ``ShareSessionCache`` in Kafka 4.4.
 """
 

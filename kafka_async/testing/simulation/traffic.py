@@ -1,6 +1,6 @@
 """The requests that arrived, and the control functions with which tests step in before a broker answers.
 
-Decides: which control function sees a request. Owns: the log of requests and the control functions. Must never answer on its own.
+Must never answer on its own.
 """
 
 from collections import deque

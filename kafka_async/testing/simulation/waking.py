@@ -1,7 +1,6 @@
 """Waking those who wait for something to happen in the cluster, from any thread.
 
-Owns: the waiting. A consumer with ``background="thread"`` waits in an event loop of its own, while the test produces in another one
-or in none.
+A consumer with ``background="thread"`` waits in an event loop of its own, while the test produces in another one or in none.
 
 An answer that takes time is a generator (``Answering``): it yields the time at which to look again, or what has to be awaited, and
 returns the answer in the end. So a broker's behaviour is written once for both kinds of connections: those that a task reads from

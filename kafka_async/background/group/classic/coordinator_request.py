@@ -1,7 +1,6 @@
 """The one exchange of a member in the classic protocol that may wait for the other members: JoinGroup, SyncGroup or LeaveGroup.
 
-Decides: when it may be tried again. Owns: the request in flight, and the broker that it was sent to. Must never know what it is
-about.
+Must never know what it is about.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """The topics that a member in the classic protocol stands for, and whether they are still those of its generation.
 
-Decides: which names a pattern of the application's means at the moment. Owns: the subscription, and what the last JoinGroup carried
-of it. Must never have the group rebalance: ``classic_membership.py`` does. Whether topics have changed is compared, not remembered.
+Must never have the group rebalance: ``classic_membership.py`` does. Whether topics have changed is compared, not remembered.
 """
 
 from ....values import define, field

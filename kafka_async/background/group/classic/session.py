@@ -1,7 +1,6 @@
 """A member's identity in its group in the classic protocol, and for how long it is surely a member.
 
-Decides: when a heartbeat is due, until when the session surely lasts. Owns: member id and generation, the heartbeat in flight. Must
-never send one: ``classic_membership.py`` does.
+Decides: when a heartbeat is due, until when the session surely lasts. Must never send one: ``classic_membership.py`` does.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The contents of a heartbeat of the consumer protocol and of its answer (KIP-848).
 
-Decides: which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), what of an answer is believed. Owns: the topics
-that a pattern matches. Must never move the state of a member; ``consumer_membership.py`` does.
+Decides: which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), what of an answer is believed. Must never move the
+state of a member; ``consumer_membership.py`` does.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,6 @@
 """From the assignment that the coordinator wants to the one that the application has: the three assignments of a member.
 
-Decides: what the application is asked for next, and when the metadata is asked for names. Owns: target, proposal and current
-assignment of one incarnation of a member, by topic id. Must never talk to the application or the coordinator.
+Must never talk to the application or the coordinator.
 
 There is one target, the last that was received. What it names by ids that the metadata cannot name yet is left for later
 (KAFKA-16198). Each target has a local epoch, so that "the same partitions again" after something else is carried out and

@@ -1,6 +1,6 @@
 """The assignments that a coordinator makes: even and then as close to the previous one as possible, or a range for each member.
 
-Decides: which member should have which partition. Must never give a partition to two members.
+Must never give a partition to two members.
 """
 
 from collections.abc import Callable, Mapping, Set

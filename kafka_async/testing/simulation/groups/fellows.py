@@ -1,7 +1,6 @@
 """Members whose part a test plays: never silent, at once back after a rebalance, and quick to give up what others should have.
 
-Decides: who gets what in a classic group that such a member leads. Each group has its members. Must never give a partition to one
-member while another may still read it.
+Each group has its members. Must never give a partition to one member while another may still read it.
 """
 
 from collections.abc import Callable, Iterable, Mapping

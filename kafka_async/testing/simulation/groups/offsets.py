@@ -1,7 +1,4 @@
-"""What groups have committed.
-
-Owns: the offsets with their metadata, and those whose transaction is still open.
-"""
+"""What groups have committed."""
 
 from attrs import define, field
 

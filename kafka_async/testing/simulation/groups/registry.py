@@ -1,7 +1,6 @@
 """All groups of a cluster, and the answers to the requests about them, one function per API.
 
-Decides: which broker coordinates a group, which protocol it speaks, and whose commits are accepted. Owns: the groups and their
-offsets. Must never end a session on its own: the time is checked at each request.
+Must never end a session on its own: the time is checked at each request.
 """
 
 import re

@@ -1,7 +1,7 @@
 """One share group's membership (KIP-932): epochs, and who reads what. There is no reconciliation, and no member owns a partition.
 
-Decides: the assignment, and the error codes of heartbeats. Owns: the members. ``now`` is an argument. Source: the behaviour of
-``ShareGroup``, ``SimpleAssignor`` and ``GroupMetadataManager.shareGroupHeartbeat`` in Kafka 4.3.
+``now`` is an argument. Source: the behaviour of ``ShareGroup``, ``SimpleAssignor`` and ``GroupMetadataManager.shareGroupHeartbeat``
+in Kafka 4.3.
 """
 
 from collections.abc import Mapping
