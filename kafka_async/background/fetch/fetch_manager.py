@@ -1,21 +1,17 @@
 """Reading ahead: the Fetch request manager.
 
-Decides: which broker is asked for which partitions, how much at a time, and what every error code of a response means. Owns:
-one fetch session per broker and the requests in flight. Must never look inside records (``measure`` reads batch headers to
-learn the next offset) and never hold data: a response goes into the buffer at once, and the position moves past it.
+Records are not looked at here (``measure`` reads batch headers to learn the next offset), and no data is held: a response goes into
+the buffer at once, and the position moves past it.
 
 Fetching is continuous: a broker gets its next request as soon as its answer is in the buffer, as far as there is room for it
 (KIP-74, KIP-81). Partitions with unread data stay in the session as long as they are under their share of the buffer, so that one
-slow partition cannot fill it, and a broker's session is not churned (KAFKA-17182). The work depends on the number of changes, not
-on partitions times turns: 1,000 idle partitions cost nothing.
+slow partition cannot fill it, and a broker's session is not churned (KAFKA-17182).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final
-from uuid import UUID
 
 from ...config import ConsumerConfig
 from ...errors import (
@@ -31,22 +27,22 @@ from ...errors import (
     for_code,
 )
 from ...model import IsolationLevel, Node, TopicPartition
-from ...network import LATE, Channel, UnsentRequest
+from ...network import Channel, UnsentRequest
 from ...records import measure
 from ...trace import Fault, Fetched, Listener, Recovered
 from ...values import defaults_of, define, field
-from ...wire import FetchedStep, FetchStep
-from ...wire.messages import FetchRequest, FetchResponse, PartitionData
 from ..boundary import EventHandler, FetchBuffer, FetchedData, Watermarks
 from ..by_topic import named
 from ..cluster.cluster_view import ClusterChanges, Leader
 from ..cluster.metadata import MetadataManager
-from ..loop.request_manager import NEVER, Backoff, Poll, backoff_of, retry_delay
+from ..loop.request_manager import Poll, backoff_of, retry_delay
 from ..positions.partition_outage import PartitionOutage
 from ..positions.positions import PositionsManager
 from ..positions.subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
-from .fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionRequest, Wanted
+from .fetch_broker import FetchBroker
+from .fetch_session import ANSWERS, Answer, FetchSession, FetchTerms, PartitionAnswer, Wanted
 from .fetch_size import FULL, FetchSize
+from .placement import Placement
 
 _READING: Final = "reading"
 """Outage of partitions that cannot be fetched."""
@@ -59,63 +55,12 @@ _SHORT_WAIT_MS: Final = 50
 """Milliseconds that a broker may hold a request for what is asked for, while others give way."""
 
 
-@define(eq=False)
-class _Broker:
-    """The conversation with one broker."""
+@define(eq=False, kw_only=True)
+class _Broker(FetchBroker[FetchSession]):
+    """As for share groups, and how much is asked for at a time."""
 
-    node_id: int
-    backoff: Backoff
     size: FetchSize
     """What one of its partitions may bring in one answer."""
-    session: FetchSession = field(factory=FetchSession)
-    reserved: int | None = None
-    """Bytes that the request in flight may bring; ``None``: none is in flight."""
-    sent_at: float = 0.0
-    misfit: bool = False
-    """Its last incremental response was of another session."""
-    suspected_at: float = NEVER
-    """When the response is so late that the cluster is asked whether other brokers lead the partitions by now."""
-
-
-@define(eq=False)
-class _Timers:
-    """When partitions are to be looked at again."""
-
-    next: float = NEVER
-    """When the first of them is due."""
-    _heap: list[tuple[float, TopicPartition]] = field(factory=list)
-    _set: set[tuple[float, TopicPartition]] = field(factory=set)
-    """What is in the heap: a partition is placed after every answer, and its lease of a replica is the same each time."""
-
-    def set(self, partition: TopicPartition, at: float) -> None:
-        if (at, partition) not in self._set:
-            self._set.add((at, partition))
-            heappush(self._heap, (at, partition))
-            self.next = self._heap[0][0]
-
-    def due(self, now: float) -> Iterator[TopicPartition]:
-        """Yield the partitions whose time has come, and forget them."""
-        while self._heap and self._heap[0][0] <= now:
-            timer = heappop(self._heap)
-            self._set.discard(timer)
-            self.next = self._heap[0][0] if self._heap else NEVER
-            yield timer[1]
-
-
-@define(eq=False)
-class _Leaderless:
-    """Partitions that wait for the metadata to name a leader whose address is known."""
-
-    partitions: set[TopicPartition] = field(factory=set)
-    _seen: int = -1
-
-    def after(self, version: int) -> set[TopicPartition]:
-        """Return the partitions to look at again, if the cluster is known in another version than before."""
-        found: set[TopicPartition] = set()
-        if version != self._seen:
-            found, self.partitions = self.partitions, found
-        self._seen = version
-        return found
 
 
 @define(eq=False)
@@ -143,22 +88,20 @@ class FetchManager:
     handler: EventHandler = field(repr=False)
     random: Callable[[], float] = field(repr=False)
     trace: Listener = field(repr=False)
-    _brokers: dict[int, _Broker] = field(factory=dict, init=False)
-    _placed: dict[TopicPartition, tuple[int, int]] = field(factory=dict, init=False)
-    """The broker that each partition is read from, and the version of the cluster that this was decided by."""
-    _changed: set[TopicPartition] = field(factory=set, init=False)
+    _placement: Placement[_Broker] = field(init=False)
     _left_out: _LeftOut = field(factory=_LeftOut, init=False)
-    _leaderless: _Leaderless = field(factory=_Leaderless, init=False)
-    _timers: _Timers = field(factory=_Timers, init=False)
     _outage: PartitionOutage = field(init=False)
+    _terms: FetchTerms = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._placement = Placement(self.metadata, self._new_broker)
         patience = max(self.config.request_timeout_ms / 2000, 2 * self.config.retry_backoff_max)
         self._outage = PartitionOutage(self.trace, _READING, "cannot be fetched at the moment; trying again", patience)
+        self._terms = FetchTerms.of(self.config)
 
     def changed(self, partition: TopicPartition) -> None:
         """Something about the partition changed; it is looked at again at the next poll."""
-        self._changed.add(partition)
+        self._placement.changed.add(partition)
 
     def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
         """See ``ClusterListener``."""
@@ -166,7 +109,7 @@ class FetchManager:
             entry = self.subscription.get(partition)
             if entry is not None and entry.setbacks.failures:
                 self.subscription.wait(entry, now)  # what one broker refuses another one may give
-        self._changed |= changes.leaders
+        self._placement.changed |= changes.leaders
 
     # --- deciding --------------------------------------------------------------------------------------------------------------
 
@@ -179,23 +122,23 @@ class FetchManager:
             self._give_way()
         self._place_changed(now)
         requests: list[UnsentRequest] = []
-        wake_at = self._timers.next
+        wake_at = self._placement.timers.next
         asked = 0
         idle: list[_Broker] = []
-        for broker in self._brokers.values():
+        for broker in self._placement.brokers.values():
             if broker.session.wanted:
                 asked += 1
-                if broker.reserved is None:
+                if broker.expected is None:
                     idle.append(broker)
                 else:
-                    wake_at = min(wake_at, self._suspect(broker, now))
+                    wake_at = min(wake_at, broker.suspect(self.metadata, now))
         # The partition that waited longest goes first: in a fixed order the first ones would take all the room, and the last get
         # none.
         idle.sort(key=_SENT_AT)
         for broker in idle:
             if broker.node_id not in self.metadata.cluster.nodes:
                 self.metadata.need_leader(now)  # a request would only be refused, and cost a backoff
-            elif not broker.backoff.ready(now):
+            elif broker.backoff.retry_at > now:
                 wake_at = min(wake_at, broker.backoff.retry_at)
             elif size := self._request_size(len(idle), asked, broker):
                 requests.append(self._request(broker, size, now))
@@ -211,19 +154,18 @@ class FetchManager:
 
     def _place_changed(self, now: float) -> None:
         """Look again at every partition that changed."""
-        if self._timers.next <= now:
-            self._changed.update(self._timers.due(now))
+        placement = self._placement
+        placement.collect(now)
         if self._outage.failing:
             self._outage.keep(self.subscription.partitions)
             self._show_refused()
-        self._changed |= self._leaderless.after(self.metadata.cluster.version)
         if self._left_out.partitions:
             left_out, share = self._left_out, self._share()
-            self._changed |= {tp for tp in left_out.partitions if self.buffer.unread(tp) < share and not left_out.gives_way(tp)}
-            left_out.partitions -= self._changed
-        for partition in self._changed:
+            placement.changed |= {tp for tp in left_out.partitions if self.buffer.unread(tp) < share and not left_out.gives_way(tp)}
+            left_out.partitions -= placement.changed
+        for partition in placement.changed:
             self._place(partition, now)
-        self._changed.clear()
+        placement.changed.clear()
 
     def _give_way(self) -> None:
         """Leave partitions out that no read waits for, while there is room only for those that one does."""
@@ -231,36 +173,24 @@ class FetchManager:
         first = self.buffer.asked if self.buffer.room() - self._reserved() - useful < useful else frozenset()
         if first != self._left_out.first:
             self._left_out.first = first
-            self._changed.update(self._placed)
-
-    def _suspect(self, broker: _Broker, now: float) -> float:
-        """Ask the cluster about a broker that does not respond, and again after twice the time. Return when to check next.
-
-        The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
-        elects another one within seconds.
-        """
-        if broker.suspected_at <= now:
-            broker.suspected_at = now + (now - broker.sent_at)
-            self.metadata.request_update(now)
-        return broker.suspected_at
+            self._placement.changed.update(self._placement.placed)
 
     def poll_on_close(self, now: float) -> Poll:
         """Close the sessions of brokers that have no request of ours to answer first: a long poll is never waited for."""
-        requests = []
-        for broker in self._brokers.values():
-            if broker.reserved is None and broker.session.session_id:
-                last = SessionRequest(session_id=broker.session.session_id, epoch=FINAL_EPOCH, topics=(), forgotten=())
-                requests.append(
-                    UnsentRequest(
-                        message=self._message(last, 0, max_wait_ms=0),
-                        node_id=broker.node_id,
-                        channel=Channel.FETCH,
-                        on_done=lambda *_: None,
-                        expires_at=now + 1.0,
-                        final=True,
-                    )
+        return Poll(
+            tuple(
+                UnsentRequest(
+                    message=last,
+                    node_id=broker.node_id,
+                    channel=Channel.FETCH,
+                    on_done=lambda *_: None,
+                    expires_at=now + 1.0,
+                    final=True,
                 )
-        return Poll(tuple(requests))
+                for broker in self._placement.brokers.values()
+                if broker.expected is None and (last := broker.session.last_request()) is not None
+            )
+        )
 
     def _share(self) -> int:
         """Bytes that one partition may have unread before it is left out for a while."""
@@ -270,8 +200,8 @@ class FetchManager:
     def _reserved(self) -> int:
         """Return the bytes that the requests in flight may bring."""
         reserved = 0
-        for broker in self._brokers.values():
-            reserved += broker.reserved or 0
+        for broker in self._placement.brokers.values():
+            reserved += broker.expected or 0
         return reserved
 
     def _useful(self) -> int:
@@ -303,66 +233,38 @@ class FetchManager:
 
     def _place(self, partition: TopicPartition, now: float) -> None:
         """Put the partition into the session of the broker it is to be read from, and out of any other."""
-        entry = self.subscription.get(partition)
-        node_id, how = self._how(entry, now) if entry is not None else (None, None)
-        before = self._placed.get(partition)
-        if before is not None and before[0] != node_id:
-            del self._placed[partition]
-            self._brokers[before[0]].session.want(partition, None)
-        if node_id is not None:
-            self._placed[partition] = (node_id, self.metadata.cluster.version)
-            self._broker(node_id).session.want(partition, how)
-
-    def _goes_on(self, broker: _Broker, entry: PartitionState) -> bool:
-        """Request the next data of a partition that only advanced; ``False``: it has to be placed, which does the same.
-
-        Nearly every response takes this path. Anything else that happens to a partition adds it to those that changed, or changes
-        the cluster.
-        """
-        partition, position = entry.partition, entry.position
-        wanted = broker.session.wanted.get(partition)
-        if wanted is None or position is None or entry.replica is not None or partition in self._changed:
-            return False
-        if self._placed.get(partition) != (broker.node_id, self.metadata.cluster.version):
-            return False
-        if not entry.fetchable or (self._left_out.first and self._left_out.gives_way(partition)):
-            return False
-        unread = self.buffer.unread(partition)
-        if unread >= self.config.max_partition_fetch_bytes and unread >= self._share():  # a share is not less than the former
-            return False
-        broker.session.want(partition, Wanted(wanted.topic_id, position.offset, broker.size.bytes, wanted.leader_epoch))
-        return True
-
-    def _how(self, entry: PartitionState, now: float) -> tuple[int | None, Wanted | None]:
-        if not entry.fetchable or entry.position is None:
-            return None, None
-        if entry.retry_at > now:
-            self._timers.set(entry.partition, entry.retry_at)
-            return None, None
-        if self._left_out.gives_way(entry.partition) or self.buffer.unread(entry.partition) >= self._share():
-            self._left_out.partitions.add(entry.partition)
-            return None, None
-        leader = self.metadata.cluster.leader(entry.partition)
-        if leader is None:
-            self.metadata.need_leader(now)
-            self._leaderless.partitions.add(entry.partition)
-            return None, None
+        placement, entry = self._placement, self.subscription.partitions.get(partition)
+        if entry is None or entry.position is None or not entry.fetchable or (leader := self._leader(entry, now)) is None:
+            placement.put(partition, None)
+            return
         node_id = leader.node_id
         if entry.replica is not None:
             if entry.replica.until <= now or entry.replica.node_id not in self.metadata.cluster.nodes:
                 self.subscription.end_lease(entry)
             else:
                 node_id = entry.replica.node_id
-                self._timers.set(entry.partition, entry.replica.until)
-        size = self._broker(node_id).size.bytes
-        return node_id, Wanted(self.metadata.cluster.topic_id(entry.partition.topic), entry.position.offset, size, leader.epoch)
+                placement.timers.set(partition, entry.replica.until)
+        size = (placement.brokers.get(node_id) or placement.broker(node_id)).size.bytes
+        topic_id = self.metadata.cluster.topic_id(partition.topic)
+        placement.put(partition, node_id, Wanted(topic_id, entry.position.offset, size, leader.epoch))
 
-    def _broker(self, node_id: int) -> _Broker:
-        broker = self._brokers.get(node_id)
-        if broker is None:
-            backoff = backoff_of(self.config, self.random)
-            broker = self._brokers[node_id] = _Broker(node_id, backoff, self._first_size())
-        return broker
+    def _leader(self, entry: PartitionState, now: float) -> Leader | None:
+        """Return the leader of a partition; ``None`` if it is not known, or has to wait."""
+        partition, left_out = entry.partition, self._left_out
+        if entry.retry_at > now:
+            self._placement.timers.set(partition, entry.retry_at)
+            return None
+        unread = self.buffer.unread(partition)
+        # A share is not less than what one answer may bring.
+        if (left_out.first and left_out.gives_way(partition)) or (
+            unread >= self.config.max_partition_fetch_bytes and unread >= self._share()
+        ):
+            left_out.partitions.add(partition)
+            return None
+        return self._placement.leader(partition, now)
+
+    def _new_broker(self, node_id: int) -> _Broker:
+        return _Broker(node_id, backoff_of(self.config, self.random), FetchSession(self._terms), size=self._first_size())
 
     def _first_size(self) -> FetchSize:
         """Return a size that begins at ``max_partition_fetch_bytes``, and grows unless the user has set that option."""
@@ -371,51 +273,12 @@ class FetchManager:
         least = min(wished, most)
         return FetchSize(least, most if wished == _USUAL_BYTES else least)
 
-    def _message(self, session: SessionRequest, size: int, max_wait_ms: int) -> FetchRequest:
-        return FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=self.config.fetch_min_bytes,
-            max_bytes=size,
-            isolation_level=int(self.config.isolation_level is IsolationLevel.READ_COMMITTED),
-            session_id=session.session_id,
-            session_epoch=session.epoch,
-            topics=session.topics,
-            forgotten_topics_data=session.forgotten,
-            rack_id=self.config.client_rack,
-        )
-
-    def _step(
-        self, session: FetchSession, partition: TopicPartition, topic_id: UUID, how: Wanted, size: int, max_wait_ms: int
-    ) -> FetchStep:
-        return FetchStep(
-            session_id=session.session_id,
-            session_epoch=session.epoch,
-            topic=partition.topic,
-            topic_id=topic_id,
-            partition=partition.partition,
-            leader_epoch=-1 if how.leader_epoch is None else how.leader_epoch,
-            offset=how.offset,
-            partition_max_bytes=how.max_bytes,
-            max_wait_ms=max_wait_ms,
-            min_bytes=self.config.fetch_min_bytes,
-            max_bytes=size,
-            isolation_level=int(self.config.isolation_level is IsolationLevel.READ_COMMITTED),
-            rack_id=self.config.client_rack,
-        )
-
     def _request(self, broker: _Broker, size: int, now: float) -> UnsentRequest:
-        session = broker.session
-        step = session.step()
         # Those that give way cannot be asked for meanwhile, and the read that they give way to may end at any time.
         max_wait_ms = min(self.config.fetch_max_wait_ms, _SHORT_WAIT_MS) if self._left_out.first else self.config.fetch_max_wait_ms
-        message: FetchRequest | FetchStep = (
-            self._step(session, *step, size, max_wait_ms) if step is not None else self._message(session.build(), size, max_wait_ms)
-        )
-        broker.reserved = size
-        broker.sent_at = now
-        broker.suspected_at = now + max_wait_ms / 1000 + LATE
+        broker.sent(size, max_wait_ms / 1000, now)
         return UnsentRequest(
-            message=message,
+            message=broker.session.request(size, max_wait_ms),
             node_id=broker.node_id,
             channel=Channel.FETCH,
             on_done=partial(self._answered, broker),
@@ -425,61 +288,40 @@ class FetchManager:
 
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
-    def _answered(self, broker: _Broker, outcome: object, now: float) -> None:
-        broker.reserved = None
-        if isinstance(outcome, FetchResponse) and outcome.error_code:
-            self._refused(broker, outcome.error_code, now)
-        elif not isinstance(outcome, (FetchedStep, FetchResponse)):
+    def _answered(self, broker: _Broker, outcome: Answer | BaseException, now: float) -> None:
+        broker.expected = None
+        if not isinstance(outcome, ANSWERS):
             self._request_failed(broker, outcome, now)
-        elif isinstance(outcome, FetchedStep):
-            partition = broker.session.partition(outcome.topic_id, outcome.partition_index)
-            if partition not in broker.session.sent:
-                self._misfit(broker, now)
-                return
-            if broker.backoff.failures:
-                self._recovered(broker, now)
-            broker.session.succeeded(outcome.session_id, 1)
-            self._read_step(broker, outcome, partition, now)
-        else:
-            self._read_answer(broker, outcome, now)
-
-    def _read_answer(self, broker: _Broker, answer: FetchResponse, now: float) -> None:
-        session = broker.session
-        names = ((session.name(topic.topic, topic.topic_id) or "", topic) for topic in answer.responses)
-        about = {TopicPartition(name, part.partition_index): part for name, topic in names for part in topic.partitions}
-        if not session.fits(about):
+        elif outcome.error_code:
+            self._refused(broker, outcome.error_code, now)
+        elif (about := broker.session.read(outcome)) is None:
             self._misfit(broker, now)
-            return
-        # A full response always fits: only an incremental one shows that the broker has our session.
-        if broker.backoff.failures and not (broker.misfit and session.epoch == INITIAL_EPOCH and answer.session_id):
-            self._recovered(broker, now)
-        session.succeeded(answer.session_id, len(about))
-        self._read(broker, answer, about, now)
+        else:
+            if broker.backoff.failures and not broker.session.misfit:
+                self._recovered(broker, now)
+            self._read(broker, outcome, about, now)
 
     def _recovered(self, broker: _Broker, now: float) -> None:
-        self.trace(Recovered(now=now, outage=_outage(broker), subject="fetch"))
+        self.trace(Recovered(now=now, outage=broker.outage, subject="fetch"))
         broker.backoff.succeeded()
-        broker.misfit = False
 
     def _misfit(self, broker: _Broker, now: float) -> None:
-        """The response is about other partitions than the session: read nothing of it, and begin a new session.
+        """The response is about other partitions than the session: nothing of it was read, and a new session begins.
 
         The sequence that sends thousands of requests a second: a proxy swaps two brokers whose sessions have the same id, so each
         answers at once for the partitions of the other, again and again.
         """
-        broker.misfit = True
-        broker.session.reset()
         broker.backoff.failed(now)
         self.metadata.request_update(now)
         text = f"broker {broker.node_id} answers for another fetch session than ours; beginning a new one"
-        self.trace(Fault(now=now, text=text, subject="fetch", outage=_outage(broker)))
+        self.trace(Fault(now=now, text=text, subject="fetch", outage=broker.outage))
 
     def _refused(self, broker: _Broker, error_code: int, now: float) -> None:
         if error_code in _SESSION_ERRORS:
             if error_code == FetchSessionTopicIdError.errno:
                 broker.backoff.failed(now)  # metadata without topic ids: a full request right away would fail in the same way
                 self.metadata.request_update(now)
-            elif broker.session.epoch == INITIAL_EPOCH:
+            elif broker.session.is_full:
                 broker.backoff.failed(now)  # this was a full request: the next one may fail in the same way
             broker.session.reset(keep_id=error_code != FetchSessionIdNotFound.errno)
         else:
@@ -490,56 +332,36 @@ class FetchManager:
         broker.session.reset()
         broker.backoff.failed(now)
         self.metadata.request_update(now)
-        for partition, (node_id, _) in tuple(self._placed.items()):
+        for partition, node_id in tuple(self._placement.placed.items()):
             entry = self.subscription.get(partition)
             if node_id == broker.node_id and entry is not None:
                 if entry.replica is not None and entry.replica.node_id == node_id:
                     self.subscription.read_from(entry, None)
-                self._changed.add(partition)
+                self._placement.changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
             self.handler.publish_error(outcome, to_all=True)  # another attempt would fail too
         error = outcome if isinstance(outcome, BaseException) else None
         text = f"fetch from broker {broker.node_id} failed; trying again"
-        self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=_outage(broker)))
+        self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=broker.outage))
 
-    def _read_step(self, broker: _Broker, step: FetchedStep, partition: TopicPartition, now: float) -> None:
-        """The same as ``_read``, for a response with records of one partition."""
-        entry = self.subscription.partitions.get(partition)
-        sent = broker.session.sent.get(partition)
-        if entry is None or sent is None or not _expected(entry, sent):
-            return  # assigned away, sought elsewhere or reset while the answer was on its way
-        waited = self._waited(now)
-        self._accept(broker, entry, sent, step, now)
-        fill = len(step.records) / sent.max_bytes
-        if fill >= FULL or broker.size.has_grown:
-            broker.size.answered(fill, waited, len(broker.session.wanted))
-        if self._outage.failing:
-            self._outage.report((), (partition,), now)
-            self._show_refused()
-
-    def _waited(self, now: float) -> float:
-        """Return how long the application has been waiting for records, in seconds."""
-        return now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
-
-    def _read(self, broker: _Broker, response: FetchResponse, about: Mapping[TopicPartition, PartitionData], now: float) -> None:
-        endpoints: dict[int, Node] = {}
-        for node in response.node_endpoints:
-            endpoints[node.node_id] = Node(node.node_id, node.host, node.port, node.rack)
+    def _read(self, broker: _Broker, answer: Answer, about: Mapping[TopicPartition, PartitionAnswer], now: float) -> None:
         failed: dict[type[KafkaError], tuple[KafkaError, set[TopicPartition]]] = {}
-        well: set[TopicPartition] = set()
-        waited = self._waited(now)
+        well: list[TopicPartition] = []
+        # How long the application has been waiting for records, in seconds.
+        waited = now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
         fill = 0.0
         for partition, data in about.items():
-            entry = self.subscription.get(partition)
+            entry = self.subscription.partitions.get(partition)
             sent = broker.session.sent[partition]
-            if entry is None or not _expected(entry, sent):
+            position = entry.position if entry is not None and entry.state is FetchState.FETCHING else None
+            if entry is None or position is None or position.offset != sent.offset:
                 continue  # assigned away, sought elsewhere or reset while the answer was on its way
             if data.error_code:
-                error = self._partition_failed(entry, sent, data, endpoints, now)
+                error = self._partition_failed(entry, data, answer, now)
                 if error is not None:
                     failed.setdefault(type(error), (error, set()))[1].add(partition)
             else:
-                well.add(partition)
+                well.append(partition)
                 fill = max(fill, len(data.records or b"") / sent.max_bytes)
                 self._accept(broker, entry, sent, data, now)
         if fill >= FULL or broker.size.has_grown:
@@ -548,7 +370,7 @@ class FetchManager:
             self._outage.report(failed.values(), well, now, broker.sent_at)
             self._tell_of_refused([tp for _, partitions in failed.values() for tp in partitions], broker.sent_at, now)
 
-    def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionData | FetchedStep, now: float) -> None:
+    def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionAnswer, now: float) -> None:
         partition = entry.partition
         self.buffer.watermarks[partition] = Watermarks(
             high_watermark=data.high_watermark,
@@ -583,8 +405,7 @@ class FetchManager:
             suspended=span.corrupt or span.next_offset <= sent.offset,  # the reader reports why, after the good records before it
         )
         self.buffer.put(parcel)
-        if not self._goes_on(broker, entry):
-            self._changed.add(partition)
+        self._placement.changed.add(partition)
         size = len(data.records)
         self.trace(Fetched(now=now, topic=partition.topic, partition=partition.partition, size=size, latency=now - broker.sent_at))
 
@@ -604,7 +425,7 @@ class FetchManager:
         self.subscription.count_redirection(entry)
 
     def _partition_failed(
-        self, entry: PartitionState, sent: Wanted, data: PartitionData, endpoints: dict[int, Node], now: float
+        self, entry: PartitionState, data: PartitionAnswer, answer: Answer, now: float
     ) -> BrokerResponseError | None:
         """Java's ``FetchCollector.handleInitializeErrors``, per error code. Return the error of a partition that fails.
 
@@ -619,6 +440,7 @@ class FetchManager:
             return None
         hint = data.current_leader
         epoch = hint.leader_epoch if hint.leader_epoch >= 0 else None
+        endpoints = {node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints}
         if hint.leader_id >= 0 and self.metadata.update_leader(entry.partition, Leader(hint.leader_id, epoch), endpoints, now):
             return None
         if entry.replica is not None:
@@ -676,12 +498,3 @@ class FetchManager:
 def _is_refusal(error: KafkaError) -> bool:
     """Whether an error is more than a moment of the cluster's life, such as an election. It may pass all the same."""
     return isinstance(error, CorruptRecordException) or not (error.retriable or isinstance(error, UnknownError))
-
-
-def _outage(broker: _Broker) -> str:
-    return f"fetching from broker {broker.node_id}"
-
-
-def _expected(entry: PartitionState, sent: Wanted) -> bool:
-    """Whether an answer is still about the partition's position."""
-    return entry.state is FetchState.FETCHING and entry.position is not None and entry.position.offset == sent.offset

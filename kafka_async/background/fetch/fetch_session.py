@@ -1,23 +1,31 @@
 """One broker's fetch session (KIP-227): what the broker remembers, so that a request names only what changed.
 
-Decides: whether the next request is full or incremental, and which partitions it names. Owns: what we want from the broker,
-what we last sent it, and the session's id and epoch. Must never know why a partition is wanted.
-
 The cost of a request is that of the changes since the last one, whatever the number of partitions. Any doubt about what the
 broker remembers (an error, a lost connection) ends in a full request, which loses nothing.
+
+Nearly every request of a consumer that keeps up moves one partition on, and nearly every answer has records of one. Whether these
+go in the short form of ``wire/step.py`` is decided here, and nobody else has to know.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
-from ...model import TopicPartition
+from ...config import ConsumerConfig
+from ...model import IsolationLevel, TopicPartition
 from ...values import define, field, frozen
-from ...wire.messages import FetchPartition, FetchTopic, ForgottenTopic
+from ...wire import FetchedStep, FetchStep
+from ...wire.messages import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
 from ..by_topic import by_topic
 
-INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
+Answer: TypeAlias = FetchResponse | FetchedStep
+"""The answer to a request of a session, in either form."""
+ANSWERS: Final = (FetchedStep, FetchResponse)
+PartitionAnswer: TypeAlias = PartitionData | FetchedStep
+"""What an answer says about one partition. The short form has no errors, and is about its only partition."""
+
+_INITIAL_EPOCH: Final = 0
+_FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
 
@@ -31,28 +39,42 @@ class Wanted(NamedTuple):
 
 
 @frozen(kw_only=True)
-class SessionRequest:
-    """The session part of a Fetch request."""
+class FetchTerms:
+    """What every request of a consumer says alike."""
 
-    session_id: int
-    epoch: int
-    topics: tuple[FetchTopic, ...]
-    forgotten: tuple[ForgottenTopic, ...]
+    min_bytes: int = 1
+    isolation_level: int = 0
+    rack_id: str = ""
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> Self:
+        """Return what the options say."""
+        committed_only = config.isolation_level is IsolationLevel.READ_COMMITTED
+        return cls(min_bytes=config.fetch_min_bytes, isolation_level=int(committed_only), rack_id=config.client_rack)
 
 
 @define(eq=False)
 class FetchSession:
     """The session with one broker."""
 
-    session_id: int = 0
-    epoch: int = INITIAL_EPOCH
-    wanted: dict[TopicPartition, Wanted] = field(factory=dict)
-    sent: dict[TopicPartition, Wanted] = field(factory=dict)
-    names: dict[UUID, str] = field(factory=dict)
+    terms: FetchTerms = field(factory=FetchTerms)
+    wanted: dict[TopicPartition, Wanted] = field(factory=dict, init=False)
+    sent: dict[TopicPartition, Wanted] = field(factory=dict, init=False)
+    """What the last request, and those before it in the session, asked for."""
+    misfit: bool = field(default=False, init=False)
+    """An answer was about another session than ours, and none has shown since that the broker has ours."""
+    _id: int = field(default=0, init=False)
+    _epoch: int = field(default=_INITIAL_EPOCH, init=False)
+    _names: dict[UUID, str] = field(factory=dict, init=False)
     """Names of the topic ids that were sent, to read answers by: metadata may have moved on meanwhile."""
     _changed: set[TopicPartition] = field(factory=set, init=False)
     _known: dict[tuple[bytes, int], TopicPartition] = field(factory=dict, init=False)
-    """The partitions that answers were about, by the topic's id and the number."""
+    """The partitions that short answers were about, by the topic's id and the number."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request is, or the next one will be, about everything that is wanted."""
+        return self._epoch == _INITIAL_EPOCH
 
     def want(self, partition: TopicPartition, how: Wanted | None) -> None:
         """Fetch a partition like this from the next request on; ``None``: not at all."""
@@ -62,29 +84,69 @@ class FetchSession:
             self.wanted[partition] = how
         self._changed.add(partition)
 
-    def step(self) -> tuple[TopicPartition, UUID, Wanted] | None:
-        """Return the one partition that moved on, if nothing else changed since the last request, and take that as sent.
+    # --- requests --------------------------------------------------------------------------------------------------------------
 
-        That is what ``build`` returns nearly always, without what it takes to say everything else. ``None``: nothing is taken.
-        """
-        if len(self._changed) != 1 or self.epoch == INITIAL_EPOCH:
-            return None
-        (partition,) = self._changed
-        before, after = self.sent.get(partition), self.wanted.get(partition)
-        if before is None or after is None or after.topic_id is None or before.topic_id is not after.topic_id:
-            return None
-        self.sent[partition] = after
+    def request(self, size: int, max_wait_ms: int) -> FetchRequest | FetchStep:
+        """Return the next request and take it as sent. ``size``: the bytes that it asks for, at most."""
+        if len(self._changed) == 1 and self._epoch != _INITIAL_EPOCH:
+            (partition,) = self._changed
+            before, after = self.sent.get(partition), self.wanted.get(partition)
+            is_same = before is not None and after is not None and before.topic_id is after.topic_id
+            if is_same and after is not None and after.topic_id is not None and before != after:
+                self.sent[partition] = after
+                self._changed.clear()
+                terms = self.terms
+                return FetchStep(
+                    session_id=self._id,
+                    session_epoch=self._epoch,
+                    topic=partition.topic,
+                    topic_id=after.topic_id,
+                    partition=partition.partition,
+                    leader_epoch=-1 if after.leader_epoch is None else after.leader_epoch,
+                    offset=after.offset,
+                    partition_max_bytes=after.max_bytes,
+                    max_wait_ms=max_wait_ms,
+                    min_bytes=terms.min_bytes,
+                    max_bytes=size,
+                    isolation_level=terms.isolation_level,
+                    rack_id=terms.rack_id,
+                )
+        topics, forgotten = self._everything() if self._epoch == _INITIAL_EPOCH else self._changes()
+        return self._request(self._epoch, size, max_wait_ms, topics, forgotten)
+
+    def last_request(self) -> FetchRequest | None:
+        """Return the request that closes the session; ``None`` if the broker holds none."""
+        return self._request(_FINAL_EPOCH, 0, 0) if self._id else None
+
+    def _request(
+        self,
+        epoch: int,
+        size: int,
+        max_wait_ms: int,
+        topics: tuple[FetchTopic, ...] = (),
+        forgotten: tuple[ForgottenTopic, ...] = (),
+    ) -> FetchRequest:
+        terms = self.terms
+        return FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=terms.min_bytes,
+            max_bytes=size,
+            isolation_level=terms.isolation_level,
+            session_id=self._id,
+            session_epoch=epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+            rack_id=terms.rack_id,
+        )
+
+    def _everything(self) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
+        self._known.clear()
+        self.sent = dict(self.wanted)
         self._changed.clear()
-        return partition, after.topic_id, after
+        self._names = {how.topic_id: tp.topic for tp, how in self.sent.items() if how.topic_id is not None}
+        return _named(self.sent), ()
 
-    def build(self) -> SessionRequest:
-        """Return the next request and take it as sent."""
-        if self.epoch == INITIAL_EPOCH:
-            self._known.clear()
-            self.sent = dict(self.wanted)
-            self._changed.clear()
-            self.names = {how.topic_id: tp.topic for tp, how in self.sent.items() if how.topic_id is not None}
-            return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_named(self.sent), forgotten=())
+    def _changes(self) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
         send: dict[TopicPartition, Wanted] = {}
         forget: list[tuple[TopicPartition, UUID | None]] = []
         for partition in self._changed:
@@ -97,51 +159,59 @@ class FetchSession:
             elif before != after:
                 send[partition] = self.sent[partition] = after
                 if not same and after.topic_id is not None:
-                    self.names[after.topic_id] = partition.topic
+                    self._names[after.topic_id] = partition.topic
         self._changed.clear()
-        if not send and self.sent and not self.names:
+        if not send and self.sent and not self._names:
             # A session by topic names stays one only while its requests name a topic: the version is chosen by what they carry.
             partition, how = next(iter(self.sent.items()))
             send[partition] = how
-        return SessionRequest(session_id=self.session_id, epoch=self.epoch, topics=_named(send), forgotten=_forgotten(forget))
+        return _named(send), _forgotten(forget)
 
-    def fits(self, answered: Mapping[TopicPartition, object]) -> bool:
-        """Whether a response may be about these partitions: only about those of the session.
+    # --- answers ---------------------------------------------------------------------------------------------------------------
 
-        Anything else belongs to another session, or to another broker behind the same address. (Java's ``FetchSessionHandler``.)
+    def read(self, answer: Answer) -> Mapping[TopicPartition, PartitionAnswer] | None:
+        """Return what an answer says, by partition; ``None`` if it is about other partitions than those of the session.
+
+        It then belongs to another session, or to another broker behind the same address. (Java's ``FetchSessionHandler``.)
         """
-        return answered.keys() <= self.sent.keys()
-
-    def succeeded(self, session_id: int, answered: int) -> None:
-        """The broker answered about so many partitions; ``session_id`` 0 means that it keeps no session for us."""
-        if session_id == 0:
+        about: Mapping[TopicPartition, PartitionAnswer]
+        if isinstance(answer, FetchedStep):
+            partition = self._known.get((answer.topic_id, answer.partition_index))
+            if partition is None:
+                name = self._names.get(UUID(bytes=answer.topic_id), "")
+                partition = self._known[answer.topic_id, answer.partition_index] = TopicPartition(name, answer.partition_index)
+            about = {partition: answer}
+        else:
+            about = {
+                TopicPartition(topic.topic or self._name(topic.topic_id), part.partition_index): part
+                for topic in answer.responses
+                for part in topic.partitions
+            }
+        if not about.keys() <= self.sent.keys():
+            self.misfit = True
             self.reset()
-            return
-        if self.epoch == INITIAL_EPOCH and answered < len(self.sent):
-            self.session_id = session_id
+            return None
+        session_id, is_full = answer.session_id, self._epoch == _INITIAL_EPOCH
+        # A full response always fits: only an incremental one shows that the broker has our session.
+        self.misfit = self.misfit and is_full and session_id != 0
+        if session_id == 0:
+            self.reset()  # the broker keeps no session for us
+        elif is_full and len(about) < len(self.sent):
+            self._id = session_id
             self.reset(keep_id=True)  # a full response is about all partitions: what it leaves out may be missing in the session
-            return
-        self.epoch = 1 if session_id != self.session_id or self.epoch >= _EPOCH_MAX else self.epoch + 1
-        self.session_id = session_id
+        else:
+            self._epoch = 1 if session_id != self._id or self._epoch >= _EPOCH_MAX else self._epoch + 1
+            self._id = session_id
+        return about
+
+    def _name(self, topic_id: UUID | None) -> str:
+        return self._names.get(topic_id, "") if topic_id is not None else ""
 
     def reset(self, *, keep_id: bool = False) -> None:
         """Start afresh with a full request; with ``keep_id`` it also closes the session that the broker may still hold."""
         if not keep_id:
-            self.session_id = 0
-        self.epoch = INITIAL_EPOCH
-
-    def name(self, topic: str, topic_id: UUID | None) -> str | None:
-        """Return the topic that an answer is about: by name up to version 12, by id after."""
-        return topic or (self.names.get(topic_id) if topic_id is not None else None)
-
-    def partition(self, topic_id: bytes, number: int) -> TopicPartition:
-        """Return the partition that an answer is about; one without a topic if it was never asked for."""
-        known = self._known.get((topic_id, number))
-        if known is None:
-            known = TopicPartition(self.names.get(UUID(bytes=topic_id), ""), number)
-            if known.topic:
-                self._known[topic_id, number] = known
-        return known
+            self._id = 0
+        self._epoch = _INITIAL_EPOCH
 
 
 def _is_same(one: UUID | None, other: UUID | None) -> bool:
