@@ -34,6 +34,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
         ├── DataLossError               offsets to be read are not in the log (any more)
+        ├── WorkerError                 a process that read a part of a scan has died
         ├── CommitFailedError           the commit was refused; ``lost`` names partitions no longer assigned
         │   └── TopicRecreatedError     the offset belongs to a topic that was deleted; another one has its name now
         ├── BackgroundLoopError         a bug in the background loop; ``__cause__`` is the original
@@ -232,6 +233,10 @@ class UnsupportedCodecError(KafkaError):
 
 class DataLossError(KafkaError):
     """Offsets to be read are no longer in the log, or not yet; the message names topic, partition and offsets."""
+
+
+class WorkerError(KafkaError):
+    """A process that read a part of a scan has died; the message names the ranges that it was reading, and how it ended."""
 
 
 class CommitFailedError(KafkaError):

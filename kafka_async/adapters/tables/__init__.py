@@ -6,6 +6,7 @@ pinning.py      which offsets that is
 forms.py        what values are
 layout.py       which columns, and how they are made
 streams.py      one reading
+workers.py      a reading that processes share; worker.py: one of them
 progress.py     how far it is
 estimate.py     how much it will be
 frames.py       polars, pandas, DuckDB

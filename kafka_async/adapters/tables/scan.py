@@ -5,6 +5,7 @@ records. Each reading has a consumer of its own, which joins no group and commit
 """
 
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -58,6 +59,10 @@ _REFUSED: Final = {
     "value_deserializer": "values='json' and others turn values into columns",
     **dict.fromkeys(("auto_offset_reset", "enable_auto_commit"), "a scan reads exactly its ranges, and commits nothing"),
 }
+_PARTS: Final = 4
+"""Parts of a scan for each process, so that none waits long for the others in the end."""
+_LEAST_PART: Final = 100_000
+"""Offsets of a part at least, unless there are processes without one."""
 _log = logging.getLogger("kafka_async.scan")
 
 
@@ -75,6 +80,7 @@ def scan(
     timezone: str = "UTC",
     columns: Sequence[str] | None = None,
     ordered: bool = False,
+    processes: int | None = 1,
     on_bad: Literal["column", "null", "skip", "raise"] = "column",
     on_loss: Literal["raise", "skip"] = "raise",
     progress: Progress = None,
@@ -109,6 +115,8 @@ def scan(
       is there by its name, and by that name with ``_kafka_`` before it. Default without ``values``: all of ``getarrow``.
     - ``ordered``: partition after partition, each by offset. Otherwise batches come as brokers send them, those of a partition in
       order.
+    - ``processes``: how many processes read; ``None``: as many as this one has processors. They share the ranges, and hand over
+      batches without copying them. It is worth it from about two million records on, or sooner if values are costly to decode.
     - ``on_loss``: ``"skip"`` goes on where offsets are gone (deleted by retention, or with their topic) and logs what is missing,
       also in ``losses``; with ``"raise"`` they are a ``DataLossError``.
     - ``progress``: ``True`` shows how far reading is, ``False`` does not; a function is called with ``ScanProgress`` ten times a
@@ -131,7 +139,15 @@ def scan(
     consumer = _consumer_options(options)
     asked = evolve(asked, fails=on_loss == "raise", committed_only=consumer["isolation_level"] == "read_committed")
     names = check_columns(columns)
-    request = ScanRequest(asked=asked, form=form, options=consumer, columns=names, ordered=ordered, progress=progress)
+    request = ScanRequest(
+        asked=asked,
+        form=form,
+        options=consumer,
+        columns=names,
+        ordered=ordered,
+        progress=progress,
+        processes=_processes(processes, ordered),
+    )
     if request.columns is not None and values is None:
         layout_of(asked.topics, None, request.columns)
     return Scan(request)
@@ -182,6 +198,14 @@ def _checked(ranges: Mapping[Any, Any]) -> dict[TopicPartition, tuple[int, int]]
     return found
 
 
+def _processes(given: int | None, ordered: bool) -> int:
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        raise KafkaConfigurationError(f"processes={given!r}: expected a number, 1 or more, or None for all processors")
+    if ordered and given != 1:
+        raise KafkaConfigurationError("ordered: one process reads partition after partition; leave processes out")
+    return len(os.sched_getaffinity(0)) if given is None else given
+
+
 def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, why in _REFUSED.items():
         if name in given:
@@ -201,6 +225,7 @@ class ScanRequest:
     columns: tuple[str, ...] | None
     ordered: bool
     progress: Any
+    processes: int = 1
 
 
 @define(eq=False)
@@ -385,7 +410,7 @@ class Scan:
         request = self._request
         layout = layout_of(request.asked.topics, None, ("value",))
         job = Job(options=request.options, layout=layout, fails=request.asked.fails)
-        stretches = read(job, _tasks(pieces, False), opened, self._lost)
+        stretches = read(job, _tasks(pieces, ordered=False), opened, self._lost)
         found = [stretch.batch.column("value") for stretch in stretches if stretch.batch is not None]
         return pa.concat_arrays(found) if found else array_of(pa.binary(), [])
 
@@ -400,12 +425,24 @@ class Scan:
         opened = Opened()
         return Reading(opened, self._batches(opened, change, shows, ordered or self._request.ordered))
 
+    def _stretches(self, job: Job, pieces: Sequence[OffsetRange], opened: Opened, ordered: bool) -> Iterator[Stretch]:
+        """Yield what is read, in this process or in others."""
+        tasks = _tasks(pieces, ordered, self._request.processes)
+        if ordered or self._request.processes == 1 or len(tasks) < 2:
+            yield from read(job, tasks, opened, self._lost)
+            return
+        from .workers import Workers
+
+        workers = Workers(job, tasks, self._request.processes, self._lost)
+        opened.add(workers)
+        yield from workers
+
     def _batches(self, opened: Opened, change: Callable[[TableLayout], TableLayout], shows: bool, ordered: bool) -> Iterator[Any]:
         pinned = self._pin(opened)
         job, pieces = self._job(opened, change), pinned.pieces()
         counter = self._counter(pieces, shows)
         counter.begin()
-        stretches = read(job, _tasks(pieces, ordered), opened, self._lost)
+        stretches = self._stretches(job, pieces, opened, ordered)
         try:
             for stretch in stretches:
                 counter.add(stretch.passed, *_size(stretch))
@@ -443,10 +480,14 @@ class Scan:
             raise
 
 
-def _tasks(pieces: Sequence[OffsetRange], ordered: bool) -> list[tuple[OffsetRange, ...]]:
-    """Return what is read at a time: everything, or partition after partition."""
+def _tasks(pieces: Sequence[OffsetRange], ordered: bool, processes: int = 1) -> list[tuple[OffsetRange, ...]]:
+    """Return what is read at a time: everything, partition after partition, or a few parts for each process."""
     if ordered:
         return plan(pieces, pack=0)
+    if processes > 1:
+        offsets = sum(piece.size for piece in pieces)
+        parts = max(processes, min(_PARTS * processes, offsets // _LEAST_PART))
+        return plan(pieces, min_partitions=parts, pack=max(1, offsets // parts), cores=processes)
     return [tuple(pieces)] if pieces else []
 
 

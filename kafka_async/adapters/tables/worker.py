@@ -1,0 +1,106 @@
+"""A process that reads a part of a scan: started by ``workers.py``, with what is to be done on standard input.
+
+Each batch goes to the parent in memory of its own that has no name anywhere (``memfd_create``): only a file descriptor is sent, and
+the parent maps what this process has written. When the parent is gone, so is this process, whatever it is waiting for.
+"""
+
+import array
+import io
+import os
+import pickle
+import queue
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...values import define, field
+from ..ranges.planner import OffsetRange
+from .streams import Job, Opened, read
+
+AHEAD: Final = 2
+"""Batches that the parent has not taken yet, at most."""
+TASK: Final = b"T"
+TAKEN: Final = b"A"
+END: Final = b"E"
+LARGEST: Final = 1 << 17
+"""Bytes of a message at most; batches are no part of it."""
+
+
+@define(eq=False)
+class Parent:
+    """The process that wants the batches."""
+
+    link: socket.socket
+    _tasks: "queue.SimpleQueue[tuple[OffsetRange, ...] | None]" = field(factory=queue.SimpleQueue, init=False)
+    _room: threading.Semaphore = field(factory=lambda: threading.Semaphore(AHEAD), init=False)
+
+    def listen(self) -> None:
+        """Take its messages, until it is gone."""
+        while message := self.link.recv(LARGEST):
+            kind, rest = message[:1], message[1:]
+            if kind == TASK:
+                self._tasks.put(pickle.loads(rest))  # noqa: S301  # of the process that started this one
+            elif kind == TAKEN:
+                self._room.release()
+            else:
+                self._tasks.put(None)
+        os._exit(0)  # nobody is there for whom anything could be done in order
+
+    def tasks(self) -> Iterator[tuple[OffsetRange, ...]]:
+        """Yield what is to be read."""
+        while (task := self._tasks.get()) is not None:
+            yield task
+
+    def tell(self, *message: Any) -> None:
+        """Send a message."""
+        self.link.send(pickle.dumps(message))
+
+    def send(self, batch: Any, passed: int) -> None:
+        """Send a batch, once the parent has room for it."""
+        self._room.acquire()
+        with unnamed_file() as file:
+            with pa.ipc.new_stream(file, batch.schema) as stream:
+                stream.write_batch(batch)
+            message = pickle.dumps(("batch", file.tell(), passed))
+            self.link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))])
+
+
+def unnamed_file() -> Any:
+    """Return a file in memory without a name. Where there are none, it is on disk and has lost its name."""
+    if hasattr(os, "memfd_create"):
+        return io.FileIO(os.memfd_create("kafka_async scan"), "w+")
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def main() -> None:
+    """Read what the parent says. What goes wrong is told to it, and not to standard error."""
+    parent = Parent(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        job: Job = pickle.load(sys.stdin.buffer)  # noqa: S301  # of the process that started this one
+        threading.Thread(target=parent.listen, name="kafka_async scan worker", daemon=True).start()
+        for stretch in read(job, parent.tasks(), Opened(), lambda text: parent.tell("lost", text)):
+            if stretch.batch is None:
+                parent.tell("done", stretch.passed)
+            elif stretch.batch.num_rows:
+                parent.send(stretch.batch, stretch.passed)
+    except Exception as error:
+        with suppress(OSError):
+            parent.tell("error", *portable(error))
+        sys.exit(1)
+
+
+def portable(error: Exception) -> tuple[bytes | None, str]:
+    """Return an error as bytes, if it is the same in another process, and as a text."""
+    text = f"{type(error).__name__}: {error}"[: LARGEST // 4]
+    try:
+        sent = pickle.dumps(error)
+        pickle.loads(sent)  # noqa: S301  # just made
+    except Exception:  # whatever a class does to be pickled
+        return None, text
+    return (sent if len(sent) < LARGEST // 2 else None), text

@@ -1,0 +1,149 @@
+"""Scans that several processes read."""
+
+import os
+import pickle
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_async.adapters.tables.scan import scan
+from kafka_async.adapters.tables.worker import portable
+from kafka_async.errors import DataLossError, DeserializationError, KafkaConfigurationError, OffsetOutOfRangeError, WorkerError
+
+from .support import A0, Scanned, filled, scanned
+
+pytestmark = pytest.mark.brokers
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started, and that are there still."""
+    found = (task.joinpath("children").read_text().split() for task in Path("/proc/self/task").iterdir())
+    return {int(pid) for pids in found for pid in pids}
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Scanned]:
+    """A topic of 24 MB, which is many batches."""
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a", partitions=2))
+        for partition in range(2):
+            values = [b"%d." % number + bytes(2000) for number in range(6000)]
+            found.do(lambda cluster, values=values, partition=partition: cluster.produce_many("a", values, partition=partition))
+        yield found
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_read_each_record_once(large: Scanned, processes: int) -> None:
+    before = children()
+    table = large.scan("a", processes=processes, columns=["topic", "partition", "offset", "value"]).to_arrow()
+    assert sorted(zip(*(table.column(name).to_pylist() for name in ("partition", "offset")), strict=True)) == [
+        (partition, offset) for partition in range(2) for offset in range(6000)
+    ]
+    assert all(row["value"].startswith(b"%d." % row["offset"]) for row in table.slice(0, 5000).to_pylist())
+    assert set(table.column("topic").to_pylist()) == {"a"}
+    assert children() == before
+
+
+def test_values_are_decoded_where_they_are_read() -> None:
+    with filled(5000, partitions=2) as found:
+        table = found.scan("a", processes=2, values="text", on_bad="skip", columns=["value"])
+        assert sorted(map(int, table.to_arrow().column("value").to_pylist())) == sorted([*range(5000)] * 2)
+        assert table.count() == 10_000
+        assert table.head(3).column("value").to_pylist() == ["0", "1", "2"]
+
+
+def test_a_worker_that_is_killed_names_its_ranges(large: Scanned) -> None:
+    before = children()
+    batches = iter(large.scan("a", processes=2))
+    assert next(batches).num_rows
+    victim = min(children() - before)
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"was killed by signal 9; it was reading a-[01] from \d+ to \d+") as caught:
+        for _ in batches:
+            pass
+    assert re.search(r"a-[01] from (0|3000) to (3000|6000)", str(caught.value))
+    assert children() == before
+
+
+def test_a_worker_that_is_killed_leaves_no_table(large: Scanned) -> None:
+    before, found = children(), []
+
+    def kill() -> None:
+        until = time.monotonic() + 20
+        while not (there := children() - before) and time.monotonic() < until:
+            threading.Event().wait(0.01)
+        for pid in there:
+            os.kill(pid, signal.SIGKILL)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    with pytest.raises(WorkerError):
+        found.append(large.scan("a", processes=2).to_arrow())
+    killing.join()
+    assert found == []
+    assert children() == before
+
+
+def test_leaving_early_leaves_no_process(large: Scanned) -> None:
+    before = children()
+    for _ in large.scan("a", processes=2):
+        break
+    assert children() == before
+
+
+async def test_leaving_early_in_a_loop_leaves_no_process(large: Scanned) -> None:
+    before = children()
+    batches = aiter(large.scan("a", processes=2))
+    assert (await anext(batches)).num_rows
+    assert children() > before
+    await batches.aclose()  # type: ignore[attr-defined]  # a generator
+    assert children() == before
+
+
+def test_errors_of_workers_keep_their_class() -> None:
+    with filled(1000, partitions=2) as found:
+        with pytest.raises(DeserializationError, match=r"a-[01] at offset 0") as caught:
+            found.scan("a", processes=2, values="json", schema="id BIGINT", on_bad="raise").to_arrow()
+        assert "raised in a process that read a part of the scan" in caught.value.__notes__
+        table, skipping = (found.scan("a", processes=2, on_loss=policy) for policy in ("raise", "skip"))
+        assert table.ranges == skipping.ranges
+        found.do(lambda cluster: cluster.delete_before(A0, 300))
+        with pytest.raises(DataLossError, match="on_loss='skip'"):
+            table.to_arrow()
+        assert skipping.to_arrow().num_rows == 1700
+        assert skipping.losses == ("a-0: offsets 0 to 999 are gone, in part or all; reading 300 to 999 of them",)
+
+
+def test_errors_that_cannot_travel_become_texts() -> None:
+    class Local(Exception):
+        pass
+
+    sent, text = portable(Local("here"))
+    assert (sent, text) == (None, "Local: here")
+    sent, _ = portable(OffsetOutOfRangeError("gone", offsets={A0: 5}))
+    assert sent is None or pickle.loads(sent).offsets == {A0: 5}  # noqa: S301  # ours
+
+
+def test_progress_counts_what_all_of_them_read(large: Scanned) -> None:
+    told: list[Any] = []
+    assert large.scan("a", processes=2, progress=told.append).count() == 12_000
+    assert (told[-1].offsets, told[-1].total, told[-1].rows) == (12_000, 12_000, 12_000)
+
+
+def test_an_option_that_cannot_be_sent_is_named(large: Scanned) -> None:
+    with pytest.raises(KafkaConfigurationError, match="processes: the option trace cannot be sent to another process"):
+        large.scan("a", processes=2, trace=lambda event: None).to_arrow()
+
+
+@pytest.mark.parametrize("given", [0, -1, 1.5, True])
+def test_a_number_of_processes(given: Any) -> None:
+    with pytest.raises(KafkaConfigurationError, match=f"processes={given!r}: expected a number"):
+        scan("a", processes=given)
+    with pytest.raises(KafkaConfigurationError, match="ordered: one process"):
+        scan("a", processes=2, ordered=True)
