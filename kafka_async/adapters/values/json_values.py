@@ -3,13 +3,14 @@
 Decides: which reader reads a batch. Owns the compiled readers for the schemas of a process's tasks, and whether Arrow's reader
 refused the last batches of one. The columns are the same whichever reader reads a value.
 
-If every value of a batch is plainly valid, Arrow reads them at once (``json_bulk``). It refuses a whole batch for one value, so
-after a refusal the next batches go directly to ``json_rows``, which takes half as long again and accepts them: twice as many
-after each further refusal, and at most ``LONGEST_PAUSE``.
+If every value of a batch is plainly valid, Arrow reads them at once (``json_bulk``). It refuses a whole batch for one value. Then a
+large batch is read in pieces, and only the pieces that are refused by ``json_rows``, which takes four times as long and accepts
+them. If most pieces are refused, the next batches go directly to ``json_rows``: twice as many after each further refusal, and at
+most ``LONGEST_PAUSE``.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from math import inf
 from typing import Any, Final
@@ -30,6 +31,10 @@ KEPT: Final = 100
 """Schemas of which a process keeps what it compiled."""
 LONGEST_PAUSE: Final = 31
 """Batches."""
+PIECE_ROWS: Final = 1024
+"""Values that are read again after one of a batch was refused."""
+FEWEST_PIECES: Final = 4
+"""A batch of fewer is read as a whole."""
 
 
 @frozen(kw_only=True)
@@ -79,12 +84,33 @@ class JsonReader:
         """Return the values of a ``pyarrow.BinaryArray``."""
         if self._left > 0:
             self._left -= 1
-        elif (arrays := self.at_once(values, self.columns, self.zone)) is not None:
+            return self._rows.piece(values.to_pylist())
+        if (arrays := self.at_once(values, self.columns, self.zone)) is not None:
             self._pause = 0
             return Piece(arrays=arrays)
-        else:
-            self._pause = self._left = min(2 * self._pause + 1, LONGEST_PAUSE)
+        if len(values) >= FEWEST_PIECES * PIECE_ROWS and (piece := self._in_pieces(values)) is not None:
+            self._pause = 0
+            return piece
+        self._pause = self._left = min(2 * self._pause + 1, LONGEST_PAUSE)
         return self._rows.piece(values.to_pylist())
+
+    def _in_pieces(self, values: Any) -> Piece | None:
+        """Return the values read in pieces, most of them by Arrow; ``None`` if it refuses most of them."""
+        parts = [values.slice(at, PIECE_ROWS) for at in range(0, len(values), PIECE_ROWS)]
+        found: list[Sequence[Any] | None] = []
+        refused = 0
+        for part in parts:
+            found.append(self.at_once(part, self.columns, self.zone))
+            refused += found[-1] is None
+            if 2 * refused > len(parts):
+                return None
+        bad: dict[int, str] = {}
+        for number, part in enumerate(parts):
+            if found[number] is None:
+                piece = self._rows.piece(part.to_pylist())
+                found[number] = piece.arrays
+                bad |= {number * PIECE_ROWS + place: why for place, why in piece.bad.items()}
+        return Piece(arrays=[pa.concat_arrays(each) for each in zip(*filter(None, found), strict=True)], bad=bad)
 
 
 _reader = functools.lru_cache(maxsize=KEPT)(JsonReader)

@@ -373,3 +373,39 @@ def test_values_of_a_json_schema_are_read_with_the_id_in_front_or_in_a_header() 
     nothing, bad = (None, None), [(None, value) for value in values]
     assert found == [(1, None), (2, None), nothing, nothing, bad[4], bad[5], nothing, bad[7]]
     assert rows(decoder("a INT"), values[:1]) == [(None, values[0])]
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_a_large_batch_with_some_bad_values_is_read_as_each_of_its_values_is(data: st.DataObject) -> None:
+    """Some pieces of it by Arrow's reader, some by the other."""
+    odd = st.sampled_from([b"nope", b'{"id":"x"}', None, b'{"id":1.5,"name":7}', b'{"at":"2020-13-01"}', b"", b'{"id":1}{"id":2}'])
+    values: list[bytes | None] = [b'{"id":%d,"name":"n","parts":[{"x":%d}]}' % (number, number) for number in range(5000)]
+    places = data.draw(st.lists(st.integers(0, 4999), min_size=1, max_size=3))
+    for place in places:
+        values[place] = data.draw(odd)
+    reader = JsonReader(parse_fields(SCHEMA), UTC)
+    piece = reader.read(binary(values))
+    expected = RowReader(parse_fields(SCHEMA), UTC).piece(values)
+
+    assert dict(piece.bad) == dict(expected.bad)
+    assert all(one.equals(other) for one, other in zip(piece.arrays, expected.arrays, strict=True))
+
+
+def test_after_a_few_bad_values_arrow_still_reads_the_next_batch_and_after_many_it_does_not() -> None:
+    good, bad = b'{"id":1}', b'{"id":"x"}'
+    tried: list[int] = []
+
+    def at_once(values: Any, columns: Fields, zone: tzinfo) -> Any:
+        tried.append(len(values))
+        return read_all(values, columns, zone)
+
+    reader = JsonReader(parse_fields("id BIGINT"), UTC, at_once)
+    reader.read(binary([bad, *[good] * 8191]))
+    assert tried == [8192, *[1024] * 8]
+    reader.read(binary([bad] * 8192))
+    assert tried[9:] == [8192, *[1024] * 5]
+    reader.read(binary([good]))
+    assert len(tried) == 15  # left out once
+    reader.read(binary([good]))
+    assert tried[15:] == [1]
