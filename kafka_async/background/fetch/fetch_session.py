@@ -57,14 +57,14 @@ class FetchTerms:
 class FetchSession:
     """The session with one broker."""
 
-    terms: FetchTerms = field(factory=FetchTerms)
+    terms: FetchTerms = field(factory=FetchTerms, repr=False)
+    session_id: int = field(default=0, init=False)
+    epoch: int = field(default=_INITIAL_EPOCH, init=False)
     wanted: dict[TopicPartition, Wanted] = field(factory=dict, init=False)
     sent: dict[TopicPartition, Wanted] = field(factory=dict, init=False)
     """What the last request, and those before it in the session, asked for."""
     misfit: bool = field(default=False, init=False)
     """An answer was about another session than ours, and none has shown since that the broker has ours."""
-    _id: int = field(default=0, init=False)
-    _epoch: int = field(default=_INITIAL_EPOCH, init=False)
     _names: dict[UUID, str] = field(factory=dict, init=False)
     """Names of the topic ids that were sent, to read answers by: metadata may have moved on meanwhile."""
     _changed: set[TopicPartition] = field(factory=set, init=False)
@@ -74,7 +74,7 @@ class FetchSession:
     @property
     def is_full(self) -> bool:
         """Whether the request is, or the next one will be, about everything that is wanted."""
-        return self._epoch == _INITIAL_EPOCH
+        return self.epoch == _INITIAL_EPOCH
 
     def want(self, partition: TopicPartition, how: Wanted | None) -> None:
         """Fetch a partition like this from the next request on; ``None``: not at all."""
@@ -88,7 +88,7 @@ class FetchSession:
 
     def request(self, size: int, max_wait_ms: int) -> FetchRequest | FetchStep:
         """Return the next request and take it as sent. ``size``: the bytes that it asks for, at most."""
-        if len(self._changed) == 1 and self._epoch != _INITIAL_EPOCH:
+        if len(self._changed) == 1 and self.epoch != _INITIAL_EPOCH:
             (partition,) = self._changed
             before, after = self.sent.get(partition), self.wanted.get(partition)
             is_same = before is not None and after is not None and before.topic_id is after.topic_id
@@ -97,8 +97,8 @@ class FetchSession:
                 self._changed.clear()
                 terms = self.terms
                 return FetchStep(
-                    session_id=self._id,
-                    session_epoch=self._epoch,
+                    session_id=self.session_id,
+                    session_epoch=self.epoch,
                     topic=partition.topic,
                     topic_id=after.topic_id,
                     partition=partition.partition,
@@ -111,12 +111,12 @@ class FetchSession:
                     isolation_level=terms.isolation_level,
                     rack_id=terms.rack_id,
                 )
-        topics, forgotten = self._everything() if self._epoch == _INITIAL_EPOCH else self._changes()
-        return self._request(self._epoch, size, max_wait_ms, topics, forgotten)
+        topics, forgotten = self._everything() if self.epoch == _INITIAL_EPOCH else self._changes()
+        return self._request(self.epoch, size, max_wait_ms, topics, forgotten)
 
     def last_request(self) -> FetchRequest | None:
         """Return the request that closes the session; ``None`` if the broker holds none."""
-        return self._request(_FINAL_EPOCH, 0, 0) if self._id else None
+        return self._request(_FINAL_EPOCH, 0, 0) if self.session_id else None
 
     def _request(
         self,
@@ -132,7 +132,7 @@ class FetchSession:
             min_bytes=terms.min_bytes,
             max_bytes=size,
             isolation_level=terms.isolation_level,
-            session_id=self._id,
+            session_id=self.session_id,
             session_epoch=epoch,
             topics=topics,
             forgotten_topics_data=forgotten,
@@ -191,17 +191,17 @@ class FetchSession:
             self.misfit = True
             self.reset()
             return None
-        session_id, is_full = answer.session_id, self._epoch == _INITIAL_EPOCH
+        session_id, is_full = answer.session_id, self.epoch == _INITIAL_EPOCH
         # A full response always fits: only an incremental one shows that the broker has our session.
         self.misfit = self.misfit and is_full and session_id != 0
         if session_id == 0:
             self.reset()  # the broker keeps no session for us
         elif is_full and len(about) < len(self.sent):
-            self._id = session_id
+            self.session_id = session_id
             self.reset(keep_id=True)  # a full response is about all partitions: what it leaves out may be missing in the session
         else:
-            self._epoch = 1 if session_id != self._id or self._epoch >= _EPOCH_MAX else self._epoch + 1
-            self._id = session_id
+            self.epoch = 1 if session_id != self.session_id or self.epoch >= _EPOCH_MAX else self.epoch + 1
+            self.session_id = session_id
         return about
 
     def _name(self, topic_id: UUID | None) -> str:
@@ -210,8 +210,8 @@ class FetchSession:
     def reset(self, *, keep_id: bool = False) -> None:
         """Start afresh with a full request; with ``keep_id`` it also closes the session that the broker may still hold."""
         if not keep_id:
-            self._id = 0
-        self._epoch = _INITIAL_EPOCH
+            self.session_id = 0
+        self.epoch = _INITIAL_EPOCH
 
 
 def _is_same(one: UUID | None, other: UUID | None) -> bool:
