@@ -13,5 +13,6 @@
     spark/    a data source for PySpark
     sync.py   the blocking facade; ``sync_share.py`` that of share groups
     tables/   topics as tables
+    web/      the monitor over HTTP
     values/   bytes of keys and values to Arrow columns
 """

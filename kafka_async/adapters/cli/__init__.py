@@ -23,8 +23,8 @@
     consumer_options.py   the options of the consumer: -b, -F, -X
     share.py      share consume
     top.py        top
+    monitor.py    monitor
     screens.py    what top shows, and what its keys do
-    numbers.py    lag and times as people read them
     painting.py   a terminal that shows pages, and is left as it was
     keys.py       bytes from a terminal as keys
     shell.py      what all commands share: output, exit codes, the log

@@ -23,6 +23,7 @@ MODULES: Final[Mapping[str, str]] = {
     "deadletters": "deadletters",
     "share": "share",
     "top": "top",
+    "monitor": "monitor",
 }
 """A command, or a group of commands -> the module here whose ``app`` it is."""
 

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from rich.text import Text
 
 from ..monitor import GroupView, PartitionView, Snapshot, Status
-from .numbers import NOTHING, behind, count, duration, rate, sparkline
+from ..monitor.numbers import NOTHING, behind, count, duration, rate, sparkline
 from .tables import printable
 
 

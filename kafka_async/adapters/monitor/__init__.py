@@ -8,6 +8,7 @@
     window.py     one partition of one group over the last polls, and its status
     views.py      what is shown, as values and as JSON
     book.py       all groups, poll after poll
+    numbers.py    lag and times as people read them
     survey.py     asks the brokers, which is all that is not pure here
 
 Nothing here knows a terminal or HTTP.

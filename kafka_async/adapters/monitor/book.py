@@ -243,8 +243,9 @@ class Book:
                 self.vanished = True
         for listing in listed.values():
             self._take_group(now, poll, listing)
-        for known in self._groups.values():
-            self._sample(now, known, poll)
+        for name, known in self._groups.items():
+            if known.told == self._number or (known.idle and known.problem is None and name in listed):
+                self._sample(now, known, poll)
 
     def _take_group(self, now: float, poll: Findings, listing: GroupListing) -> None:
         name = listing.group_id
@@ -264,7 +265,7 @@ class Book:
         if offsets is not None and not isinstance(offsets, KafkaError):
             known.quiet = known.quiet + 1 if offsets == known.offsets else 0
             known.offsets = offsets
-            known.taken_at, known.told = now, self._number
+            known.told = self._number
 
     def _count_rebalances(self, now: float, known: _Known, before: Group | None, after: Group) -> None:
         settled = after.state in ("Stable", "Empty", "Dead")
@@ -279,8 +280,7 @@ class Book:
 
     def _sample(self, now: float, known: _Known, poll: Findings) -> None:
         """Give the windows of a group what is known now. Its offsets may be of an earlier poll, if it is asked rarely."""
-        if not _current(known, self._number):
-            return
+        known.taken_at = now  # of a group that is asked rarely: its broker still lists it without members
         share = known.listing.kind == "share"
         owned = set(_owned(known.group))
         wanted = [part for part in known.offsets.keys() | owned if self.topic in (None, part.topic)]
@@ -381,7 +381,7 @@ class Book:
         notes = []
         if known.problem is not None:
             notes.append(_said(known.problem))
-        late = known.taken_at is None or now - known.taken_at > (GAP + (RARELY if known.idle else 0)) * self.interval
+        late = known.taken_at is None or now - known.taken_at > GAP * self.interval
         if late:
             notes.append("too old to tell" if known.taken_at is not None else "not known yet")
             return Status.UNKNOWN, tuple(notes)
@@ -421,11 +421,6 @@ class Book:
             lost=last.lost,
             retention_in=window.retention_in(now),
         )
-
-
-def _current(known: _Known, number: int) -> bool:
-    """Return whether what is known of a group's offsets still holds: it was answered in this poll, or is asked rarely."""
-    return known.told == number or (known.idle and known.problem is None)
 
 
 def _owned(group: Group | None) -> Iterator[TopicPartition]:

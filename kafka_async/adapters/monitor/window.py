@@ -56,6 +56,8 @@ class Seen:
         """Records that are not done; ``None`` if that is not known. Of an offset group those that were deleted count, too."""
         if self.share:
             return self.reported
+        if self.committed is None and self.end is not None and self.end == self.start:
+            return 0  # nothing was committed, and there is nothing to read
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)

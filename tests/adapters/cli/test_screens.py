@@ -1,75 +1,14 @@
 """The pages of ``top``: what they show in which size, and what keys do."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("rich")
 
-from kafka_async import TopicPartition
 from kafka_async.adapters.cli.screens import ORDERS, Action, Screens, Shown
-from kafka_async.adapters.monitor import (
-    Age,
-    BrokerView,
-    Certainty,
-    ClusterOverview,
-    GroupView,
-    MemberView,
-    PartitionView,
-    Snapshot,
-    Status,
-)
-
-OWNER = "worker@10.0.0.1"
-
-
-def part(topic: str, number: int, **more: Any) -> PartitionView:
-    values: dict[str, Any] = {
-        "status": Status.OK,
-        "note": "",
-        "lag": 0,
-        "committed": 10,
-        "end": 10,
-        "start": 0,
-        "age": Age(0.0),
-        "owner": OWNER,
-        "unmoved": 3.0,
-        "in_rate": 1.0,
-        "out_rate": 1.0,
-        "lost": 0,
-        "retention_in": None,
-    }
-    return PartitionView(partition=TopicPartition(topic, number), **{**values, **more})
-
-
-def group(name: str, *parts: PartitionView, status: Status = Status.OK, **more: Any) -> GroupView:
-    values: dict[str, Any] = {
-        "kind": "consumer",
-        "state": "Stable",
-        "notes": (),
-        "members": (MemberView(member_id="m", owner=OWNER, partitions=tuple(each.partition for each in parts)),),
-        "complete": True,
-        "rebalances": 0,
-        "rebalances_hour": 0,
-        "taken_at": 100.0,
-        "now": 100.0,
-        "history": (1, 5, 9),
-    }
-    lag = sum(each.lag or 0 for each in parts)
-    return GroupView(name=name, status=status, partitions=parts, lag=lag, **{**values, **more})
-
-
-def snapshot(*groups: GroupView, **more: Any) -> Snapshot:
-    brokers = tuple(
-        BrokerView(node_id=node, address=f"b{node}:9092", rack=None, leads=node + 1, age_seconds=0.0) for node in range(3)
-    )
-    cluster = ClusterOverview(
-        cluster_id="prod", controller=0, brokers=brokers, leaderless=(), under_replicated=(TopicPartition("jobs", 1),)
-    )
-    return Snapshot(number=2, groups=groups, cluster=more.pop("cluster", cluster), poll_seconds=0.1, errors=0, **more)
-
+from kafka_async.adapters.monitor import Age, BrokerView, Certainty, ClusterOverview, Snapshot, Status
+from tests.adapters.web.views import OWNER, group, part, snapshot
 
 STOPPED = group(
     "billing",

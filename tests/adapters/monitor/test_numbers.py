@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("rich")
-
-from kafka_async.adapters.cli.numbers import behind, count, duration, rate, sparkline
 from kafka_async.adapters.monitor import Age, Certainty
+from kafka_async.adapters.monitor.numbers import behind, count, duration, rate, sparkline
 
 
 @pytest.mark.parametrize(

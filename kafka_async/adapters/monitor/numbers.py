@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-from ..monitor import Age, Certainty
+from .times import Age, Certainty
 
 UNKNOWN: Final = "?"
 NOTHING: Final = "-"

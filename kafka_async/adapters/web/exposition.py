@@ -1,0 +1,84 @@
+"""Numbers for Prometheus, in its text format 0.0.4.
+
+Decides: names and labels. What is not known has no series. Pure.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from ..monitor import GroupView, Snapshot, Status
+
+KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
+_Series: TypeAlias = tuple[tuple[tuple[str, str], ...], float | None]
+
+
+def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = False) -> str:
+    """Return all numbers. ``age``: seconds since the last poll. ``partitions``: those of each partition, too, which may be many."""
+    lines: list[str] = []
+    if snapshot is None:
+        return ""
+    groups = snapshot.groups
+    lines += _family("group_lag", "Records that are not done.", ((_of(group), group.lag) for group in groups))
+    lines += _family(
+        "group_lag_seconds",
+        "Age of the first record that is not done, or what it is at least.",
+        ((_of(group), group.age.seconds if group.age is not None else None) for group in groups),
+    )
+    lines += _family(
+        "group_members",
+        "Members.",
+        ((_of(group), len(group.members) if group.members is not None else None) for group in groups),
+    )
+    lines += _family(
+        "group_status",
+        "1 for the status that the group has.",
+        (((*_of(group), ("status", status.value)), float(group.status is status)) for group in groups for status in Status),
+    )
+    lines += _family(
+        "group_rebalances_total", "Rebalances that were seen.", ((_of(group), group.rebalances) for group in groups), "counter"
+    )
+    lines += _family(
+        "group_poll_age_seconds",
+        "How old the numbers of the group are.",
+        ((_of(group), group.age_seconds + age if group.age_seconds is not None else None) for group in groups),
+    )
+    if partitions:
+        each = ((group, part) for group in groups for part in group.partitions)
+        lines += _family(
+            "partition_lag",
+            "Records of a partition that are not done.",
+            (
+                ((*_of(group), ("topic", part.partition.topic), ("partition", str(part.partition.partition))), part.lag)
+                for group, part in each
+            ),
+        )
+    cluster = snapshot.cluster
+    lines += _family("cluster_brokers", "Brokers that are there.", [((), len(cluster.brokers))])
+    lines += _family("cluster_offline_partitions", "Partitions without a leader.", [((), len(cluster.leaderless))])
+    lines += _family(
+        "cluster_under_replicated_partitions", "Partitions with replicas that lag behind.", [((), len(cluster.under_replicated))]
+    )
+    lines += _family("monitor_poll_seconds", "How long the last poll took.", [((), snapshot.poll_seconds)])
+    lines += _family("monitor_poll_age_seconds", "Seconds since the last poll.", [((), age)])
+    lines += _family(
+        "monitor_poll_errors_total", "Questions that were refused or not answered.", [((), snapshot.errors)], "counter"
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _of(group: GroupView) -> tuple[tuple[str, str], ...]:
+    return (("group", group.name),)
+
+
+def _family(name: str, about: str, series: Iterable[_Series], kind: str = "gauge") -> Iterator[str]:
+    full = f"kafka_async_{name}"
+    yield f"# HELP {full} {about}"
+    yield f"# TYPE {full} {kind}"
+    for labels, value in series:
+        if value is not None:
+            inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
+            yield f"{full}{{{inside}}} {value!r}" if inside else f"{full} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
