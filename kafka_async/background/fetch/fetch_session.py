@@ -57,9 +57,9 @@ class FetchTerms:
 class FetchSession:
     """The session with one broker."""
 
-    terms: FetchTerms = field(factory=FetchTerms, repr=False)
     session_id: int = field(default=0, init=False)
     epoch: int = field(default=_INITIAL_EPOCH, init=False)
+    terms: FetchTerms = field(factory=FetchTerms, repr=False)
     wanted: dict[TopicPartition, Wanted] = field(factory=dict, init=False)
     sent: dict[TopicPartition, Wanted] = field(factory=dict, init=False)
     """What the last request, and those before it in the session, asked for."""
