@@ -1,11 +1,13 @@
 """A process that reads a part of a scan: started by ``workers.py``, with what is to be done on standard input.
 
 Each batch goes to the parent in memory of its own that has no name anywhere (``memfd_create``): only a file descriptor is sent, and
-the parent maps what this process has written. When the parent is gone, so is this process, whatever it is waiting for.
+the parent maps what this process has written. Whatever else it tells the parent is data, and never an object to be made. When the
+parent is gone, so is this process, whatever it is waiting for.
 """
 
 import array
 import io
+import json
 import os
 import pickle
 import queue
@@ -59,7 +61,7 @@ class Parent:
 
     def tell(self, *message: Any) -> None:
         """Send a message."""
-        self.link.send(pickle.dumps(message))
+        self.link.send(json.dumps(message).encode())
 
     def send(self, batch: Any, passed: int) -> None:
         """Send a batch, once the parent has room for it."""
@@ -67,8 +69,8 @@ class Parent:
         with unnamed_file() as file:
             with pa.ipc.new_stream(file, batch.schema) as stream:
                 stream.write_batch(batch)
-            message = pickle.dumps(("batch", file.tell(), passed))
-            self.link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))])
+            message = json.dumps(("batch", file.tell(), passed))
+            self.link.sendmsg([message.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))])
 
 
 def unnamed_file() -> Any:
@@ -91,16 +93,5 @@ def main() -> None:
                 parent.send(stretch.batch, stretch.passed)
     except Exception as error:
         with suppress(OSError):
-            parent.tell("error", *portable(error))
+            parent.tell("error", type(error).__name__, str(error)[: LARGEST // 8])
         sys.exit(1)
-
-
-def portable(error: Exception) -> tuple[bytes | None, str]:
-    """Return an error as bytes, if it is the same in another process, and as a text."""
-    text = f"{type(error).__name__}: {error}"[: LARGEST // 4]
-    try:
-        sent = pickle.dumps(error)
-        pickle.loads(sent)  # noqa: S301  # just made
-    except Exception:  # whatever a class does to be pickled
-        return None, text
-    return (sent if len(sent) < LARGEST // 2 else None), text

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ... import errors
 from ...errors import ConsumerStoppedError, KafkaConfigurationError, WorkerError
 from ...values import define, field
 from ..ranges.planner import OffsetRange
@@ -67,7 +68,7 @@ class Worker:
             data, descriptors = b"", []
         if not data:
             return None
-        kind, *rest = pickle.loads(data)  # noqa: S301  # of a process of ours
+        kind, *rest = json.loads(data)
         if kind != "batch":
             return (kind, *rest)
         size, passed = rest
@@ -141,8 +142,8 @@ class Workers:
                         yield Stretch(None, passed)
                     case ("lost", text):
                         self.report(text)
-                    case ("error", sent, text):
-                        raise _error_of(sent, text)
+                    case ("error", name, text):
+                        raise _error_of(name, text)
                     case _:
                         if self._stopped.is_set():
                             raise ConsumerStoppedError("the scan was stopped")
@@ -191,9 +192,12 @@ def _unsendable(job: Job) -> str | None:
     return None
 
 
-def _error_of(sent: bytes | None, text: str) -> Exception:
-    if sent is None:
-        return WorkerError(f"a process that read a part of the scan failed: {text}")
-    error: Exception = pickle.loads(sent)  # noqa: S301  # of a process of ours
-    error.add_note("raised in a process that read a part of the scan")
-    return error
+def _error_of(name: str, text: str) -> Exception:
+    """Return an error of a worker: one of ours again, as far as its text makes one."""
+    cls = getattr(errors, name, None)
+    if isinstance(cls, type) and issubclass(cls, errors.KafkaError):
+        with suppress(TypeError):
+            error: Exception = cls(text)
+            error.add_note("raised in a process that read a part of the scan")
+            return error
+    return WorkerError(f"a process that read a part of the scan failed: {name}: {text}")

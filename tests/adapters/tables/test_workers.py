@@ -1,7 +1,6 @@
 """Scans that several processes read."""
 
 import os
-import pickle
 import re
 import signal
 import threading
@@ -13,8 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_async.adapters.tables.scan import scan
-from kafka_async.adapters.tables.worker import portable
-from kafka_async.errors import DataLossError, DeserializationError, KafkaConfigurationError, OffsetOutOfRangeError, WorkerError
+from kafka_async.errors import DataLossError, DeserializationError, KafkaConfigurationError, WorkerError
 
 from .support import A0, Scanned, filled, scanned
 
@@ -118,16 +116,6 @@ def test_errors_of_workers_keep_their_class() -> None:
             table.to_arrow()
         assert skipping.to_arrow().num_rows == 1700
         assert skipping.losses == ("a-0: offsets 0 to 999 are gone, in part or all; reading 300 to 999 of them",)
-
-
-def test_errors_that_cannot_travel_become_texts() -> None:
-    class Local(Exception):
-        pass
-
-    sent, text = portable(Local("here"))
-    assert (sent, text) == (None, "Local: here")
-    sent, _ = portable(OffsetOutOfRangeError("gone", offsets={A0: 5}))
-    assert sent is None or pickle.loads(sent).offsets == {A0: 5}  # noqa: S301  # ours
 
 
 def test_progress_counts_what_all_of_them_read(large: Scanned) -> None:
