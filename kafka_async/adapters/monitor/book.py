@@ -201,9 +201,8 @@ class Book:
     def _behind(self) -> Iterator[tuple[TopicPartition, int]]:
         for known in self._groups.values():
             for part, window in known.windows.items():
-                last = window.last
-                if last is not None and last.committed is not None and last.waiting:
-                    yield part, max(last.committed, last.start or 0)
+                if (oldest := window.oldest) is not None and window.last is not None and window.last.waiting:
+                    yield part, oldest
 
     def date(self, now: float, wall_ms: float, searches: Mapping[TopicPartition, Search]) -> None:
         """Take what was found by time."""
@@ -403,8 +402,8 @@ class Book:
         assert last is not None  # noqa: S101  # those without a sample are not shown
         times = self._logs.times.get(part)
         age = None
-        if times is not None and last.committed is not None and last.lag is not None:
-            age = times.age(now, last.end if last.lag == 0 and last.end is not None else max(last.committed, last.start or 0))
+        if times is not None and (oldest := window.oldest) is not None and last.lag is not None:
+            age = times.age(now, last.end if last.lag == 0 and last.end is not None else oldest)
         return PartitionView(
             partition=part,
             status=verdict.status,

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import anyio
 from attrs import define, field
 
-from ...errors import IllegalStateError, KafkaError
+from ...errors import BrokerResponseError, IllegalStateError, KafkaError
 from ...model import Node, OffsetAndTimestamp, TopicPartition
 from ...wire import MetadataResponse
 from ..admin import EARLIEST, LATEST, Admin, Group, GroupListing
@@ -69,11 +69,14 @@ class Survey:
         wanted = self.book.partitions(offsets, groups)
         ends = await self._ends(wanted, LATEST)
         shrunk, nowhere = self.book.shrunk(ends), wanted - self._layout.leaders.keys()
-        if shrunk or nowhere - self._nowhere:  # a topic was created again, or has just been created
+        refused = {part for part, end in ends.items() if isinstance(end, BrokerResponseError) and end.invalid_metadata}
+        if shrunk or refused or nowhere - self._nowhere:  # a topic was deleted, or created again; a leader has moved
             self._layout_at = float("-inf")
             await self._look_around(self._now())
-            ends |= await self._ends(nowhere, LATEST)
-        self._nowhere = nowhere
+            for part in refused:
+                ends.pop(part)
+            ends |= await self._ends(nowhere | refused, LATEST)
+        self._nowhere = wanted - self._layout.leaders.keys()
         starts: dict[TopicPartition, int | KafkaError] = {}
         stable: dict[TopicPartition, int | KafkaError] = {}
         if began - self._starts_at >= SLOW or shrunk:

@@ -118,7 +118,7 @@ class Search:
     """A record that is not after it: its timestamp and its offset."""
     rounds: int = 0
     found: list[tuple[float, int]] = field(factory=list)
-    """Records that were found: timestamps in milliseconds, and offsets."""
+    """Times in milliseconds, and where the log ended then: at the record that has the timestamp, or is the first one after it."""
 
     @property
     def done(self) -> bool:
@@ -143,6 +143,8 @@ class Search:
             self.newest = (float(asked), answer[1] if answer is not None else self.newest[1])
             if self.oldest is None:  # the record itself is not in the log any more
                 self.rounds = ROUNDS
+            else:
+                self.found.append(self.newest)
         else:
             self.oldest = answer
         if answer is not None:

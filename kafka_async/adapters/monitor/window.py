@@ -141,6 +141,8 @@ class Window:
     """How often it began anew."""
     _former: int | None = None
     """What was committed in another topic of that name, which has been deleted since; ``None``: in none."""
+    _done: int = 0
+    """Where the log ended when a share group had no lag."""
     _committed: int | None = None
     """The last offset that was committed."""
     _topic_id: UUID | None = None
@@ -157,10 +159,15 @@ class Window:
         anew = seen.committed not in (None, self._committed, self._former) and not seen.beyond
         if None not in (self._topic_id, seen.topic_id) and self._topic_id != seen.topic_id:
             self._former = None if anew else self._committed
+            self._done = 0
             self._begin_anew()
             before = None
         elif anew:
             self._former = None
+        if seen.share and seen.lag == 0 and seen.end is not None:
+            self._done = seen.end
+        elif self._committed is not None and seen.committed is not None and seen.committed < self._committed:
+            self._done = 0  # it was set back
         self._topic_id = seen.topic_id or self._topic_id
         self._committed = self._committed if seen.committed is None else seen.committed
         if self._begun is None:
@@ -183,6 +190,17 @@ class Window:
     def last(self) -> Seen | None:
         """What the last poll has found."""
         return self._samples[-1].seen if self._samples else None
+
+    @property
+    def oldest(self) -> int | None:
+        """The first record that is not done, as far as that is known; ``None`` if it is not.
+
+        The start of a share group that brokers tell is the one that they wrote down last. What there was when the group had no lag
+        is done all the same.
+        """
+        if (last := self.last) is None or last.committed is None:
+            return None
+        return max(last.committed, last.start or 0, self._done)
 
     @property
     def sampled_at(self) -> float:

@@ -141,6 +141,20 @@ def test_a_search_finds_the_time_of_a_record_in_a_few_rounds() -> None:
     assert age.seconds == pytest.approx(5679, rel=0.01)
 
 
+def test_records_that_came_at_once_are_not_spread_over_the_time_since() -> None:
+    log = [(1000.0, offset) for offset in range(100)]
+    search = Search(50, (65_000.0, 100))
+    run(search, log)
+
+    found = EndTimes()
+    found.add(0.0, 100)
+    for time, offset in search.found:
+        found.anchor((time - 65_000.0) / 1000, offset)
+    age = found.age(0.0, 50)
+    assert age is not None
+    assert age.seconds == pytest.approx(64, abs=2)
+
+
 def test_a_search_for_a_record_that_is_gone_ends_at_once() -> None:
     search = Search(5, (100_000.0, 50))
     run(search, [(1000.0 * offset, offset) for offset in range(20, 50)])

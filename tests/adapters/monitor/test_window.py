@@ -256,6 +256,18 @@ def test_a_share_group_of_a_topic_that_was_created_again_is_unreadable() -> None
     assert found == [Status.OK, Status.UNREADABLE]
 
 
+def test_what_there_was_when_a_share_group_had_no_lag_is_done_whatever_its_start_says() -> None:
+    """Brokers tell the start that they wrote down last: records of an hour ago, all of them done, would wait since then."""
+    window = Window()
+    window.add(0.0, shared(0, 0, 10), READ, INTERVAL)
+    window.add(5.0, shared(0, 500, 510), READ, INTERVAL)
+    assert window.oldest == 10
+    window.add(10.0, shared(20, 490, 510), READ, INTERVAL)
+    assert window.oldest == 20
+    window.add(15.0, shared(5, 505, 510), READ, INTERVAL)  # it was set back
+    assert window.oldest == 5
+
+
 def test_the_speed_of_a_share_group_comes_from_its_lag() -> None:
     window = Window()
     window.add(0.0, shared(10, 100, 110), READ, INTERVAL)
