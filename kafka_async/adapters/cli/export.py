@@ -120,6 +120,15 @@ def export(
         int | None,
         typer.Option("--part-size", metavar="N", min=1, help="Offsets of a part of a folder. Default: 5,000,000."),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=1,
+            help="How many processes read and decode, for much data; records of a partition are then in no order. Default: 1.",
+        ),
+    ] = None,
     isolation: Annotated[
         str | None, typer.Option("--isolation-level", metavar="LEVEL", help="read_committed (default) or read_uncommitted.")
     ] = None,
@@ -153,7 +162,8 @@ def export(
     reading["on_loss"] = on_loss
     where = {"since": _offsets(since), "until": _offsets(until), "late": late, "partitions": partitions or None}
     consumer = _consumer(settings, config, {"bootstrap_servers": brokers, "isolation_level": isolation})
-    source = _Topic(topic=topic, where=where, reading=reading, consumer=consumer, progress=not quiet)
+    how = {"progress": not quiet, "processes": processes or 1}
+    source = _Topic(topic=topic, where=where, reading=reading, how=how, consumer=consumer)
     try:
         source.scan()  # asks nothing, and refuses what makes no sense
         target = _target(out, form, part_size, source, output)
@@ -179,8 +189,9 @@ class _Topic:
     topic: str
     where: Mapping[str, Any]
     reading: Mapping[str, Any]
+    how: Mapping[str, Any]
+    """What does not change the table."""
     consumer: Mapping[str, Any]
-    progress: bool
 
     def scan(self, **changed: Any) -> "Scan":
         """Return the scan that was asked for, with some arguments in place of others."""
@@ -188,7 +199,7 @@ class _Topic:
 
         where = {} if "ranges" in changed else dict(self.where)
         topics = () if "ranges" in changed else (self.topic,)
-        options: dict[str, Any] = {**where, **self.reading, "progress": self.progress, **self.consumer, **changed}
+        options: dict[str, Any] = {**where, **self.reading, **self.how, **self.consumer, **changed}
         return scan(*topics, **options)
 
     @property
@@ -322,7 +333,7 @@ def _target(out: str, form: str | None, part_size: int | None, source: _Topic, o
     path = Path(on_disk(out))
     if out.endswith("/") or path.is_dir():
         from ..export.exporting import Folder
-        from ..export.parts import PART_OFFSETS
+        from ..export.parts import AT_ONCE, PART_OFFSETS
 
         names = source.reading["columns"]
         column = PARTITION if "values" in source.reading or names is not None else "partition"
@@ -333,6 +344,7 @@ def _target(out: str, form: str | None, part_size: int | None, source: _Topic, o
             partition_column=column,
             drops_partition=names is not None and PARTITION not in names,
             options=source.options(),
+            at_once=max(AT_ONCE, source.how["processes"]),
             notify=lambda text: output.notify(f"% {text}"),
         )
         return _Parts(source, folder)

@@ -201,6 +201,17 @@ def test_a_folder_has_parts_and_another_run_has_nothing_to_do(brokers: str, tmp_
     assert "% 0 records, 4 parts were there before in" in second.stderr
 
 
+def test_several_processes_write_the_same_records(brokers: str, tmp_path: Path) -> None:
+    one = subprocess.run(command(brokers, f"{tmp_path}/one/"), check=True)  # noqa: S603  # our own program
+    two = subprocess.run(  # noqa: S603  # our own program
+        command(brokers, f"{tmp_path}/two/", "--processes", "2", "--values", "json", "--columns", "partition,offset,id"), check=True
+    )
+
+    assert (one.returncode, two.returncode) == (0, 0)
+    assert rows(tmp_path / "two") == rows(tmp_path / "one")
+    assert len(rows(tmp_path / "two")) == MANY
+
+
 def test_a_folder_with_inferred_fields_keeps_them(brokers: str, tmp_path: Path) -> None:
     path = tmp_path / "parts"
     arguments = ("-o", f"{path}/", "--values", "json", "--on-bad", "skip", "--columns", "id,offset", "--part-size", 3)
