@@ -36,7 +36,8 @@ from ..loop.environment import Environment
 from ..loop.loop_state import LoopState
 from ..loop.request_manager import Poll, parting_poll
 from ..positions.subscription import Subscription, SubscriptionState
-from .fetch import ClosingState, ShareFetchManager
+from .closing import ClosingState
+from .fetch import ShareFetchManager
 from .orders import Close, Flush
 from .share_membership import ShareMembership, ShareMemberState
 from .share_settings import ShareSettings

@@ -36,6 +36,13 @@ class ShareSession:
         """The broker knows the session, as far as we know."""
         return self.epoch != INITIAL_EPOCH
 
+    def want(self, partition: TopicPartition, topic_id: UUID | None) -> None:
+        """Read a partition of this topic from the next request on; ``None``: not at all."""
+        if topic_id is None:
+            self.wanted.pop(partition, None)
+        else:
+            self.wanted[partition] = topic_id
+
     def build(self, batches: Mapping[TopicPartition, Batches]) -> Listed:
         """Return the topics and the forgotten topics of the next ShareFetch, with acknowledgements of wanted partitions."""
         self._sending = dict(self.wanted)

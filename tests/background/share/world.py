@@ -6,11 +6,11 @@ from uuid import UUID
 from kafka_async.background.boundary import EventHandler, Exchange, FetchBuffer
 from kafka_async.background.loop.environment import Environment
 from kafka_async.background.share.assembly import ShareBackground, assembly
-from kafka_async.background.share.orders import Delivery, Report
+from kafka_async.background.share.orders import Acknowledge, AcknowledgeType, Delivery, Flush, Report
 from kafka_async.background.share.share_settings import ShareSettings
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
-from kafka_async.events import ErrorEvent, ShareEvent, SubscribeTopics
+from kafka_async.events import Call, ErrorEvent, ShareEvent, SubscribeTopics
 from kafka_async.model import TopicPartition
 from kafka_async.network import UnsentRequest
 from kafka_async.trace import TraceEvent
@@ -22,6 +22,10 @@ from kafka_async.wire.messages import (
     FindCoordinatorResponse,
     MetadataRequest,
     Request,
+    ShareAcknowledgePartitionResponse,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
     ShareAssignment,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -142,3 +146,35 @@ class World:
         (delivery,) = self.reports()
         assert isinstance(delivery, Delivery)
         return delivery
+
+
+def acknowledged(code: int = 0, **fields: Any) -> ShareAcknowledgeResponse:
+    part = ShareAcknowledgePartitionResponse(partition_index=0, error_code=code)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=int(LOCK * 1000),
+        responses=(ShareAcknowledgeTopicResponse(topic_id=ID, partitions=(part,)),),
+        **fields,
+    )
+
+
+def fetch(world: World) -> ShareFetchRequest:
+    (found,) = world.waiting(ShareFetchRequest)
+    return found
+
+
+def acknowledgement(world: World) -> ShareAcknowledgeRequest:
+    (found,) = world.waiting(ShareAcknowledgeRequest)
+    return found
+
+
+def accept(world: World, delivery: Delivery, *offsets: int, read: int | None = None) -> None:
+    """Accept records; the application has read all there are, or ``read`` more."""
+    world.exchange.taken = world.exchange.delivered if read is None else world.exchange.taken + read
+    for offset in offsets:
+        world.exchange.order(Acknowledge(delivery.partition, offset, delivery.number, AcknowledgeType.ACCEPT))
+
+
+def flush(world: World) -> Call[dict[TopicPartition, KafkaError | None]]:
+    call: Call[dict[TopicPartition, KafkaError | None]] = Call(100.0)
+    world.exchange.order(Flush(call=call))
+    return call

@@ -1,0 +1,102 @@
+"""Calls that wait for acknowledgements or for the end, and how far a share consumer has closed.
+
+It closes in this order: nothing is fetched any more, the acknowledgements are settled, the sessions are closed.
+"""
+
+from collections.abc import Collection, Iterator
+from enum import Enum
+
+from ...errors import KafkaError
+from ...events import Call
+from ...model import TopicPartition
+from ...values import define, field
+from ..loop.request_manager import NEVER
+from .locks import Locks
+from .orders import Flush
+from .share_broker import ShareBroker
+
+
+class ClosingState(Enum):
+    """How far a share consumer has closed."""
+
+    OPEN = "records are fetched"
+    SETTLING = "nothing is fetched any more; acknowledgements are sent and answered"
+    PARTING = "the sessions are being closed, which releases what is left"
+    CLOSED = "no broker knows us any more"
+
+
+@define(eq=False)
+class Closing:
+    """Who waits, and the results of acknowledgements since the last flush."""
+
+    state: ClosingState = field(default=ClosingState.OPEN, init=False)
+    flushes: list[Flush] = field(factory=list, init=False)
+    _outcomes: dict[TopicPartition, KafkaError | None] = field(factory=dict, init=False)
+    _calls: list[Call[None]] = field(factory=list, init=False)
+
+    @property
+    def hurries(self) -> bool:
+        """Whether somebody waits for acknowledgements that do not wait for others then."""
+        return bool(self.flushes) or self.state is not ClosingState.OPEN
+
+    def close(self, call: Call[None]) -> None:
+        """Begin to close; ``call`` waits for the end."""
+        self._calls.append(call)
+        if self.state is ClosingState.OPEN:
+            self.state = ClosingState.SETTLING
+
+    def note(self, partition: TopicPartition, error: KafkaError | None) -> None:
+        """An acknowledgement has a result, for the next flush; an error is not covered by what goes well."""
+        self._outcomes[partition] = self._outcomes.get(partition) or error
+
+    def go_on(self, brokers: Collection[ShareBroker], locks: Locks, now: float) -> float:
+        """Answer flushes, and take the next step of closing, once no acknowledgement is on its way.
+
+        Return when to look again; ``now``: a step was taken.
+        """
+        busy = any(broker.acknowledgements or (broker.in_flight and broker.in_flight.portions) for broker in brokers)
+        if self.flushes and not busy:
+            outcomes = dict(self._outcomes)
+            flushes, self.flushes = self.flushes, []
+            if any(order.tells for order in flushes):
+                self._outcomes.clear()
+            for order in flushes:
+                order.call.resolve(dict(outcomes))
+        if self.state is ClosingState.SETTLING and not busy:
+            until = _rests_until(brokers, locks, now)
+            if until <= now:
+                self.state = ClosingState.PARTING
+            return until
+        if self.state is ClosingState.PARTING and not any(map(_knows_us, brokers)):
+            self.state = ClosingState.CLOSED
+            return now
+        return NEVER
+
+    def closed(self) -> Iterator[Call[None]]:
+        """Yield the calls that wait for the end, once it has come."""
+        if self.state is ClosingState.CLOSED:
+            calls, self._calls = self._calls, []
+            yield from calls
+
+
+def _knows_us(broker: ShareBroker) -> bool:
+    return broker.session.is_open or (broker.in_flight is not None and broker.in_flight.closes)
+
+
+def _rests_until(brokers: Collection[ShareBroker], locks: Locks, now: float) -> float:
+    """Return until when fetches that are held back are waited for, before the sessions are closed; ``now``: for none.
+
+    A poll that is abandoned locks what comes next, for nobody. One that is not answered in its time is given up.
+    """
+    until = now
+    for broker in brokers:
+        sent = broker.in_flight
+        if sent is None or not sent.fetches:
+            continue
+        if locks.given_by(broker.node_id):
+            return NEVER
+        if now < sent.rests_until:
+            until = max(until, sent.rests_until)
+        else:
+            broker.session.reset()
+    return until

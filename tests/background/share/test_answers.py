@@ -1,0 +1,220 @@
+"""What each answer means for records, locks and acknowledgements."""
+
+import pytest
+
+from kafka_async.background.share.orders import (
+    AcknowledgeType,
+    Delivery,
+    Hold,
+    Lost,
+    Renewed,
+    Settled,
+)
+from kafka_async.errors import (
+    GroupAuthorizationFailedError,
+    InvalidRecordStateError,
+    InvalidShareSessionEpochError,
+    KafkaConnectionError,
+    ShareSessionLimitReachedError,
+    ShareSessionNotFoundError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.wire.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    SharePartitionData,
+)
+
+from .world import ID, LOCK, TP, World, accept, acknowledged, acknowledgement, acquired, fetch, fetched, flush
+
+ACCEPT, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RENEW
+
+
+def test_records_are_delivered_with_when_their_locks_end() -> None:
+    world = World()
+    delivery = world.delivered(3)
+    assert [record.offset for record in delivery.records] == [0, 1, 2]
+    assert delivery.counts == [1, 1, 1]
+    assert delivery.deadline == LOCK
+
+
+def test_a_partition_that_is_missing_in_the_answer_is_an_error() -> None:
+    world = World()
+    delivery = world.delivered(2)
+    accept(world, delivery, 0)
+    call = flush(world)
+    world.poll(0.1)
+    world.answer(ShareAcknowledgeRequest, ShareAcknowledgeResponse(), 0.2)
+    world.poll(0.2)
+    assert "did not answer" in str(call.result()[TP])
+
+
+def test_records_that_the_answer_lacks_are_given_back_without_the_application() -> None:
+    world = World(max_poll_records=2)
+    world.joined(0)
+    part = acquired(0, 4)
+    compacted = SharePartitionData(partition_index=0, records=part.records[:0], acquired_records=part.acquired_records)
+    world.answer(ShareFetchRequest, fetched(compacted), 0.0)
+    assert world.reports() == []  # bytes that were cut off: given back, not settled for good
+    world.poll(0.1)
+    (batch,) = fetch(world).topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 3, (2,))
+
+
+@pytest.mark.parametrize("outcome", [KafkaConnectionError("cut"), fetched(error_code=ShareSessionNotFoundError.errno)])
+def test_with_its_connection_a_session_loses_its_locks_and_old_acknowledgements_go_first(outcome: object) -> None:
+    world = World()
+    delivery = world.delivered(3)
+    accept(world, delivery, 0)
+    world.poll(0.1)
+    assert fetch(world).topics[0].partitions[0].acknowledgement_batches
+    world.answer(ShareFetchRequest, outcome, 0.2)
+    (lost,) = world.reports()
+    assert isinstance(lost, Lost)
+    assert [offset for _, offset in lost.locks] == [1, 2]
+    world.poll(0.4)
+    opening = fetch(world)
+    assert (opening.share_session_epoch, opening.max_records, opening.max_bytes) == (0, 0, 0)
+    assert not opening.topics[0].partitions[0].acknowledgement_batches
+    world.answer(ShareFetchRequest, fetched(), 0.5)
+    world.poll(0.5)
+    world.poll(0.6)
+    first = acknowledgement(world)
+    batches = first.topics[0].partitions[0].acknowledgement_batches
+    assert [(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches] == [(0, 0, (1,))]
+    world.answer(ShareAcknowledgeRequest, acknowledged(InvalidRecordStateError.errno), 0.6)
+    (settled,) = world.reports()
+    assert isinstance(settled, Settled)
+    assert isinstance(settled.error, InvalidRecordStateError)
+
+
+@pytest.mark.parametrize("error", [InvalidShareSessionEpochError, ShareSessionLimitReachedError])
+def test_another_session_does_not_cost_the_locks(error: type[InvalidShareSessionEpochError]) -> None:
+    world = World()
+    world.delivered(3)
+    world.poll(0.1)
+    world.answer(ShareFetchRequest, fetched(error_code=error.errno), 0.2)
+    assert world.reports() == []
+    world.poll(2.0)
+    assert fetch(world).share_session_epoch == 0
+
+
+def test_a_denied_group_is_reported_and_does_not_spin() -> None:
+    world = World()
+    world.joined(0)
+    world.answer(ShareFetchRequest, fetched(error_code=GroupAuthorizationFailedError.errno), 0.0)
+    assert [type(error) for error in world.errors()] == [GroupAuthorizationFailedError]
+    world.poll(0.5)
+    assert world.waiting(ShareFetchRequest) == []
+    world.poll(1.0)
+    assert fetch(world).share_session_epoch == 0
+
+
+@pytest.mark.parametrize(("error", "told"), [(UnknownTopicOrPartitionError, False), (TopicAuthorizationFailedError, True)])
+def test_a_partition_that_fails_is_asked_for_again_after_a_backoff_and_holds_up_no_other(
+    error: type[UnknownTopicOrPartitionError], told: bool
+) -> None:
+    world = World()
+    world.joined(0, 1)
+    bad = SharePartitionData(partition_index=0, error_code=error.errno)
+    world.answer(ShareFetchRequest, fetched(bad, acquired(5, 1, partition=1)), 0.0)
+    assert len(world.reports()) == 1
+    assert [type(problem) for problem in world.errors()] == ([error] if told else [])
+    world.poll(0.01)
+    request = fetch(world)
+    assert [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [(ID, (0,))]
+    world.answer(ShareFetchRequest, fetched(), 0.02)
+    world.poll(2.0)
+    assert [part.partition_index for part in fetch(world).topics[0].partitions] == [0]
+
+
+def test_a_topic_that_is_denied_is_reported_once_and_not_for_each_partition() -> None:
+    world = World()
+    world.joined(0, 1, 2)
+    denied = [SharePartitionData(partition_index=index, error_code=TopicAuthorizationFailedError.errno) for index in range(3)]
+    world.answer(ShareFetchRequest, fetched(*denied), 0.0)
+    (error,) = world.errors()
+    assert str(error).endswith("topics 't': Not authorized to access the topic.")
+
+
+@pytest.mark.parametrize("after", [0.4, 8.0], ids=["within the poll", "beyond the poll"])
+def test_a_lock_whose_answer_may_have_been_held_up_is_counted_from_when_it_was_asked_for(after: float) -> None:
+    world = World()
+    world.joined(0)
+    world.answer(ShareFetchRequest, fetched(acquired(0, 1)), after)
+    (late,) = world.reports()
+    assert isinstance(late, Delivery)
+    assert late.deadline == LOCK
+
+
+def test_a_record_that_comes_again_to_the_same_member_is_another_one() -> None:
+    """The broker knows members and not deliveries: what was said under the former lock would be taken for the new one."""
+    world = World()
+    former = world.delivered(3)
+    world.poll(0.1)
+    accept(world, former, 0)
+    world.poll(0.2)  # behind the fetch
+    world.answer(ShareFetchRequest, fetched(acquired(0, 2)), 10.0)
+    lost, refused, again = world.reports()
+    assert isinstance(lost, Lost)
+    assert [offset for _, offset in lost.locks] == [1]
+    assert isinstance(refused, Settled)
+    assert refused.offsets == (0,)
+    assert "delivered again" in str(refused.error)
+    assert isinstance(again, Delivery)
+    accept(world, again, 0)
+    flush(world)
+    world.poll(10.1)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 10.1)
+    (settled,) = world.reports()
+    assert settled == Settled(TP, again.number, (0,), ACCEPT, None)
+
+
+def test_a_renewal_is_counted_from_when_it_was_asked_for() -> None:
+    world = World()
+    delivery = world.delivered(1)
+    world.exchange.order(Hold(TP, delivery.number, 0))
+    world.poll(0.0)
+    if world.waiting(ShareFetchRequest):
+        world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(15.0)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 20.0)
+    renewed = [report for report in world.reports() if isinstance(report, Renewed)]
+    assert [report.deadline for report in renewed] == [15.0 + LOCK]
+
+
+def test_a_lock_that_ended_before_the_answer_is_not_renewed() -> None:
+    world = World()
+    delivery = world.delivered(1)
+    world.exchange.order(Hold(TP, delivery.number, 0))
+    world.poll(0.0)
+    if world.waiting(ShareFetchRequest):
+        world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(15.0)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 31.0)
+    assert not [locks for report in world.reports() if isinstance(report, Renewed) for locks in report.locks]
+    world.poll(31.0)
+    assert [type(report) for report in world.reports()] == [Lost]
+
+
+def test_a_record_that_is_accepted_while_its_lock_is_being_renewed_has_the_new_time() -> None:
+    world = World()
+    delivery = world.delivered(2)
+    for offset in (0, 1):
+        world.exchange.order(Hold(TP, delivery.number, offset))
+    world.poll(0.0)
+    if world.waiting(ShareFetchRequest):
+        world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(15.0)
+    assert acknowledgement(world).is_renew_ack
+    accept(world, delivery, 0)
+    world.poll(16.0)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 20.0)
+    flush(world)
+    world.poll(20.0)
+    assert not acknowledgement(world).is_renew_ack
+    world.answer(ShareAcknowledgeRequest, acknowledged(), LOCK + 10)
+    (settled,) = [report for report in world.reports() if isinstance(report, Settled)]
+    assert settled == Settled(TP, delivery.number, (0,), ACCEPT, None)

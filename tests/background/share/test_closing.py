@@ -1,0 +1,80 @@
+"""Flushes, and the end of a share consumer."""
+
+import pytest
+
+from kafka_async.background.share.closing import ClosingState
+from kafka_async.background.share.orders import (
+    Close,
+)
+from kafka_async.events import Call
+from kafka_async.wire.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareGroupHeartbeatRequest,
+)
+
+from .world import TP, World, accept, acknowledged, acknowledgement, fetch, fetched, flush, taken_in
+
+
+def test_a_flush_returns_the_result_of_each_partition() -> None:
+    world = World()
+    delivery = world.delivered(2)
+    accept(world, delivery, 0)
+    call = flush(world)
+    world.poll(0.1)
+    assert not call.done
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.2)
+    world.poll(0.2)
+    assert call.result() == {TP: None}
+    again = flush(world)
+    world.poll(0.3)
+    assert again.result() == {}
+
+
+def test_the_end_settles_then_closes_the_sessions_then_leaves() -> None:
+    world = World()
+    delivery = world.delivered(2)
+    accept(world, delivery, 0)
+    call: Call[None] = Call(100.0)
+    world.exchange.order(Close(call=call))
+    world.poll(0.1)
+    assert acknowledgement(world).share_session_epoch == 1
+    assert world.waiting(ShareFetchRequest) == []
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.2)
+    world.poll(0.2)
+    world.poll(0.2)
+    assert acknowledgement(world).share_session_epoch == -1
+    assert world.waiting(ShareGroupHeartbeatRequest) == []
+    world.answer(ShareAcknowledgeRequest, ShareAcknowledgeResponse(), 0.3)
+    world.poll(0.3)
+    world.poll(0.3)
+    assert world.background.fetch.closing is ClosingState.CLOSED
+    (farewell,) = world.waiting(ShareGroupHeartbeatRequest)
+    assert farewell.member_epoch == -1
+    assert not call.done
+    world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 0.4)
+    assert call.done
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_the_end_waits_for_the_rest_of_a_poll_which_would_lock_records_for_nobody(answered: bool) -> None:
+    world = World()
+    world.joined(0)
+    call: Call[None] = Call(100.0)
+    world.exchange.order(Close(call=call))
+    world.poll(0.1)
+    assert not world.waiting(ShareGroupHeartbeatRequest)
+    rest = fetch(world).max_wait_ms / 1000
+    assert rest == 0.5
+    if answered:
+        world.answer(ShareFetchRequest, fetched(), 0.4)
+        world.poll(0.4)
+        world.poll(0.4)
+        assert acknowledgement(world).share_session_epoch == -1
+        world.answer(ShareAcknowledgeRequest, acknowledged(), 0.4)
+    assert answered or rest < world.wake_at <= 2 * rest + 0.1
+    now = 0.4 if answered else world.wake_at
+    world.poll(now)
+    world.poll(now)
+    assert world.waiting(ShareGroupHeartbeatRequest)[0].member_epoch == -1
