@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, Unpack
 from uuid import UUID
 
 import anyio
@@ -26,11 +26,13 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import TypeVar
 
 from ..application.callbacks import ConsumerRebalanceListener
-from ..application.consumer import ARROW_ROWS
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.lifecycle.runtime import ThreadRuntime
+from ..application.parts import assemble
 from ..application.processing.retry import ONCE, Retry
 from ..application.reading.ranges import RANGE_BATCH_BYTES
+from ..application.reading.read_calls import ARROW_ROWS
+from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalStateError
 from ..events import ClusterDescription
 from ..functions import is_async
@@ -55,7 +57,8 @@ if TYPE_CHECKING:
     from ..application.processing.process_settings import Handler, OnFailure, Order
     from ..application.processing.processing import Processing as AsyncProcessing
     from ..application.processing.statistics import ProcessingStatistics
-    from ..config import ConsumerConfig, ConsumerOptions
+    from ..config import ConsumerOptions
+    from ..network import TransportFactory
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -79,16 +82,24 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     raise IllegalStateError("an 'async def' call-back needs an event loop; give the blocking consumer plain functions")
 
 
-def exclusive(method: Callable[P, T]) -> Callable[P, T]:
+class Seated(Protocol):
+    """Has a seat for one thread."""
+
+    _seat: "Seat"
+
+
+C = TypeVar("C", bound=Seated)
+
+
+def exclusive(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
     """Let one thread at a time into the consumer."""
 
     @wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-        owner: Any = args[0]
-        seat = owner._seat
+    def guarded(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        seat = self._seat
         mine = seat.enter()
         try:
-            return method(*args, **kwargs)
+            return method(self, *args, **kwargs)
         finally:
             if mine:
                 seat.taken_by = {}
@@ -309,20 +320,24 @@ class KafkaConsumer(Generic[K, V]):
     as ``KeyboardInterrupt``, no record is lost: the next call returns what that call had in hand.
     """
 
-    def __init__(self, *topics: str, **options: "Unpack[ConsumerOptions[K, V]]") -> None:
+    def __init__(
+        self,
+        *topics: str,
+        # Not options of Kafka: those that were checked before, and what opens connections, for tests.
+        config: ConsumerConfig | None = None,
+        transport_factory: "TransportFactory | None" = None,
+        **options: "Unpack[ConsumerOptions[K, V]]",
+    ) -> None:
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
-        self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, runtime=runtime, **options)
+        self._parts = assemble(ConsumerConfig.of(**options) if config is None else config, runtime, transport_factory)
+        self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, parts=self._parts)
         self._seat = Seat(self._consumer, runtime)
 
     @classmethod
-    def from_config(cls, config: "ConsumerConfig", *topics: str) -> Self:
+    def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
         """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
-        consumer = cls.__new__(cls)
-        runtime = ThreadRuntime.for_threads()
-        consumer._consumer = AsyncConsumer.from_config(config, *topics, runtime=runtime)
-        consumer._seat = Seat(consumer._consumer, runtime)
-        return consumer
+        return cls(*topics, config=config)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
@@ -336,11 +351,10 @@ class KafkaConsumer(Generic[K, V]):
         self._stop(timeout_ms, clean=True)
 
     def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
-        self._consumer._ownership.check_process()  # and no more: while it processes, it is lent to an event loop
-        processing = self._seat.processing
-        if processing is not None and processing.stop_consumer(partial(self._consumer._stop, timeout_ms, clean=clean)):
+        self._parts.guard.ownership.check_process()  # and no more: while it processes, it is lent to an event loop
+        processing, parting = self._seat.processing, self._parts.parting
+        if processing is not None and processing.stop_consumer(partial(parting.stop, self._parts.guard, timeout_ms, clean=clean)):
             return  # it drained and committed first
-        parting = self._consumer._parting
         allowed = parting.allowed(timeout_ms)
         if not parting.begin():
             finish(parting.wait_for_the_first(allowed))
@@ -374,7 +388,7 @@ class KafkaConsumer(Generic[K, V]):
         """Return the next record, waiting for it as long as it takes."""
         mine = self._seat.enter()
         try:
-            portion = finish(self._consumer._next_portion(partitions, self._consumer._reader.auto_commit.holdings.asks()))
+            portion = finish(self._parts.reads.portion(partitions, self._parts.reads.asks()))
             record: ConsumerRecord[K, V] = portion.records[portion.place]
             portion.place += 1
             return record
@@ -388,10 +402,8 @@ class KafkaConsumer(Generic[K, V]):
         """Return records by partition as soon as there are any; ``{}`` if none came within ``timeout_ms``."""
         mine = self._seat.enter()
         try:
-            batch = finish(
-                self._consumer._getmany(partitions, timeout_ms, max_records, self._consumer._reader.auto_commit.holdings.asks())
-            )
-            self._consumer._unread.taken = None
+            batch = finish(self._parts.reads.many(partitions, timeout_ms, max_records, self._parts.reads.asks()))
+            self._parts.unread.taken = None
             return batch
         finally:
             if mine:
@@ -408,9 +420,9 @@ class KafkaConsumer(Generic[K, V]):
         """Return records as an Arrow record batch (extra ``arrow``); see ``kafka_async.KafkaConsumer.getarrow``."""
         mine = self._seat.enter()
         try:
-            holder = self._consumer._reader.auto_commit.holdings.asks()
-            batch = finish(self._consumer._getarrow(holder, partitions, timeout_ms, max_records, columns, view))
-            self._consumer._unread.taken = None
+            holder = self._parts.reads.asks()
+            batch = finish(self._parts.reads.arrow(holder, partitions, timeout_ms, max_records, columns, view))
+            self._parts.unread.taken = None
             return batch
         finally:
             if mine:
@@ -443,10 +455,8 @@ class KafkaConsumer(Generic[K, V]):
         """Return the next records of the ranges as columns; ``None``: all are read."""
         mine = self._seat.enter()
         try:
-            found = finish(
-                self._consumer._next_columns(self._consumer._reader.auto_commit.holdings.asks(), columns, batch_bytes, timeout_ms)
-            )
-            self._consumer._unread.taken = None
+            found = finish(self._parts.reads.columns(self._parts.reads.asks(), columns, batch_bytes, timeout_ms))
+            self._parts.unread.taken = None
             return found
         finally:
             if mine:
@@ -454,7 +464,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Iterate over records until the consumer is stopped. A record is done when the next one is asked for."""
-        reader, seat = self._consumer._reader, self._seat
+        reader, seat = self._parts.reads.reader, self._seat
         handout = reader.handout
         while True:
             hand = handout.hand
@@ -554,7 +564,7 @@ class KafkaConsumer(Generic[K, V]):
             max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         )
-        return Processing(self._seat, lambda: AsyncProcessing(Source(self._consumer), handler, settings))
+        return Processing(self._seat, lambda: AsyncProcessing(Source(self._parts), handler, settings))
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 

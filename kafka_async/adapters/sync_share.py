@@ -24,17 +24,27 @@ if TYPE_CHECKING:  # most programs that block have no use for it
     from ..application.processing.process_settings import Handler
     from ..application.share.consumer import ShareConsumer as AsyncConsumer
     from ..application.share.options import ShareOnFailure, ShareOptions
+    from ..application.share.parts import ShareParts
     from ..application.share.record import ShareRecord
     from ..application.share.statistics import ShareStatistics
+    from ..network import TransportFactory
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
 
 
-def _made(topics: tuple[str, ...], runtime: ThreadRuntime, options: "ShareOptions") -> "AsyncConsumer[Any, Any]":
+def _assembled(
+    options: "ShareOptions[Any, Any]", runtime: ThreadRuntime, transport_factory: "TransportFactory | None"
+) -> "ShareParts":
+    from ..application.share import parts
+
+    return parts.assemble_share(options, runtime, transport_factory)
+
+
+def _made(topics: tuple[str, ...], parts: "ShareParts") -> "AsyncConsumer[Any, Any]":
     from ..application.share import consumer
 
-    return consumer.ShareConsumer(*topics, runtime=runtime, **options)
+    return consumer.ShareConsumer(*topics, parts=parts)
 
 
 class ShareConsumer(Generic[K, V]):
@@ -45,10 +55,17 @@ class ShareConsumer(Generic[K, V]):
     thread. If a signal handler raises inside a read call, no record is lost: records that were not returned are delivered again.
     """
 
-    def __init__(self, *topics: str, **options: "Unpack[ShareOptions[K, V]]") -> None:
+    def __init__(
+        self,
+        *topics: str,
+        # Not an option of Kafka: what opens connections, for tests.
+        transport_factory: "TransportFactory | None" = None,
+        **options: "Unpack[ShareOptions[K, V]]",
+    ) -> None:
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
-        self._consumer = _made(topics, runtime, options)
+        self._parts = _assembled(options, runtime, transport_factory)
+        self._consumer = _made(topics, self._parts)
         self._seat = Seat(self._consumer, runtime)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
@@ -60,11 +77,12 @@ class ShareConsumer(Generic[K, V]):
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
-        self._consumer._ownership.check_process()  # and no more: while it processes, it is lent to an event loop
+        self._parts.guard.ownership.check_process()  # and no more: while it processes, it is lent to an event loop
         processing = self._seat.processing
         if processing is not None and processing.stop_consumer(lambda: self._consumer.stop(timeout_ms)):
             return  # it drained first
-        allowed, life = self._consumer._allowed(timeout_ms), self._consumer._life
+        life = self._parts.life
+        allowed = life.allowed(timeout_ms)
         if not life.begin():
             finish(life.wait_for_end(allowed))
             return
@@ -74,8 +92,8 @@ class ShareConsumer(Generic[K, V]):
             time.sleep(LOOK_AGAIN)
             mine = self._seat.try_enter()
         try:
-            finish(self._consumer._finish(allowed))
-            self._consumer._custody.close()
+            finish(life.settle_and_finish(allowed))
+            self._parts.custody.close()
         finally:
             if mine:
                 self._seat.taken_by = {}
@@ -111,8 +129,8 @@ class ShareConsumer(Generic[K, V]):
     @exclusive
     def getone(self) -> "ShareRecord[K, V]":
         """Return the next record, waiting for it as long as it takes."""
-        self._consumer._check_readable()
-        record: ShareRecord[K, V] | None = self._consumer._reader.at_hand(fairly=False)
+        self._parts.guard.check_readable()
+        record: ShareRecord[K, V] | None = self._parts.reader.at_hand(fairly=False)
         return finish(self._consumer.getone()) if record is None else record
 
     @exclusive
@@ -204,7 +222,7 @@ class ShareConsumer(Generic[K, V]):
             keep_done=False,
             shared=True,
         )
-        return Processing(self._seat, lambda: AsyncProcessing(ShareSource(self._consumer), handler, settings))
+        return Processing(self._seat, lambda: AsyncProcessing(ShareSource(self._parts), handler, settings))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What the caller holds.
 
-consumer.py            the facade; its parts are in the rooms
+consumer.py            the facade
+parts.py               its parts, put together: what facades and ``process`` talk to
 reading/               read calls: unread records, positions, iteration, ranges, Arrow
 committing/            which offsets are committed, when, and how
 group/                 the subscription, and assignments that the background proposes

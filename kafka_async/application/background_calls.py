@@ -105,6 +105,12 @@ class BackgroundCalls(Generic[E]):
         finally:
             call.withdraw()
 
+    async def describe(self, topics: frozenset[str] | None) -> ClusterDescription:
+        """Ask the cluster about topics (``None``: all), and remember them."""
+        found: ClusterDescription = await self.ask(lambda call: TopicMetadata(call=call, topics=topics))
+        self.inbox.looked_up.update(found.topics)
+        return found
+
     async def find_topics(self, topics: frozenset[str], deadline: float) -> None:
         """Wait for the cluster, and until each of ``topics`` exists; the broker may create it.
 

@@ -12,16 +12,14 @@ import re
 import time
 import warnings
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
 
 from typing_extensions import TypeVar
 
-from ..background.boundary import EventHandler, FetchBuffer, Watermarks
+from ..background.boundary import Watermarks
 from ..config import ConsumerConfig
 from ..errors import (
-    CommitFailedError,
     ConsumerStoppedError,
     IllegalOperation,
     IllegalStateError,
@@ -31,7 +29,6 @@ from ..events import (
     AssignFromUser,
     ClusterDescription,
     EnforceRebalance,
-    FetchCommitted,
     FindClientInstanceId,
     FindPositions,
     ListOffsets,
@@ -40,9 +37,8 @@ from ..events import (
     SubscribePattern,
     SubscribeRegex,
     SubscribeTopics,
-    TopicMetadata,
 )
-from ..functions import mark_as_coroutine_functions, runs_elsewhere
+from ..functions import runs_elsewhere
 from ..model import (
     ConsumerRecord,
     ConsumerState,
@@ -53,37 +49,25 @@ from ..model import (
     SubscriptionPattern,
     TopicPartition,
 )
-from ..records import ALL_COLUMNS, ColumnBuilder, Columns, warn_if_slow
+from ..records import ALL_COLUMNS, Columns
 from . import arguments
 from .arguments import (
     as_partition,
-    commit_offsets,
     one_partition,
     partition_set,
-    seconds,
     seek_target,
     subscribed_pattern,
     subscribed_topics,
 )
-from .background_calls import BackgroundCalls
-from .callbacks import ConsumerRebalanceListener, Preparation, check_callbacks, check_listener
-from .committing.auto_commit import AutoCommit, Holdings, LastCommit
-from .committing.commits import Commits, Why
-from .group.rebalancing import Listening, Rebalancing
-from .group.subscribed import Subscribed
-from .inbox import Inbox
-from .lifecycle.lifecycle import Lifecycle, Phase
-from .lifecycle.metrics import Metrics
-from .lifecycle.observing import Observer, lag
-from .lifecycle.ownership import Ownership
-from .lifecycle.parting import Parting
-from .outbox import Outbox
+from .callbacks import ConsumerRebalanceListener, check_listener
+from .lifecycle.lifecycle import Phase
+from .lifecycle.observing import lag
+from .parts import Parts, assemble
 from .processing.retry import ONCE, Retry
-from .reading.cursor import Cursor, PartitionCustody
-from .reading.iteration import HANDOUT, ITERATOR
-from .reading.ranges import RANGE_BATCH_BYTES, Ranges
-from .reading.reader import Gate, Reader, record_limit
-from .reading.unread import Unread
+from .reading.cursor import PartitionCustody
+from .reading.iteration import ITERATOR
+from .reading.ranges import RANGE_BATCH_BYTES
+from .reading.read_calls import ARROW_ROWS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -98,31 +82,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
-
-
-ARROW_ROWS: Final = 65_536
-"""Rows of an Arrow batch if the caller does not say: ``max_poll_records`` is made for objects that are handled one by one."""
-
-_numbers = count(1)
-_imported: Final[dict[str, Any]] = {}
-"""What a first call imported, set only after the import is complete."""
-
-
-def _arrow() -> Any:
-    from .reading import arrow  # before anything of pyarrow: it says what to install
-
-    # isort: split
-    import pyarrow.compute  # noqa: F401  # what a column of timestamps needs, here and not on the event loop
-
-    return arrow
-
-
-def _named(config: ConsumerConfig) -> ConsumerConfig:
-    """Return the configuration; a consumer without a ``client_id`` gets one as Java gives it."""
-    check_callbacks(config)
-    if "client_id" in config.given:
-        return config
-    return config.with_client_id(f"consumer-{(config.group_id or 'none')[:200]}-{next(_numbers)}")
 
 
 class KafkaConsumer(Generic[K, V]):
@@ -140,66 +99,21 @@ class KafkaConsumer(Generic[K, V]):
     def __init__(
         self,
         *topics: str,
-        # Not options of Kafka: where the background loop runs and what opens connections, for the blocking facade and for tests.
+        # Not options of Kafka: where the background loop runs and what opens connections, for tests; the blocking facade gives all
+        # parts.
         runtime: "Runtime | None" = None,
         transport_factory: "TransportFactory | None" = None,
+        parts: Parts | None = None,
         **options: "Unpack[ConsumerOptions[K, V]]",
     ) -> None:
-        self._assemble(_named(ConsumerConfig.of(**options)), runtime, transport_factory)
+        self._parts = assemble(ConsumerConfig.of(**options), runtime, transport_factory) if parts is None else parts
         if topics:
             self.subscribe(topics)
 
     @classmethod
-    def from_config(cls, config: ConsumerConfig, *topics: str, runtime: "Runtime | None" = None) -> Self:
-        """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``.
-
-        ``runtime`` is for the blocking facade.
-        """
-        consumer = cls.__new__(cls)
-        consumer._assemble(_named(config), runtime, None)
-        if topics:
-            consumer.subscribe(topics)
-        return consumer
-
-    def _assemble(self, config: ConsumerConfig, runtime: "Runtime | None", transport_factory: "TransportFactory | None") -> None:
-        """Make the parts and give each of them those that it talks to. None of them refers to the consumer itself."""
-        # What talks to brokers takes a third of the import's time. A program that names the class may never make one.
-        from ..network import TcpConnector
-        from .lifecycle.runtime import TaskRuntime, ThreadRuntime
-        from .lifecycle.starting import Starting
-
-        warn_if_slow()
-        mark_as_coroutine_functions()
-        self._config = config
-        self._processing: Processing | None = None
-        self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._runtime = runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
-        handler = EventHandler(runtime.wake_background, runtime.wake_application)
-        buffer = FetchBuffer(config.fetch_buffer_bytes, runtime.wake_application, runtime.wake_background)
-        handout = HANDOUT()
-        handler.attend = handout.attend
-        handler.progress = lambda: handout.left
-        self._lifecycle = lifecycle = Lifecycle(handler, runtime)
-        self._ownership = Ownership(runtime, lifecycle)
-        self._outbox = outbox = Outbox(handler)
-        self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id, group_instance_id=config.group_instance_id))
-        self._subscribed = subscribed = Subscribed()
-        self._unread = unread = Unread(config, buffer, outbox, handout)
-        metrics = Metrics()
-        self._observer = observer = Observer(config, runtime, lifecycle, inbox, unread, metrics)
-        commits = Commits(unread, runtime, outbox, config.interceptors, observer)
-        auto_commit = AutoCommit(config, runtime, unread, commits, Holdings(runtime, unread, handout))
-        self._rebalancing = rebalancing = Rebalancing(
-            unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime
-        )
-        gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
-        preparation = Preparation.of(config)
-        self._reader = reader = Reader(config, unread, runtime, gate, auto_commit, preparation, metrics.idle, handout)
-        self._calls = calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
-        self._parting = parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)
-        factory = transport_factory or TcpConnector.from_config(config)  # reads the TLS files: a bad one is refused here
-        self._starting = Starting(config, lifecycle, runtime, calls, reader, parting, subscribed, observer, factory)
-        self._ranges = Ranges(config, runtime, unread, reader, calls)
+    def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
+        """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
+        return cls(*topics, parts=assemble(config))
 
     # --- starting and stopping
     # ------------------------------------------------------------------------------------------------------------------
@@ -216,8 +130,8 @@ class KafkaConsumer(Generic[K, V]):
         topic does not exist within ``request_timeout_ms`` (the broker may create it),
         ``AuthenticationFailedError`` and the authorization errors. After an error ``start`` may be called again.
         """
-        self._ownership.check()
-        await self._starting.start(timeout_ms)
+        self._parts.guard.ownership.check()
+        await self._parts.starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
         """Stop: commit the consumed records (auto-commit), leave the group, close fetch sessions and connections.
@@ -231,16 +145,7 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` if called on an event loop other than the consumer's; if the consumer's is closed, the
         consumer ends without a commit and without leaving the group.
         """
-        await self._stop(timeout_ms, clean=True)
-
-    async def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
-        self._ownership.check_to_stop()
-        if self._processing is not None and not self._processing.over and self._lifecycle.phase is Phase.RUNNING:
-            allowed, began = self._parting.allowed(timeout_ms), self._runtime.clock()
-            with self._runtime.shield():
-                await self._processing.finish(allowed * 3 / 4)
-            timeout_ms = max(0.0, allowed - (self._runtime.clock() - began)) * 1000
-        await self._parting.part(timeout_ms, clean=clean)
+        await self._parts.parting.stop(self._parts.guard, timeout_ms, clean=True)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -248,69 +153,20 @@ class KafkaConsumer(Generic[K, V]):
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
         # If the block ended by an exception or a cancellation, the last records of this task are not consumed.
-        await self._stop(None, clean=exc_type is None)
+        await self._parts.parting.stop(self._parts.guard, None, clean=exc_type is None)
 
     def __del__(self) -> None:
-        ownership = getattr(self, "_ownership", None)
-        if ownership is not None and ownership.was_forgotten():
+        parts = getattr(self, "_parts", None)
+        if parts is not None and parts.guard.ownership.was_forgotten():
             warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
-        return f"<KafkaConsumer client_id={self._config.client_id!r} state={str(self.state)!r}>"
-
-    # --- checks ----------------------------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        self._ownership.check()
-        self._lifecycle.check_open()
-
-    def _check_running(self) -> None:
-        self._ownership.check()
-        self._lifecycle.check_running()
-
-    def _check_readable(self) -> None:
-        self._ownership.check()
-        self._lifecycle.check_readable()
-        if self._processing is not None:
-            if not self._processing.over:
-                raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
-            self._processing = None  # it failed, and the application goes on by itself
-
-    def _need_group(self, what: str) -> None:
-        self._check_open()
-        if self._config.group_id is None:
-            raise IllegalOperation(f"{what} needs a group_id")
-
-    def _is_given_up(self, cursor: Cursor) -> bool:
-        """Whether ``unsubscribe`` has given it up: only its call-back, which is still running, sees it."""
-        unsubscribing = self._rebalancing.is_unsubscribing and not self._rebalancing.listening.is_inside
-        return unsubscribing and cursor.custody is PartitionCustody.LEAVING
-
-    def _cursors(self) -> dict[TopicPartition, Cursor]:
-        """Return what is assigned."""
-        return {tp: cursor for tp, cursor in tuple(self._unread.partitions.items()) if not self._is_given_up(cursor)}
-
-    def _cursor(self, partition: TopicPartition) -> Cursor:
-        cursor = self._unread.partitions.get(partition) if isinstance(partition, tuple) else None
-        if cursor is None or self._is_given_up(cursor):
-            raise IllegalStateError(f"{one_partition(partition)} is not assigned")
-        return cursor
-
-    def _only(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
-        for partition in partitions:
-            self._cursor(partition)
-        return partitions
-
-    def _assigned(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
-        chosen = partition_set(partitions) or tuple(self._cursors())
-        if not chosen:
-            raise IllegalStateError("no partitions are assigned")
-        return self._only(chosen)
+        return f"<KafkaConsumer client_id={self._parts.config.client_id!r} state={str(self.state)!r}>"
 
     def _watermarks(self, partition: TopicPartition) -> Watermarks | None:
-        self._ownership.check_process()
-        self._cursor(partition)
-        return self._unread.buffer.watermarks.get(partition)
+        self._parts.guard.ownership.check_process()
+        self._parts.assigned.cursor(partition)
+        return self._parts.unread.buffer.watermarks.get(partition)
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
@@ -322,17 +178,13 @@ class KafkaConsumer(Generic[K, V]):
         deserialized, ``CorruptRecordException`` for a corrupt batch, ``OffsetOutOfRangeError`` and
         ``NoOffsetForPartitionError`` if ``auto_offset_reset`` is ``none``, and errors of the background.
         """
-        return self._getone_for(self._reader.auto_commit.holdings.asks(), partitions)
+        return self._getone_for(self._parts.reads.asks(), partitions)
 
     async def _getone_for(self, holder: Any, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[K, V]:
-        portion = await self._next_portion(partitions, holder)
+        portion = await self._parts.reads.portion(partitions, holder)
         record: ConsumerRecord[K, V] = portion.records[portion.place]
         portion.place += 1  # the record is handed out: nothing can come between this and the return
         return record
-
-    async def _next_portion(self, partitions: tuple[TopicPartition, ...], holder: Any) -> Any:
-        self._check_readable()
-        return await self._reader.next_portion(self._only(partitions), holder)
 
     @runs_elsewhere
     def getmany(
@@ -343,26 +195,14 @@ class KafkaConsumer(Generic[K, V]):
         Waits up to ``timeout_ms`` for the first; ``{}`` if none came, or if ``stop`` is called meanwhile. Raises as
         ``getone`` does. Cancelling it loses no record.
         """
-        return self._getmany_for(self._reader.auto_commit.holdings.asks(), partitions, timeout_ms, max_records)
+        return self._getmany_for(self._parts.reads.asks(), partitions, timeout_ms, max_records)
 
     async def _getmany_for(
         self, holder: Any, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        batch = await self._getmany(partitions, timeout_ms, max_records, holder)
-        self._unread.taken = None  # delivered: nothing can come between this and the return
+        batch = await self._parts.reads.many(partitions, timeout_ms, max_records, holder)
+        self._parts.unread.taken = None  # delivered: nothing can come between this and the return
         return batch
-
-    async def _getmany(
-        self, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None, holder: Any
-    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        self._check_readable()
-        limit = record_limit(self._config.max_poll_records if max_records is None else max_records)
-        try:
-            return await self._reader.batch(self._only(partitions), seconds(timeout_ms), limit, holder=holder)
-        except ConsumerStoppedError:
-            if self._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
-                return {}  # it waited while the consumer was stopped
-            raise
 
     @runs_elsewhere
     def getarrow(
@@ -393,36 +233,12 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises as ``getone`` does, except for deserializers, and ``ImportError`` without pyarrow.
         """
-        return self._getarrow_for(self._reader.auto_commit.holdings.asks(), partitions, timeout_ms, max_records, columns, view)
+        return self._getarrow_for(self._parts.reads.asks(), partitions, timeout_ms, max_records, columns, view)
 
     async def _getarrow_for(self, *arguments: Any) -> "pyarrow.RecordBatch":
-        batch = await self._getarrow(*arguments)
-        self._unread.taken = None  # delivered: nothing can come between this and the return
+        batch = await self._parts.reads.arrow(*arguments)
+        self._parts.unread.taken = None  # delivered: nothing can come between this and the return
         return batch
-
-    async def _getarrow(
-        self,
-        holder: Any,
-        partitions: tuple[TopicPartition, ...],
-        timeout_ms: float,
-        max_records: int | None,
-        columns: Collection[str] | None,
-        view: bool,
-    ) -> "pyarrow.RecordBatch":
-        self._check_readable()
-        arrow = await self._import_arrow()
-        if view:
-            arrow.check_views()
-        limit = record_limit(ARROW_ROWS if max_records is None else max_records)
-        into = ColumnBuilder(ALL_COLUMNS if columns is None else columns, view=view)
-        await self._reader.columns(self._only(partitions), seconds(timeout_ms), limit, into, holder=holder)
-        return arrow.record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
-
-    async def _import_arrow(self) -> Any:
-        # Not looked up in ``sys.modules``: a module is there half-initialized while another consumer's thread imports it.
-        if "arrow" not in _imported:
-            _imported["arrow"] = await self._runtime.apart(_arrow)
-        return _imported["arrow"]
 
     async def arrow_batches(
         self,
@@ -450,12 +266,12 @@ class KafkaConsumer(Generic[K, V]):
         A record counts as consumed when the next one is asked for. Between two records everything may happen that may happen
         between two calls, such as a rebalance or an auto-commit.
         """
-        self._check_readable()
-        iterator: AsyncIterator[ConsumerRecord[K, V]] = ITERATOR(self._reader.handout, self._step)
+        self._parts.guard.check_readable()
+        iterator: AsyncIterator[ConsumerRecord[K, V]] = ITERATOR(self._parts.reads.reader.handout, self._step)
         return iterator
 
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]:
-        return self._next_for(self._reader.auto_commit.holdings.asks())
+        return self._next_for(self._parts.reads.asks())
 
     async def _next_for(self, holder: Any) -> ConsumerRecord[K, V]:
         try:
@@ -466,9 +282,9 @@ class KafkaConsumer(Generic[K, V]):
     async def _step(self, holder: Any) -> ConsumerRecord[K, V]:
         """Take the slow path to the next record of an iteration."""
         try:
-            self._check_readable()
-            self._reader.auto_commit.holdings.asked(holder)
-            portion = await self._reader.step(holder)
+            self._parts.guard.check_readable()
+            self._parts.reads.reader.auto_commit.holdings.asked(holder)
+            portion = await self._parts.reads.reader.step(holder)
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
         record: ConsumerRecord[K, V] = portion.records[portion.place]
@@ -484,7 +300,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         wanted = arguments.offset_ranges(ranges)
         self._assign(wanted, kept=())
-        self._ranges.begin(wanted)
+        self._parts.reads.ranges.begin(wanted)
 
     @runs_elsewhere
     def next_columns(
@@ -502,18 +318,12 @@ class KafkaConsumer(Generic[K, V]):
         with the partitions if no record came for ``timeout_ms`` (default: ``default_api_timeout_ms``);
         ``CorruptRecordException`` as ``getmany`` does.
         """
-        return self._next_columns_for(self._reader.auto_commit.holdings.asks(), columns, batch_bytes, timeout_ms)
+        return self._next_columns_for(self._parts.reads.asks(), columns, batch_bytes, timeout_ms)
 
     async def _next_columns_for(self, *arguments: Any) -> Columns | None:
-        found = await self._next_columns(*arguments)
-        self._unread.taken = None  # delivered: nothing can come between this and the return
+        found = await self._parts.reads.columns(*arguments)
+        self._parts.unread.taken = None  # delivered: nothing can come between this and the return
         return found
-
-    async def _next_columns(
-        self, holder: Any, columns: Collection[str], batch_bytes: int, timeout_ms: float | None
-    ) -> Columns | None:
-        self._check_readable()
-        return await self._ranges.next_columns(columns, batch_bytes, timeout_ms, holder)
 
     # --- process ---------------------------------------------------------------------------------------------------------------
 
@@ -627,7 +437,7 @@ class KafkaConsumer(Generic[K, V]):
             max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         )
-        return Processing(Source(self), handler, settings)
+        return Processing(Source(self._parts), handler, settings)
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
@@ -643,17 +453,17 @@ class KafkaConsumer(Generic[K, V]):
         unless exactly one of topics and pattern is given, ``ValueError`` for invalid topic names or patterns,
         ``IllegalStateError`` after ``assign``.
         """
-        self._check_open()
-        if self._subscribed.by_user:
+        self._parts.guard.check_open()
+        if self._parts.subscribed.by_user:
             raise IllegalStateError("partitions were assigned with assign(); call unsubscribe() first")
         check_listener(listener)
         if bool(topics) == (pattern is not None):
             raise TypeError("subscribe() takes either topics or a pattern")
         names, matches = frozenset[str](), None
         event: SubscribeRegex | SubscribeTopics | SubscribePattern
-        number = self._inbox.subscription + 1
+        number = self._parts.inbox.subscription + 1
         if isinstance(pattern, SubscriptionPattern):
-            if self._config.group_id is None or self._config.group_protocol == "classic":
+            if self._parts.config.group_id is None or self._parts.config.group_protocol == "classic":
                 raise IllegalOperation(
                     "a SubscriptionPattern is evaluated by the coordinator: it needs a group_id and its protocol"
                 )
@@ -664,13 +474,15 @@ class KafkaConsumer(Generic[K, V]):
             event = SubscribeTopics(topics=names, subscription=number)
         else:
             matches = subscribed_pattern(pattern)
-            event = SubscribePattern(matches=matches, exclude_internal=self._config.exclude_internal_topics, subscription=number)
-        self._inbox.subscribe()
-        self._rebalancing.listening.listen(listener)
-        self._rebalancing.assigned_once = False
-        self._subscribed.topics, self._subscribed.pattern, self._subscribed.event = names, matches, event
-        self._outbox.add(event)
-        self._subscribed.follow(self._unread)
+            event = SubscribePattern(
+                matches=matches, exclude_internal=self._parts.config.exclude_internal_topics, subscription=number
+            )
+        self._parts.inbox.subscribe()
+        self._parts.rebalancing.listening.listen(listener)
+        self._parts.rebalancing.assigned_once = False
+        self._parts.subscribed.topics, self._parts.subscribed.pattern, self._parts.subscribed.event = names, matches, event
+        self._parts.outbox.add(event)
+        self._parts.subscribed.follow(self._parts.unread)
 
     def unsubscribe(self) -> None:
         """Give up subscription and assignment, and leave the group: commit the consumed records (auto-commit), call the listener,
@@ -680,25 +492,28 @@ class KafkaConsumer(Generic[K, V]):
         call-back runs on its own; the next read, or ``stop``, waits for it, and the group is left when it has returned. Raises
         what a plain one raises, when all is done.
         """
-        self._check_open()
-        owned, running = self._subscribed.is_subscription, self._lifecycle.look() in (Phase.STARTING, Phase.RUNNING)
-        self._unread.settle()
+        self._parts.guard.check_open()
+        owned, running = (
+            self._parts.subscribed.is_subscription,
+            self._parts.guard.lifecycle.look() in (Phase.STARTING, Phase.RUNNING),
+        )
+        self._parts.unread.settle()
         if running:
-            self._reader.auto_commit.withdraw()
-            self._reader.auto_commit.send_last()
-        self._rebalancing.end()
-        number = self._inbox.subscribe(leaves=True)
-        error = self._rebalancing.unsubscribe(number, owned=owned and running)
-        self._subscribed.clear()
-        self._rebalancing.listening.listen(None)
+            self._parts.reads.reader.auto_commit.withdraw()
+            self._parts.reads.reader.auto_commit.send_last()
+        self._parts.rebalancing.end()
+        number = self._parts.inbox.subscribe(leaves=True)
+        error = self._parts.rebalancing.unsubscribe(number, owned=owned and running)
+        self._parts.subscribed.clear()
+        self._parts.rebalancing.listening.listen(None)
         if error is not None:
             raise error
 
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed, or matched by the pattern."""
-        self._ownership.check_process()
-        self._inbox.sort()
-        return self._subscribed.names(self._inbox.cluster, self._unread)
+        self._parts.guard.ownership.check_process()
+        self._parts.inbox.sort()
+        return self._parts.subscribed.names(self._parts.inbox.cluster, self._parts.unread)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group. Those that were assigned before keep their position and unread records.
@@ -709,29 +524,29 @@ class KafkaConsumer(Generic[K, V]):
         self._assign(wanted, kept=wanted)
 
     def _assign(self, wanted: Collection[TopicPartition], *, kept: Collection[TopicPartition]) -> None:
-        self._check_open()
-        if self._subscribed.is_subscription:
+        self._parts.guard.check_open()
+        if self._parts.subscribed.is_subscription:
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
-        self._unread.settle()
+        self._parts.unread.settle()
         # Partitions that unsubscribe() is still giving up are assigned anew.
         kept = [
             tp
             for tp in kept
-            if tp in self._unread.partitions and self._unread.partitions[tp].custody is not PartitionCustody.LEAVING
+            if tp in self._parts.unread.partitions and self._parts.unread.partitions[tp].custody is not PartitionCustody.LEAVING
         ]
-        dropped = frozenset(self._unread.partitions) - frozenset(kept)
-        if dropped and self._lifecycle.look() in (Phase.STARTING, Phase.RUNNING):
-            self._reader.auto_commit.send_last(dropped)
-        number = self._inbox.subscribe(leaves=True)
-        self._subscribed.by_user = bool(wanted)
-        self._unread.keep(kept)
-        self._rebalancing.lost -= frozenset(wanted)
-        self._outbox.add(AssignFromUser(stamps=self._unread.assign(wanted), subscription=number))
+        dropped = frozenset(self._parts.unread.partitions) - frozenset(kept)
+        if dropped and self._parts.guard.lifecycle.look() in (Phase.STARTING, Phase.RUNNING):
+            self._parts.reads.reader.auto_commit.send_last(dropped)
+        number = self._parts.inbox.subscribe(leaves=True)
+        self._parts.subscribed.by_user = bool(wanted)
+        self._parts.unread.keep(kept)
+        self._parts.rebalancing.lost -= frozenset(wanted)
+        self._parts.outbox.add(AssignFromUser(stamps=self._parts.unread.assign(wanted), subscription=number))
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned now."""
-        self._ownership.check_process()
-        return set(self._cursors())
+        self._parts.guard.ownership.check_process()
+        return set(self._parts.assigned.cursors())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition ids of a topic if its metadata is known, else ``None``.
@@ -739,9 +554,9 @@ class KafkaConsumer(Generic[K, V]):
         Known are the topics that are subscribed or assigned, once the consumer has started, and what was asked about since.
         ``describe_topics`` asks the cluster.
         """
-        self._ownership.check_process()
-        self._inbox.sort()
-        known = self._inbox.topic(topic)
+        self._parts.guard.ownership.check_process()
+        self._parts.inbox.sort()
+        known = self._parts.inbox.topic(topic)
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
 
     async def topics(self) -> set[str]:
@@ -757,10 +572,8 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``InvalidTopicError`` for a name that no topic can have, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
         names = arguments.topic_names(topics) or None
-        self._check_running()
-        found: ClusterDescription = await self._calls.ask(lambda call: TopicMetadata(call=call, topics=names))
-        self._inbox.looked_up.update(found.topics)
-        return found
+        self._parts.guard.check_running()
+        return await self._parts.calls.describe(names)
 
     # --- where -----------------------------------------------------------------------------------------------------------------
 
@@ -769,11 +582,11 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalStateError`` for a partition that is not assigned, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
-        self._check_running()
-        self._unread.settle()
-        if self._unread.locate(self._cursor(partition)) is None:
+        self._parts.guard.check_running()
+        self._parts.unread.settle()
+        if self._parts.unread.locate(self._parts.assigned.cursor(partition)) is None:
             await self._find_positions((as_partition(partition),))
-        position = self._unread.locate(self._cursor(partition))
+        position = self._parts.unread.locate(self._parts.assigned.cursor(partition))
         if position is None:
             raise KafkaTimeoutError(f"{one_partition(partition)} has no position: it was assigned again meanwhile")
         return position
@@ -786,14 +599,8 @@ class KafkaConsumer(Generic[K, V]):
         ``process`` begins, or in ``on_partitions_assigned``, ``process`` skips those records.
         Raises ``IllegalStateError`` for a partition that is not assigned, ``ValueError`` for a negative offset.
         """
-        self._check_open()
-        target = seek_target(offset)
-        cursor = self._cursor(partition)
-        self._unread.settle()
-        cursor.belong(target.topic_id or cursor.meant() or cursor.stored.topic_id or self._inbox.topic_id(cursor.partition.topic))
-        self._unread.move(cursor, (target.offset, target.leader_epoch))
-        self._unread.refetch(cursor, check=target.leader_epoch is not None)
-        self._sought[cursor.partition] = target
+        self._parts.guard.check_open()
+        self._parts.assigned.seek(partition, seek_target(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Seek to the first offset of ``partitions`` (none: all assigned). Return ``True`` when the positions are found.
@@ -818,9 +625,9 @@ class KafkaConsumer(Generic[K, V]):
         such a record is read from its end on. Raises as ``offsets_for_times`` does, and ``IllegalStateError`` for a partition that
         is not assigned.
         """
-        wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._assigned(partitions), when)
+        wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._parts.assigned.chosen(partitions), when)
         for partition in wanted:
-            self._cursor(partition)
+            self._parts.assigned.cursor(partition)
         found = await self.offsets_for_times(wanted)
         for partition, target in found.items():
             if target is not None:
@@ -840,8 +647,8 @@ class KafkaConsumer(Generic[K, V]):
         with the reason.
         """
         wanted = arguments.timestamps(timestamps)
-        self._check_running()
-        return dict(await self._calls.ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
+        self._parts.guard.check_running()
+        return dict(await self._parts.calls.ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -884,7 +691,7 @@ class KafkaConsumer(Generic[K, V]):
         marks = self._watermarks(partition)
         if marks is None:
             return None
-        return int((time.time() - (self._runtime.clock() - marks.fetched_at)) * 1000)
+        return int((time.time() - (self._parts.runtime.clock() - marks.fetched_at)) * 1000)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets lie between the position and the end, as of the last fetch; ``None`` if unknown.
@@ -892,7 +699,7 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` for a partition that is not assigned.
         """
         marks = self._watermarks(partition)
-        return lag(self._config, self._cursor(partition), marks)
+        return lag(self._parts.config, self._parts.assigned.cursor(partition), marks)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until ``resume``. Fetched records are kept, even through a rebalance in which
@@ -900,46 +707,42 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalStateError`` for a partition that is not assigned.
         """
-        self._pause(partitions, paused=True)
+        self._parts.guard.check_open()
+        self._parts.assigned.pause(partitions, paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again. Raises ``IllegalStateError`` for a partition that is not assigned."""
-        self._pause(partitions, paused=False)
-        self._runtime.wake_application()
-
-    def _pause(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
-        self._check_open()
-        self._unread.pause([self._cursor(partition).partition for partition in partitions], paused=paused)
-        if self._processing is not None and not self._processing.over:
-            self._processing.attend_to_pauses()
+        self._parts.guard.check_open()
+        self._parts.assigned.pause(partitions, paused=False)
+        self._parts.runtime.wake_application()
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        self._ownership.check_process()
-        return {partition for partition, cursor in self._cursors().items() if cursor.paused}
+        self._parts.guard.ownership.check_process()
+        return self._parts.assigned.paused()
 
     async def _find_positions(self, partitions: Collection[TopicPartition]) -> None:
         wanted = frozenset(partitions)
-        found: Mapping[TopicPartition, PositionFound] = await self._calls.find(
+        found: Mapping[TopicPartition, PositionFound] = await self._parts.calls.find(
             lambda call: FindPositions(call=call, partitions=wanted)
         )
         for partition in wanted:
-            cursor = self._cursor(partition)
+            cursor = self._parts.assigned.cursor(partition)
             answer = found.get(partition)
-            if self._unread.locate(cursor) is None and answer is not None and answer.stamp == cursor.stamp:
+            if self._parts.unread.locate(cursor) is None and answer is not None and answer.stamp == cursor.stamp:
                 cursor.belong(answer.topic_id)
                 cursor.place((answer.offset, answer.leader_epoch))
-        failure = self._unread.failure_ahead(wanted)
+        failure = self._parts.unread.failure_ahead(wanted)
         if failure is not None:
             raise failure.with_traceback(None)
 
     async def _seek_by_lookup(self, partitions: tuple[TopicPartition, ...], strategy: str) -> bool:
-        self._check_running()
-        chosen = self._assigned(partitions)
-        self._unread.settle()
+        self._parts.guard.check_running()
+        chosen = self._parts.assigned.chosen(partitions)
+        self._parts.unread.settle()
         for partition in chosen:
-            self._unread.move(self._cursor(partition), None)
-        self._outbox.add(ResetOffset(stamps=self._unread.stamps(chosen), strategy=strategy))
+            self._parts.unread.move(self._parts.assigned.cursor(partition), None)
+        self._parts.outbox.add(ResetOffset(stamps=self._parts.unread.stamps(chosen), strategy=strategy))
         await self._find_positions(chosen)
         return True
 
@@ -947,8 +750,8 @@ class KafkaConsumer(Generic[K, V]):
         self, of: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partition_set(of), timestamp)
-        self._check_running()
-        found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._calls.ask(
+        self._parts.guard.check_running()
+        found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._parts.calls.ask(
             lambda call: ListOffsets(call=call, timestamps=wanted), timeout_ms
         )
         return {partition: answer.offset for partition, answer in found.items() if answer is not None}
@@ -964,40 +767,7 @@ class KafkaConsumer(Generic[K, V]):
         ``CommitFailedError`` if the group refuses (its ``lost`` has the partitions that are no longer assigned; the others were
         committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing is sent later), and the authorization errors.
         """
-        self._need_group("commit()")
-        self._check_running()
-        await self._rebalancing.unsubscribed()
-        self._inbox.sort()
-        self._inbox.reported.raise_final()
-        self._unread.settle()
-        if offsets is None and self._processing is not None and not self._processing.over:
-            if self._rebalancing.listening.is_inside:  # as programs do that read by themselves
-                await self._processing.commit()
-                return
-            raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
-        wanted = self._unread.positions() if offsets is None else commit_offsets(offsets)
-        lost = tuple(partition for partition in wanted if partition in self._rebalancing.lost)
-        ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
-        ours = {partition: offset.of(self._cursor(partition).stored.topic_id) for partition, offset in ours.items()}
-        if self._rebalancing.listening.is_inside:
-            self._unread.give_back(ours, parting=self._lifecycle.phase is Phase.PARTING)
-        await self._commit(ours)
-        if lost:
-            names = ", ".join(map(one_partition, lost))
-            raise CommitFailedError(f"committed all offsets but those of partitions that are no longer assigned: {names}", lost)
-
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit at the caller's request; errors are raised to the caller."""
-        if not offsets:
-            return
-        commits = self._reader.auto_commit.commits
-        self._reader.auto_commit.withdraw()
-        commit = commits.begin(offsets, Why.CALLER, self._calls.deadline())
-        await self._calls.answer(commit.call)
-        error = commits.end(commit)
-        await commits.intercept()
-        if error is not None:
-            raise error
+        await self._parts.commits.commit(offsets)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit()`` would commit now: the next offset to read and the last leader epoch, by partition (KIP-1094).
@@ -1005,13 +775,12 @@ class KafkaConsumer(Generic[K, V]):
         Use it if you store offsets yourself (in a database, or in a producer's transaction). The offset of the last record plus 1
         lacks the epoch, and does not pass control records and gaps after that record. Partitions without a position are left out.
         """
-        self._check_open()
-        self._unread.settle()
-        return self._unread.positions(lambda cursor: not self._is_given_up(cursor))
+        self._parts.guard.check_open()
+        return self._parts.assigned.next_offsets()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition, ``None`` if there is none. Raises as ``committed_offsets`` does."""
-        self._need_group("committed()")
+        self._parts.commits.check_group("committed()")
         found = (await self.committed_offsets(partition))[as_partition(partition)]
         return found.offset if found is not None else None
 
@@ -1021,12 +790,7 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalOperation`` without a group, ``KafkaTimeoutError`` after ``default_api_timeout_ms``, and the authorization
         errors. An error is never taken to mean that nothing is committed.
         """
-        self._need_group("committed_offsets()")
-        wanted = frozenset(partition_set(partitions) or self._cursors())
-        self._check_running()
-        self._inbox.sort()
-        self._inbox.reported.raise_final()
-        return dict(await self._calls.ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
+        return await self._parts.commits.committed(partition_set(partitions))
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Seek to the committed offsets of ``partitions`` (none: all assigned) and return them. Without one, the position stays.
@@ -1034,8 +798,8 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
         ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
-        chosen = self._assigned(partitions)  # before the group, as in aiokafka
-        self._need_group("seek_to_committed()")
+        chosen = self._parts.assigned.chosen(partitions)  # before the group, as in aiokafka
+        self._parts.commits.check_group("seek_to_committed()")
         found = await self.committed_offsets(*chosen)
         for partition, target in found.items():
             if target is not None:
@@ -1047,29 +811,28 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalOperation`` without a group.
         """
-        self._ownership.check_process()
-        if self._config.group_id is None:
+        self._parts.guard.ownership.check_process()
+        if self._parts.config.group_id is None:
             raise IllegalOperation("group_metadata() needs a group_id")
-        self._inbox.sort()
-        return self._inbox.group
+        self._parts.inbox.sort()
+        return self._parts.inbox.group
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Make the group rebalance at the next opportunity (KIP-568). Has no effect in the consumer protocol, as in Java.
 
         Raises ``IllegalOperation`` without a group, ``ConsumerStoppedError`` after ``stop``.
         """
-        self._need_group("enforce_rebalance()")
-        self._check_running()
-        self._outbox.add(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))
+        self._parts.commits.check_group("enforce_rebalance()")
+        self._parts.guard.check_running()
+        self._parts.outbox.add(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerState:
         """What the consumer is doing, as one value for people and health checks."""
-        state = self._observer.state
-        stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
-        return ConsumerState.STALLED if stalled else state
+        state = self._parts.observer.state
+        return ConsumerState.STALLED if state is ConsumerState.STEADY and self._parts.guard.stalled else state
 
     @property
     def ready(self) -> bool:
@@ -1081,7 +844,7 @@ class KafkaConsumer(Generic[K, V]):
         halted (a corrupt batch, an offset that the log does not hold) only with a seek. Once ``process`` has failed it is ``False``
         until something else reads. ``statistics()`` has the reason.
         """
-        return self._observer.ready and not self._has_failed
+        return self._parts.observer.ready and not self._parts.guard.has_failed
 
     @property
     def alive(self) -> bool:
@@ -1090,22 +853,16 @@ class KafkaConsumer(Generic[K, V]):
         For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help. Once ``process``
         has failed it is ``False`` until something else reads.
         """
-        return self._observer.alive and not self._has_failed
-
-    @property
-    def _has_failed(self) -> bool:
-        """``process`` has failed, and nothing else reads."""
-        return self._processing is not None and self._processing.failed_for_good
+        return self._parts.observer.alive and not self._parts.guard.has_failed
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on).
 
         While ``process`` runs there is a group ``consumer-processing-metrics`` too.
         """
-        self._ownership.check_process()
-        found = self._observer.measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
-        processing = self._processing
-        return found if processing is None else found | processing.metrics()
+        self._parts.guard.ownership.check_process()
+        found = self._parts.observer.measure(0.0 if self._parts.guard.lifecycle.phase is Phase.NEW else self._parts.runtime.clock())
+        return found | self._parts.guard.metrics()
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
         """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if necessary.
@@ -1113,13 +870,13 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
         if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._check_running()
-        return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
+        self._parts.guard.check_running()
+        return await self._parts.calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 
     def statistics(self) -> Statistics:
         """Return one frozen snapshot of the consumer and each of its partitions.
 
         Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s.
         """
-        self._ownership.check_process()
-        return self._observer.statistics(self._calls.snapshot())
+        self._parts.guard.ownership.check_process()
+        return self._parts.observer.statistics(self._parts.calls.snapshot())

@@ -465,16 +465,10 @@ class Cluster:
     # --- arguments -------------------------------------------------------------------------------------------------------------
 
     def _known(self, topic: str) -> Any:
-        if topic not in self.simulated.topics:
-            raise ValueError(f"there is no topic {topic!r}; create it with cluster.topic({topic!r})")
-        return self.simulated.topics[topic]
+        return _topic(self.simulated, topic)
 
     def _tp(self, partition: tuple[str, int]) -> TopicPartition:
-        topic, index = partition
-        count = len(self._known(topic).partitions)
-        if not 0 <= index < count:
-            raise ValueError(f"topic {topic!r} has no partition {index}; it has {count}")
-        return TopicPartition(topic, index)
+        return _existing(self.simulated, partition)
 
     def _within(self, partition: tuple[str, int], offset: int) -> TopicPartition:
         tp = self._tp(partition)
@@ -518,14 +512,14 @@ class Member:
 
         Raises ``ValueError`` if it has left, or for a partition that does not exist.
         """
-        claimed = frozenset(self._cluster._tp(partition) for partition in partitions)
+        claimed = frozenset(_existing(self._cluster.simulated, partition) for partition in partitions)
         self._check()
         self._cluster.simulated.groups.claim(self.group, self._fellow, claimed)
 
     def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets for the group. Raises ``ValueError`` if it has left, or has not all of these partitions."""
         self._check()
-        strange = {self._cluster._tp(partition) for partition in offsets} - self.assignment()
+        strange = {_existing(self._cluster.simulated, partition) for partition in offsets} - self.assignment()
         if strange:
             raise ValueError(f"member {self.id!r} does not have {sorted(strange)}; it has {sorted(self.assignment())}")
         for partition, offset in offsets.items():
@@ -551,7 +545,7 @@ class Transaction:
 
     def produce(self, topic: str, *values: bytes | str | None, partition: int = 0) -> int:
         """Append records as one batch; return the offset of the first."""
-        tp = self._cluster._tp((topic, partition))
+        tp = _existing(self._cluster.simulated, (topic, partition))
         self._written.add(tp)
         return self._cluster.simulated.produce(tp, *values, producer_id=self._producer_id)
 
@@ -594,3 +588,17 @@ def as_bytes(value: bytes | str | None) -> bytes | None:
 
 def _outcome(said: Any) -> Any:
     return said.errno if isinstance(said, type) and issubclass(said, BrokerResponseError) else said
+
+
+def _topic(simulated: FakeCluster, topic: str) -> Any:
+    if topic not in simulated.topics:
+        raise ValueError(f"there is no topic {topic!r}; create it with cluster.topic({topic!r})")
+    return simulated.topics[topic]
+
+
+def _existing(simulated: FakeCluster, partition: tuple[str, int]) -> TopicPartition:
+    topic, index = partition
+    count = len(_topic(simulated, topic).partitions)
+    if not 0 <= index < count:
+        raise ValueError(f"topic {topic!r} has no partition {index}; it has {count}")
+    return TopicPartition(topic, index)

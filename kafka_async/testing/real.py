@@ -189,7 +189,7 @@ class RealCluster:
         if made.error_code == _EXISTS:
             raise ValueError(f"topic {name!r}: it exists already")
         _check(made.error_code, made.error_message or f"topic {name!r}")
-        self._until(lambda: self._led(name) == partitions)
+        _until(lambda: self._led(name) == partitions, self.bootstrap)
         return [TopicPartition(name, index) for index in range(partitions)]
 
     def group(self, name: str, **config: object) -> None:
@@ -203,14 +203,14 @@ class RealCluster:
         """Delete a topic, and wait until it is gone."""
         (gone,) = self._any().ask(DeleteTopicsRequest(topics=(DeleteTopicState(name=topic),))).responses
         _check(gone.error_code, f"topic {topic!r}")
-        self._until(lambda: self._described(topic).error_code == 3)
+        _until(lambda: self._described(topic).error_code == 3, self.bootstrap)
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Grow a topic to ``count`` partitions, and wait until they have leaders."""
         wanted = CreatePartitionsTopic(name=topic, count=count)
         (grown,) = self._any().ask(CreatePartitionsRequest(topics=(wanted,))).results
         _check(grown.error_code, grown.error_message or f"topic {topic!r}")
-        self._until(lambda: self._led(topic) == count)
+        _until(lambda: self._led(topic) == count, self.bootstrap)
 
     def recreate(self, topic: str) -> None:
         """Delete a topic and create it again."""
@@ -396,7 +396,7 @@ class RealCluster:
 
     def _coordinator(self, key: str, kind: int = 0) -> _RealBroker:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
-        self._until(lambda: self._any().ask(request).coordinators[0].error_code == 0)
+        _until(lambda: self._any().ask(request).coordinators[0].error_code == 0, self.bootstrap)
         (found,) = self._any().ask(request).coordinators
         return self._at(found.host, found.port)
 
@@ -425,15 +425,16 @@ class RealCluster:
             found.append(part.base_offset)
             return True
 
-        self._until(tried)
+        _until(tried, self.bootstrap)
         return found[0]
 
-    def _until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + _TIMEOUT
-        while not condition():
-            if time.monotonic() > end:
-                raise TimeoutError(f"the brokers at {self.bootstrap} did not do it within {_TIMEOUT:.0f} s")
-            time.sleep(_LOOK)
+
+def _until(condition: Callable[[], bool], bootstrap: str) -> None:
+    end = time.monotonic() + _TIMEOUT
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"the brokers at {bootstrap} did not do it within {_TIMEOUT:.0f} s")
+        time.sleep(_LOOK)
 
 
 @define(eq=False)
@@ -498,7 +499,7 @@ class RealTransaction:
             found.append(answer)
             return True
 
-        self._cluster._until(tried)
+        _until(tried, self._cluster.bootstrap)
         return found[0]
 
 

@@ -254,7 +254,7 @@ def _writers_of_the_boundary() -> Iterator[tuple[str, str, str]]:
             cls = _shared(node.value)
             if cls is not None and name_of(path) != "background/boundary.py":
                 may = getattr(attrs.fields(cls), node.attr).metadata[WRITER]
-                yield f"{cls.__name__}.{node.attr}", "assembly" if name_of(path) == "application/consumer.py" else side, may
+                yield f"{cls.__name__}.{node.attr}", "assembly" if name_of(path) == "application/parts.py" else side, may
 
 
 def test_each_field_that_both_sides_see_has_one_writer() -> None:

@@ -1,4 +1,5 @@
-"""Where a consumer may be used: in the process and on the event loop on which it was started; until then anywhere.
+"""Where a consumer may be used: in the process and on the event loop on which it was started, until then anywhere; and who reads
+from it alone.
 
 Must never refer to the consumer itself.
 
@@ -6,7 +7,7 @@ Between two records an iteration does not check its process, so a fork makes the
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from ...errors import IllegalStateError
@@ -81,3 +82,80 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+# --- who reads ----------------------------------------------------------------------------------------------------------------
+
+
+class Occupant(Protocol):
+    """Reads from a consumer alone: ``process``."""
+
+    @property
+    def over(self) -> bool:
+        """The consumer was given back, and may be read from."""
+        ...
+
+    @property
+    def failed_for_good(self) -> bool: ...
+    @property
+    def stalled(self) -> bool:
+        """Something takes longer than it should."""
+        ...
+
+    async def finish(self, seconds: float) -> None:
+        """End well within ``seconds``: the consumer is being stopped."""
+        ...
+
+    def metrics(self) -> dict[str, dict[str, float]]: ...
+
+
+@define(eq=False)
+class CallGuard:
+    """Looks at each call of one consumer."""
+
+    ownership: Ownership
+    lifecycle: Lifecycle
+    occupant: Occupant | None = field(default=None, init=False)
+    """What reads alone, or did and has failed."""
+
+    def check_open(self) -> None:
+        """Raise once the consumer is closed, or if it cannot be used here."""
+        self.ownership.check()
+        self.lifecycle.check_open()
+
+    def check_running(self) -> None:
+        """Raise unless the background can answer."""
+        self.ownership.check()
+        self.lifecycle.check_running()
+
+    def check_readable(self) -> None:
+        """Raise unless the caller may read records."""
+        self.ownership.check()
+        self.lifecycle.check_readable()
+        if self.occupant is not None:
+            if not self.occupant.over:
+                raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
+            self.occupant = None  # it failed, and the application goes on by itself
+
+    @property
+    def reads_alone(self) -> Occupant | None:
+        """What reads alone now, or is about to end."""
+        return None if self.occupant is None or self.occupant.over else self.occupant
+
+    def to_finish(self) -> Occupant | None:
+        """Return what has to end before the consumer stops."""
+        return self.reads_alone if self.lifecycle.phase is Phase.RUNNING else None
+
+    @property
+    def has_failed(self) -> bool:
+        """What read alone has failed, and nothing else reads."""
+        return self.occupant is not None and self.occupant.failed_for_good
+
+    @property
+    def stalled(self) -> bool:
+        return self.occupant is not None and self.occupant.stalled
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return the metrics of what reads alone, if anything does."""
+        occupant = self.occupant
+        return {} if occupant is None else occupant.metrics()

@@ -18,6 +18,7 @@ from ..committing.commits import Why
 from ..group.rebalancing import Rebalancing
 from ..group.subscribed import Subscribed
 from .lifecycle import Happening, Lifecycle, Phase
+from .ownership import CallGuard
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -38,6 +39,16 @@ class Parting:
     rebalancing: Rebalancing
     subscribed: Subscribed
     trace: Listener = field(repr=False)
+
+    async def stop(self, guard: CallGuard, timeout_ms: float | None, *, clean: bool) -> None:
+        """End what reads alone, and then stop for good."""
+        guard.ownership.check_to_stop()
+        if (occupant := guard.to_finish()) is not None:
+            allowed, began = self.allowed(timeout_ms), self.runtime.clock()
+            with self.runtime.shield():
+                await occupant.finish(allowed * 3 / 4)
+            timeout_ms = max(0.0, allowed - (self.runtime.clock() - began)) * 1000
+        await self.part(timeout_ms, clean=clean)
 
     async def part(self, timeout_ms: float | None, *, clean: bool) -> None:
         """Stop for good. A second call waits for the first, up to its own timeout."""

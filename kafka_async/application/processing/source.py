@@ -7,7 +7,7 @@ this package that knows the parts of a consumer.
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
@@ -16,13 +16,13 @@ from ...trace import Listener
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..lifecycle.lifecycle import Phase
+from ..parts import Parts
 from .handling import Assigned
 from .lanes import Lanes, Part, Record
 from .process_settings import ProcessSettings
 from .work import Intake, Offsets, Work
 
 if TYPE_CHECKING:
-    from ..consumer import KafkaConsumer
     from .processing import Processing
 
 SHORTEST_INTERVAL: Final = 0.1
@@ -175,7 +175,7 @@ class Supplier(Protocol):
 class Source:
     """One consumer, as far as processing uses it."""
 
-    consumer: "KafkaConsumer[Any, Any]"
+    parts: Parts = field(repr=False)
     chained: Chained | None = field(default=None, init=False)
 
     def work(self, settings: ProcessSettings) -> Work:
@@ -195,79 +195,81 @@ class Source:
 
     @property
     def clock(self) -> Callable[[], float]:
-        runtime = self.consumer._runtime
+        runtime = self.parts.runtime
         return time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
 
     @property
     def trace(self) -> Listener:
-        return self.consumer._observer
+        return self.parts.observer
 
     @property
     def commits(self) -> bool:
         """Whether there is a group to commit to."""
-        return self.consumer._config.group_id is not None
+        return self.parts.config.group_id is not None
 
     @property
     def commit_interval(self) -> float:
         """Seconds. Reads end as often, so with 0 they would never wait."""
-        return max(SHORTEST_INTERVAL, self.consumer._config.auto_commit_interval_ms / 1000)
+        return max(SHORTEST_INTERVAL, self.parts.config.auto_commit_interval_ms / 1000)
 
     @property
     def retry_backoff(self) -> float:
-        return self.consumer._config.retry_backoff
+        return self.parts.config.retry_backoff
 
     @property
     def longest_drain(self) -> float:
         """Seconds that a drain may take: half of what the group waits for a member before it goes on without it."""
-        return self.consumer._config.max_poll_interval_ms / 2000
+        return self.parts.config.max_poll_interval_ms / 2000
 
     @property
     def last_commit(self) -> float:
         """Seconds that the commit at the end may take: a broker may be away for a moment."""
-        return self.consumer._config.request_timeout_ms / 1000
+        return self.parts.config.request_timeout_ms / 1000
 
     @property
     def stopping(self) -> bool:
-        return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
+        return self.parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
 
     def holds(self, now: float) -> bool:
         """Return whether what was received is surely still ours: the session lasts, and nothing was lost."""
-        consumer = self.consumer
-        return not (consumer._reader.gate.is_over(now) or consumer._inbox.has_losses)
+        return not (self.parts.reads.reader.gate.is_over(now) or self.parts.inbox.has_losses)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
     def begin(self, chained: Chained, owner: "Processing") -> None:
         """Be notified of rebalances, and let nothing else read or commit."""
-        consumer = self.consumer
-        consumer._check_readable()
-        consumer._reader.take_over()
-        consumer._processing = owner
+        parts = self.parts
+        parts.guard.check_readable()
+        parts.reads.reader.take_over()
+        parts.guard.occupant = owner
         self.chained = chained
-        listening = consumer._rebalancing.listening
+        listening = parts.rebalancing.listening
         listening.chain = chained.before
         listening.listen(listening.listener)
-        consumer._reader.auto_commit.suspended = True
+        parts.assigned.on_pause = owner.attend_to_pauses
+        parts.commits.instead = owner.commit
+        parts.commits.auto_commit.suspended = True
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
         """Give listener and auto-commit back, with positions at the first record of each partition that is not done.
 
         ``failed``: the consumer is not alive until something else reads from it.
         """
-        consumer = self.consumer
-        listening, auto_commit = consumer._rebalancing.listening, consumer._reader.auto_commit
-        listening.chain = None
+        parts = self.parts
+        listening, auto_commit = parts.rebalancing.listening, parts.commits.auto_commit
+        listening.chain = parts.assigned.on_pause = parts.commits.instead = None
         if self.chained is not None:
             listening.listen(self.chained.inner)
         self.chained = None
         if not failed:
-            consumer._processing = None
+            parts.guard.occupant = None
         if self.stopping:
             return  # positions are past what is not done, so auto-commit must not make the commits of the end
-        consumer._unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
-        ours = {tp: offset for tp, offset in unfinished.items() if tp in consumer._unread.partitions}
+        parts.unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
+        ours = {tp: offset for tp, offset in unfinished.items() if tp in parts.unread.partitions}
+        parts.guard.check_open()
         for partition, offset in ours.items():
-            consumer.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
+            parts.assigned.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
         # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
         auto_commit.commits.book(ours)
         auto_commit.suspended = False
@@ -280,12 +282,11 @@ class Source:
         The second value has the same records as they were before deserializers and interceptors. With a limit of 0 it waits and
         carries out rebalances, as every read does.
         """
-        consumer = self.consumer
-        consumer._lifecycle.check_readable()
+        self.parts.guard.lifecycle.check_readable()
         only = self._without(waiting)
         raw = self._room_for_raw()
-        batch = await consumer._reader.batch(only, seconds, limit if only or not waiting else 0, raw)
-        consumer._unread.taken = None  # delivered: nothing can come between this and the return
+        batch = await self.parts.reads.reader.batch(only, seconds, limit if only or not waiting else 0, raw)
+        self.parts.unread.taken = None  # delivered: nothing can come between this and the return
         return batch, batch if raw is None else raw
 
     def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]:
@@ -294,8 +295,8 @@ class Source:
         if waiting and not only:
             return {}, {}
         raw = self._room_for_raw()
-        batch = self.consumer._reader.at_once(only, limit, raw)
-        self.consumer._unread.taken = None
+        batch = self.parts.reads.reader.at_once(only, limit, raw)
+        self.parts.unread.taken = None
         return batch, batch if raw is None else raw
 
     def put_back(self) -> None:
@@ -305,63 +306,57 @@ class Source:
         """Wait until what was done counts. Here it does once it is committed."""
 
     def _without(self, waiting: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
-        return tuple(tp for tp in self.consumer._unread.partitions if tp not in waiting) if waiting else ()
+        return tuple(tp for tp in self.parts.unread.partitions if tp not in waiting) if waiting else ()
 
     def _room_for_raw(self) -> Batch | None:
         """Return the place to collect records as they were before deserializers; ``None`` if nothing changes them."""
-        return None if self.consumer._reader.preparation is None else {}
+        return None if self.parts.reads.reader.preparation is None else {}
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset to read of each partition, as after the last read."""
-        return self.consumer.next_offsets()
+        self.parts.guard.check_open()
+        return self.parts.assigned.next_offsets()
 
     def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """As ``positions``, for one partition, however many there are."""
-        consumer = self.consumer
-        consumer._check_open()
-        consumer._unread.settle()
-        cursor = consumer._unread.partitions.get(partition)
-        return None if cursor is None or consumer._is_given_up(cursor) else cursor.to_commit
+        self.parts.guard.check_open()
+        return self.parts.assigned.next_offset(partition)
 
     def paused(self) -> Collection[TopicPartition]:
         """Return the partitions that are paused: none of their records is to be handled."""
-        return self.consumer.paused()
+        return self.parts.assigned.paused()
 
     def is_missing(self, topic: str) -> bool:
         """Whether the cluster does not know this topic of the assignment any more: nobody will read its records again."""
-        inbox = self.consumer._inbox
+        inbox = self.parts.inbox
         inbox.sort()
         found = inbox.cluster.topics.get(topic)
         return found is None or not found.partitions
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the id of the topic that the last records of a partition belong to."""
-        cursor = self.consumer._unread.partitions.get(partition)
+        cursor = self.parts.unread.partitions.get(partition)
         return None if cursor is None else cursor.stored.topic_id
 
     def go_back(self, partition: TopicPartition, offset: int | None) -> None:
         """Read on from ``offset`` if the partition's position is elsewhere."""
-        cursor = self.consumer._unread.partitions.get(partition)
+        cursor = self.parts.unread.partitions.get(partition)
         if cursor is not None and offset is not None and cursor.position not in (None, offset):
-            self.consumer.seek(partition, offset)
+            self.parts.guard.check_open()
+            self.parts.assigned.seek(partition, OffsetAndMetadata(offset))
 
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return to which offsets partitions were sought, each once, if nothing of them was read since."""
-        consumer, found = self.consumer, {}
-        for partition in partitions:
-            target, cursor = consumer._sought.pop(partition, None), consumer._unread.partitions.get(partition)
-            if target is not None and cursor is not None and cursor.begun_at == cursor.position == target.offset:
-                found[partition] = target
-        return found
+        return self.parts.assigned.take_sought(partitions)
 
     def assignment(self) -> Collection[TopicPartition]:
-        return self.consumer._unread.partitions.keys()
+        return self.parts.unread.partitions.keys()
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit. Raises what ``KafkaConsumer.commit`` raises."""
-        await self.consumer.commit(offsets)
+        await self.parts.commits.commit(offsets)
 
     async def committed(
         self, partitions: Collection[TopicPartition]
@@ -370,10 +365,10 @@ class Source:
         if not self.commits or not partitions:
             return {}, None
         try:
-            found = await self.consumer.committed_offsets(*partitions)
+            found = await self.parts.commits.committed(partitions)
             # An auto-commit of the same offsets, if processing ends at once, would overwrite the maps that are with them.
             there = {tp: offset for tp, offset in found.items() if offset is not None}
-            self.consumer._reader.auto_commit.commits.book(there)
+            self.parts.commits.auto_commit.commits.book(there)
             return found, None
         except ConsumerStoppedError:
             raise
@@ -382,8 +377,8 @@ class Source:
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]:
         """Return the ids of topics; ``None`` for those for which the brokers know none."""
-        self.consumer._inbox.sort()
-        known = self.consumer._inbox.cluster.topics
+        self.parts.inbox.sort()
+        known = self.parts.inbox.cluster.topics
         if any(name not in known for name in topics):
-            known = (await self.consumer.describe_topics(*topics)).topics
+            known = (await self.parts.calls.describe(frozenset(topics))).topics
         return {name: found.topic_id for name in topics if (found := known.get(name)) is not None}

@@ -1,6 +1,6 @@
 """Share groups (KIP-932) as the application holds them.
 
-consumer.py    the facade
+consumer.py    the facade; parts.py: its parts, put together: what facades and ``process`` talk to
 record.py      one record, its lock and its acknowledgement
 custody.py     the records that are unread or handed out, and the background's reports on their locks
 reading.py     read calls; pace.py: how long the application takes for what they return

@@ -8,35 +8,24 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
-from ...background.boundary import EventHandler, Exchange
 from ...background.share.orders import Flush
-from ...errors import ConsumerStoppedError, IllegalStateError, KafkaError
-from ...events import FindClientInstanceId, ShareEvent, SubscribeTopics, Unsubscribe
-from ...model import ConsumerState, GroupMetadata, TopicPartition
-from ...network import TcpConnector, TransportFactory
-from ...records import warn_if_slow
-from ...trace import LoggingListener, TraceEvent
+from ...errors import ConsumerStoppedError, KafkaError
+from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
+from ...model import ConsumerState, TopicPartition
+from ...network import TransportFactory
 from ..arguments import seconds, subscribed_topics
-from ..background_calls import BackgroundCalls
-from ..callbacks import Deserializers
-from ..inbox import Inbox
-from ..lifecycle.lifecycle import Lifecycle, Phase
+from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, state_of
-from ..lifecycle.otlp import source_of
-from ..lifecycle.ownership import Ownership
-from ..lifecycle.runtime import Runtime, TaskRuntime, ThreadRuntime
-from ..outbox import Outbox
+from ..lifecycle.runtime import Runtime
 from ..processing.retry import ONCE, Retry
 from ..reading.reader import LONG, record_limit
-from .custody import Custody, Held
-from .metrics import ShareMetrics
-from .options import share_options
-from .reading import ShareReader
+from .parts import ShareParts, assemble_share
 from .record import ShareRecord
-from .start_and_stop import StartAndStop
 from .statistics import ShareStatistics
 
 if TYPE_CHECKING:
+    from ...network import TransportFactory
+    from ..lifecycle.runtime import Runtime
     from ..processing.process_settings import Handler
     from ..processing.processing import Processing
     from .options import ShareOnFailure, ShareOptions
@@ -66,48 +55,13 @@ class ShareConsumer(Generic[K, V]):
     def __init__(
         self,
         *topics: str,
-        # Not Kafka's options: where the background loop runs and what connects, for the blocking facade and for tests.
-        runtime: Runtime | None = None,
-        transport_factory: TransportFactory | None = None,
+        # Not Kafka's options: where the background loop runs and what connects, for tests; the blocking facade gives all parts.
+        runtime: "Runtime | None" = None,
+        transport_factory: "TransportFactory | None" = None,
+        parts: ShareParts | None = None,
         **options: "Unpack[ShareOptions[K, V]]",
     ) -> None:
-        config, settings = share_options(options)
-        warn_if_slow()
-        self._settings = settings
-        self._processing: Processing | None = None
-        if "client_id" not in config.given:
-            config = config.with_client_id(f"share-consumer-{(config.group_id or '')[:200]}-{next(_numbers)}")
-        self._config = config
-        self._runtime = runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
-        handler: EventHandler[ShareEvent] = EventHandler(runtime.wake_background, runtime.wake_application)
-        self._exchange = exchange = Exchange(handler)
-        self._lifecycle = lifecycle = Lifecycle(handler, runtime)
-        self._ownership = Ownership(runtime, lifecycle)
-        self._outbox = outbox = Outbox(handler)
-        self._inbox = inbox = Inbox(handler, GroupMetadata(group_id=config.group_id))
-        self._calls = calls = BackgroundCalls[ShareEvent](config, runtime, lifecycle, inbox, outbox)
-        # The clock is that of the event loop, which is found at the start; threads have none.
-        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
-        self._custody = custody = Custody(
-            exchange, lambda: runtime.clock(), max(1, config.max_poll_records // 2), Held(runtime), deserializers is not None
-        )
-        runtime.signal.on_wake = custody.attend
-        self._reader = ShareReader(lifecycle, handler, runtime, inbox, custody, deserializers, settings.bad_record_deliveries)
-        log = LoggingListener(client_id=config.client_id, group_id=config.group_id)
-        listener = config.trace
-
-        self._metrics = ShareMetrics()
-        requests = self._metrics.requests
-
-        def trace(event: TraceEvent) -> None:
-            requests(event)
-            log(event)
-            if listener is not None:
-                listener(event)
-
-        factory = transport_factory or TcpConnector.from_config(config)
-        telemetry = source_of(config, self._measure, lambda: inbox.group.member_id)
-        self._life = StartAndStop(config, settings, lifecycle, runtime, calls, exchange, trace, factory, telemetry)
+        self._parts = assemble_share(options, runtime, transport_factory) if parts is None else parts
         if topics:
             self.subscribe(topics)
 
@@ -123,8 +77,8 @@ class ShareConsumer(Generic[K, V]):
         ``KafkaTimeoutError``, ``UnknownTopicOrPartitionError``, ``AuthenticationFailedError`` and the authorization errors. After
         an error the consumer may be started again.
         """
-        self._ownership.check()
-        await self._life.start(timeout_ms)
+        self._parts.guard.ownership.check()
+        await self._parts.life.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
         """Stop: send the acknowledgements, release every other record, close the sessions, leave the group.
@@ -134,35 +88,7 @@ class ShareConsumer(Generic[K, V]):
         reads end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
         stopping again is not an error.
         """
-        self._ownership.check_to_stop()
-        allowed = self._allowed(timeout_ms)
-        if self._processing is not None and not self._processing.over and self._lifecycle.phase is Phase.RUNNING:
-            began = self._runtime.clock()
-            with self._runtime.shield():
-                await self._processing.finish(allowed / 2)
-            allowed = max(0.0, allowed - (self._runtime.clock() - began))
-        try:
-            if self._life.begin():
-                await self._finish(allowed)
-            else:
-                await self._life.wait_for_end(allowed)
-        finally:
-            if self._lifecycle.phase is Phase.CLOSED:
-                self._custody.close()
-
-    async def _finish(self, allowed: float) -> None:
-        if self._runtime.task_context is None:  # it was never started
-            await self._life.finish(allowed)
-            return
-        began = self._runtime.clock()
-        try:
-            with self._runtime.shield():
-                await self._custody.held.wait(allowed / 3)
-        finally:  # a shield does not hold off ``Task.cancel``
-            await self._life.finish(max(0.0, allowed - (self._runtime.clock() - began)))
-
-    def _allowed(self, timeout_ms: float | None) -> float:
-        return seconds(self._config.request_timeout_ms if timeout_ms is None else timeout_ms)
+        await self._parts.life.stop(self._parts.guard, timeout_ms)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -172,20 +98,12 @@ class ShareConsumer(Generic[K, V]):
         await self.stop()
 
     def __del__(self) -> None:
-        ownership = getattr(self, "_ownership", None)
-        if ownership is not None and ownership.was_forgotten():
+        parts = getattr(self, "_parts", None)
+        if parts is not None and parts.guard.ownership.was_forgotten():
             warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
-        return f"<ShareConsumer client_id={self._config.client_id!r} state={str(self.state)!r}>"
-
-    def _check_readable(self) -> None:
-        self._ownership.check()
-        self._lifecycle.check_readable()
-        if self._processing is not None:
-            if not self._processing.over:
-                raise IllegalStateError("process() is reading from this consumer; nothing else can read meanwhile")
-            self._processing = None  # it failed, and the application goes on by itself
+        return f"<ShareConsumer client_id={self._parts.config.client_id!r} state={str(self.state)!r}>"
 
     # --- subscribe -------------------------------------------------------------------------------------------------------------
 
@@ -197,15 +115,14 @@ class ShareConsumer(Generic[K, V]):
 
         Raises ``ValueError`` for a name that no topic can have and if there is no name, ``TypeError`` for a bare string.
         """
-        self._ownership.check()
-        self._lifecycle.check_open()
+        self._parts.guard.check_open()
         names = subscribed_topics(topics)
         if not names:
             raise ValueError("topics: expected at least one; unsubscribe() ends a subscription")
-        event = SubscribeTopics(topics=names, subscription=self._inbox.subscribe())
-        self._life.subscribed = event
-        self._custody.want(names)
-        self._outbox.add(event)
+        event = SubscribeTopics(topics=names, subscription=self._parts.inbox.subscribe())
+        self._parts.life.subscribed = event
+        self._parts.custody.want(names)
+        self._parts.calls.outbox.add(event)
 
     async def unsubscribe(self) -> None:
         """Leave the group. Records that were not handed out are released, and so are those that wait in ``process``.
@@ -213,20 +130,19 @@ class ShareConsumer(Generic[K, V]):
         Those that were handed out can still be acknowledged, and running handlers go on. ``process`` continues with the next
         subscription.
         """
-        self._ownership.check()
-        self._lifecycle.check_open()
-        number = self._inbox.subscribe(leaves=True)
-        self._life.subscribed = None
-        self._custody.want(frozenset())
-        if self._lifecycle.phase is Phase.NEW:
-            self._outbox.add(Unsubscribe(call=None, subscription=number))
+        self._parts.guard.check_open()
+        number = self._parts.inbox.subscribe(leaves=True)
+        self._parts.life.subscribed = None
+        self._parts.custody.want(frozenset())
+        if self._parts.guard.lifecycle.phase is Phase.NEW:
+            self._parts.calls.outbox.add(Unsubscribe(call=None, subscription=number))
             return
-        await self._calls.ask(lambda call: Unsubscribe(call=call, subscription=number))
-        self._custody.want(self.subscription())  # a thread may have delivered something meanwhile
+        await self._parts.calls.ask(lambda call: Unsubscribe(call=call, subscription=number))
+        self._parts.custody.want(self.subscription())  # a thread may have delivered something meanwhile
 
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed."""
-        subscribed = self._life.subscribed
+        subscribed = self._parts.life.subscribed
         return subscribed.topics if subscribed is not None else frozenset()
 
     # --- read ------------------------------------------------------------------------------------------------------------------
@@ -238,22 +154,14 @@ class ShareConsumer(Generic[K, V]):
         ``CorruptRecordException`` for a corrupt batch (both are released, and from the ``bad_record_deliveries``-th delivery on
         rejected), and errors of the background. Cancelling it loses no record.
         """
-        record = self._at_hand()
+        record: ShareRecord[K, V] | None = _at_hand(self._parts)
         if record is not None:
             return record
         while True:
-            self._check_readable()
-            records: list[ShareRecord[K, V]] = await self._reader.read(LONG, 1)
+            self._parts.guard.check_readable()
+            records: list[ShareRecord[K, V]] = await self._parts.reader.read(LONG, 1)
             if records:
                 return records[0]
-
-    def _at_hand(self) -> ShareRecord[K, V] | None:
-        """Return the next record if it needs nothing but to be handed out. Raises ``IllegalStateError`` as ``getone`` does."""
-        if self._lifecycle.phase is not Phase.RUNNING or self._processing is not None:
-            return None
-        self._ownership.check()
-        record: ShareRecord[K, V] | None = self._reader.at_hand(fairly=True)
-        return record
 
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
@@ -263,13 +171,13 @@ class ShareConsumer(Generic[K, V]):
         Waits up to ``timeout_ms`` for the first; ``{}`` if none came, or if ``stop`` is called meanwhile. Raises as
         ``getone`` does. Cancelling it loses no record.
         """
-        self._check_readable()
-        size = self._config.max_poll_records if max_records is None else record_limit(max_records)
+        self._parts.guard.check_readable()
+        size = self._parts.config.max_poll_records if max_records is None else record_limit(max_records)
         batch: dict[TopicPartition, list[ShareRecord[K, V]]] = {}
         try:
-            records = await self._reader.read(seconds(timeout_ms), size)
+            records = await self._parts.reader.read(seconds(timeout_ms), size)
         except ConsumerStoppedError:
-            if self._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+            if self._parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
                 return batch
             raise
         parcel, alike = None, list[ShareRecord[K, V]]()
@@ -281,7 +189,7 @@ class ShareConsumer(Generic[K, V]):
         return batch
 
     def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
-        return _Iteration(self)
+        return _Iteration(self, self._parts)
 
     async def process(
         self,
@@ -383,7 +291,7 @@ class ShareConsumer(Generic[K, V]):
             keep_done=False,
             shared=True,
         )
-        return Processing(ShareSource(self), handler, settings)
+        return Processing(ShareSource(self._parts), handler, settings)
 
     async def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
         """Wait until every acknowledgement so far has a result, and return the results since the last flush.
@@ -395,12 +303,11 @@ class ShareConsumer(Generic[K, V]):
         came back unnoticed (within half a second, or while nothing was read and nothing acknowledged).
         Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._ownership.check()
-        self._lifecycle.check_running()
-        answer: dict[TopicPartition, KafkaError | None] = await self._life.ask(
-            lambda call: Flush(call=call), self._calls.deadline(timeout_ms)
+        self._parts.guard.check_running()
+        answer: dict[TopicPartition, KafkaError | None] = await self._parts.life.ask(
+            lambda call: Flush(call=call), self._parts.calls.deadline(timeout_ms)
         )
-        self._custody.sort()
+        self._parts.custody.sort()
         return answer
 
     # --- observe ---------------------------------------------------------------------------------------------------------------
@@ -408,9 +315,8 @@ class ShareConsumer(Generic[K, V]):
     @property
     def state(self) -> ConsumerState:
         """What the consumer is doing, as one value for people and health checks."""
-        state = state_of(self._lifecycle, self._inbox)
-        stalled = state is ConsumerState.STEADY and self._processing is not None and self._processing.stalled
-        return ConsumerState.STALLED if stalled else state
+        state = state_of(self._parts.guard.lifecycle, self._parts.inbox)
+        return ConsumerState.STALLED if state is ConsumerState.STEADY and self._parts.guard.stalled else state
 
     @property
     def ready(self) -> bool:
@@ -419,7 +325,7 @@ class ShareConsumer(Generic[K, V]):
         For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, and becomes ``True`` again by
         itself. Once ``process`` has failed it is ``False`` until something else reads.
         """
-        return state_of(self._lifecycle, self._inbox) is ConsumerState.STEADY and not self._has_failed
+        return state_of(self._parts.guard.lifecycle, self._parts.inbox) is ConsumerState.STEADY and not self._parts.guard.has_failed
 
     @property
     def alive(self) -> bool:
@@ -428,24 +334,19 @@ class ShareConsumer(Generic[K, V]):
         For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help. Once ``process``
         has failed it is ``False`` until something else reads.
         """
-        return is_alive(self._lifecycle, self._inbox, self._runtime) and not self._has_failed
-
-    @property
-    def _has_failed(self) -> bool:
-        """``process`` has failed, and nothing else reads."""
-        return self._processing is not None and self._processing.failed_for_good
+        return is_alive(self._parts.guard.lifecycle, self._parts.inbox, self._parts.runtime) and not self._parts.guard.has_failed
 
     def statistics(self) -> ShareStatistics:
         """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""
-        self._ownership.check_process()
-        self._inbox.sort()
-        self._custody.sort()
-        below, inbox, custody = self._calls.snapshot(), self._inbox, self._custody
+        self._parts.guard.ownership.check_process()
+        self._parts.inbox.sort()
+        self._parts.custody.sort()
+        below, inbox, custody = self._parts.calls.snapshot(), self._parts.inbox, self._parts.custody
         counts = custody.counts
         return ShareStatistics(
             state=self.state,
-            client_id=self._config.client_id,
-            group_id=self._config.group_id or "",
+            client_id=self._parts.config.client_id,
+            group_id=self._parts.config.group_id or "",
             member_id=inbox.group.member_id or None,
             member_epoch=inbox.group.generation_id if inbox.group.generation_id > 0 else None,
             coordinator=inbox.coordinator,
@@ -470,11 +371,10 @@ class ShareConsumer(Generic[K, V]):
 
         While ``process`` runs there is a group ``consumer-processing-metrics`` too.
         """
-        self._ownership.check_process()
-        self._custody.sort()
-        found = self._measure(0.0 if self._lifecycle.phase is Phase.NEW else self._runtime.clock())
-        processing = self._processing
-        return found if processing is None else found | processing.metrics()
+        self._parts.guard.ownership.check_process()
+        self._parts.custody.sort()
+        found = self._parts.measure(0.0 if self._parts.guard.lifecycle.phase is Phase.NEW else self._parts.runtime.clock())
+        return found | self._parts.guard.metrics()
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
         """Return the id by which the cluster's operators know this client (KIP-714), waiting for it if necessary.
@@ -482,28 +382,33 @@ class ShareConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` if telemetry is off (``enable_metrics_push``, extra ``otel``), ``UnsupportedVersionError``
         if the brokers do not offer it, ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
         """
-        self._ownership.check()
-        self._lifecycle.check_running()
-        return await self._calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
-
-    def _measure(self, now: float) -> dict[str, dict[str, float]]:
-        """Return the metrics as of ``now``. From any thread."""
-        return self._metrics.snapshot(now, self._custody.counts, self._lifecycle.boundary.last_poll(now))
+        self._parts.guard.check_running()
+        return await self._parts.calls.ask(lambda call: FindClientInstanceId(call=call), timeout_ms)
 
 
 class _Iteration(AsyncIterator[ShareRecord[K, V]]):
     """``async for``. Not a generator: trio warns about generators that are left before their end."""
 
-    def __init__(self, consumer: ShareConsumer[K, V]) -> None:
+    def __init__(self, consumer: ShareConsumer[K, V], parts: ShareParts) -> None:
         self._consumer = consumer
+        self._parts = parts
 
     async def __anext__(self) -> ShareRecord[K, V]:
-        record: ShareRecord[K, V] | None = self._consumer._at_hand()
+        record: ShareRecord[K, V] | None = _at_hand(self._parts)
         if record is not None:
             return record
         try:
             return await self._consumer.getone()
         except ConsumerStoppedError:
-            if self._consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+            if self._parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
                 raise StopAsyncIteration from None
             raise
+
+
+def _at_hand(parts: ShareParts) -> Any:
+    """Return the next record if it needs nothing but to be handed out. Raises ``IllegalStateError`` as ``getone`` does."""
+    guard = parts.guard
+    if guard.lifecycle.phase is not Phase.RUNNING or guard.occupant is not None:
+        return None
+    guard.ownership.check()
+    return parts.reader.at_hand(fairly=True)

@@ -21,12 +21,12 @@ from ..processing.lanes import Lanes
 from ..processing.process_settings import ProcessSettings
 from ..processing.retry import exponential
 from ..processing.source import Account, Chained
+from .parts import ShareParts
 from .record import ShareRecord
 from .work import ShareWork
 
 if TYPE_CHECKING:
     from ..processing.processing import Processing
-    from .consumer import ShareConsumer
 
 Record = ShareRecord[Any, Any]
 
@@ -53,7 +53,7 @@ def _release_later(record: Record) -> None:
 class ShareSource:
     """One share consumer, as far as processing uses it."""
 
-    consumer: "ShareConsumer[Any, Any]"
+    parts: ShareParts = field(repr=False)
     _work: ShareWork | None = field(default=None, init=False)
     _owner: "Processing | None" = field(default=None, init=False)
     _refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
@@ -68,12 +68,12 @@ class ShareSource:
 
     @property
     def clock(self) -> Callable[[], float]:
-        runtime = self.consumer._runtime
+        runtime = self.parts.runtime
         return time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
 
     @property
     def trace(self) -> Listener:
-        return self.consumer._life.trace
+        return self.parts.life.trace
 
     @property
     def commits(self) -> bool:
@@ -82,11 +82,11 @@ class ShareSource:
     @property
     def commit_interval(self) -> float:
         """How often the pace of the handlers is looked at."""
-        return min(5.0, self.consumer._exchange.lock_seconds / 4)
+        return min(5.0, self.parts.exchange.lock_seconds / 4)
 
     @property
     def retry_backoff(self) -> float:
-        return self.consumer._config.retry_backoff
+        return self.parts.config.retry_backoff
 
     @property
     def longest_drain(self) -> float:
@@ -98,7 +98,7 @@ class ShareSource:
 
     @property
     def stopping(self) -> bool:
-        return self.consumer._lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
+        return self.parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
 
     def holds(self, now: float) -> bool:
         return True  # each record has a lock of its own, which is looked at as it is begun
@@ -115,40 +115,40 @@ class ShareSource:
 
     def begin(self, chained: Chained, owner: "Processing") -> None:
         """Register the call-backs for lost locks, and block other reads."""
-        consumer = self.consumer
-        consumer._check_readable()
-        consumer._reader.take_over()
-        consumer._processing = self._owner = owner
-        consumer._custody.on_lost = self._lost
-        consumer._custody.on_unwanted = self._unwanted
-        consumer._exchange.demand.pace = 0.0  # of earlier reads
+        parts = self.parts
+        parts.guard.check_readable()
+        parts.reader.take_over()
+        parts.guard.occupant = self._owner = owner
+        parts.custody.on_lost = self._lost
+        parts.custody.on_unwanted = self._unwanted
+        parts.exchange.demand.pace = 0.0  # of earlier reads
         self._pace()
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
-        consumer = self.consumer
+        parts = self.parts
         self.put_back()
-        consumer._custody.on_lost = consumer._custody.on_unwanted = None
+        parts.custody.on_lost = parts.custody.on_unwanted = None
         if not failed:
-            consumer._processing = None
-        demand = consumer._exchange.demand
+            parts.guard.occupant = None
+        demand = parts.exchange.demand
         demand.handlers, demand.pace = 0, 0.0
 
     def put_back(self) -> None:
         """Release what is not done: others may have it."""
-        if self._work is None or self.consumer._lifecycle.phase is Phase.CLOSED:
+        if self._work is None or self.parts.guard.lifecycle.phase is Phase.CLOSED:
             return
-        self.consumer._exchange.demand.held_back = True
+        self.parts.exchange.demand.held_back = True
         for record in self._work.left:
             self._release(record)
 
     async def settle(self) -> None:
         """Wait until the acknowledgements are answered."""
-        consumer = self.consumer
-        if consumer._lifecycle.phase is not Phase.RUNNING:
+        parts = self.parts
+        if parts.guard.lifecycle.phase is not Phase.RUNNING:
             return
         try:
-            until = consumer._runtime.clock() + _SETTLING
-            await consumer._life.ask(lambda call: Flush(call=call, tells=False), until)
+            until = parts.runtime.clock() + _SETTLING
+            await parts.life.ask(lambda call: Flush(call=call, tells=False), until)
         except KafkaError as error:
             text = "not all acknowledgements have been answered; trying again"
             self.trace(Fault(now=self.clock(), text=text, error=error))
@@ -165,7 +165,7 @@ class ShareSource:
         """Release waiting records of topics that are no longer subscribed; running handlers go on."""
         if self._work is None or self._owner is None:
             return
-        running, wants = self._owner.in_handlers(), self.consumer._custody.wants
+        running, wants = self._owner.in_handlers(), self.parts.custody.wants
         waiting = [record for record in self._work.left if record not in running]
         unwanted = [record for record in [*waiting, *(refused for refused, _ in self._refused)] if not wants(record.topic)]
         for record in unwanted:
@@ -193,9 +193,9 @@ class ShareSource:
         if self._stuck:
             limit = 0
         if self._stuck or (self._owner is not None and self._owner.reads_nothing):
-            self.consumer._exchange.demand.held_back = True
+            self.parts.exchange.demand.held_back = True
         if not self._refused:
-            records = await self.consumer._reader.read(seconds, limit, self._refuse)
+            records = await self.parts.reader.read(seconds, limit, self._refuse)
             if records:
                 return self._sorted(records)
         if self._refused:
@@ -207,21 +207,21 @@ class ShareSource:
 
     def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]:
         """As ``read``, but only what is there already, in one step."""
-        return self._sorted(self.consumer._reader.at_once(limit))
+        return self._sorted(self.parts.reader.at_once(limit))
 
     def _sorted(self, records: list[Record]) -> tuple[Batch, Batch]:
         batch: dict[TopicPartition, list[Any]] = {}
         raw: dict[TopicPartition, list[Any]] = {}
         for record in records:
-            partition = record._delivery.partition
+            partition = record.topic_partition
             batch.setdefault(partition, []).append(record)
             raw.setdefault(partition, []).append(record._raw)
         return batch, raw
 
     def _refuse(self, record: Record, poison: DeserializationError) -> None:
-        if record.delivery_count >= self.consumer._settings.bad_record_deliveries:
+        if record.delivery_count >= self.parts.settings.bad_record_deliveries:
             self._refused.append((record, poison))
-            self.consumer._runtime.wake_application()
+            self.parts.runtime.wake_application()
             return
         record.release()
         self.trace(
@@ -239,7 +239,7 @@ class ShareSource:
 
     def _pace(self) -> None:
         """Tell the background how many records there are handlers for, and how fast these are."""
-        owner, demand, work = self._owner, self.consumer._exchange.demand, self._work
+        owner, demand, work = self._owner, self.parts.exchange.demand, self._work
         if owner is None or work is None:
             return
         demand.handlers = work.most
@@ -249,7 +249,7 @@ class ShareSource:
             demand.pace = max(spent / records / owner.settings.concurrency, demand.pace * FALL, _FASTEST)
             self._paced = work.settled, seconds
         # Until the pace is known, nothing waits for a handler: all of it would have to be given back if the first ones are slow.
-        ahead = in_time(demand.pace, self.consumer._exchange.lock_seconds, work.settled - self._lost_at)
+        ahead = in_time(demand.pace, self.parts.exchange.lock_seconds, work.settled - self._lost_at)
         work.in_time = owner.settings.concurrency * (owner.settings.batch or 1) + ahead
 
     def _release_waiting(self) -> None:
@@ -257,7 +257,7 @@ class ShareSource:
 
         Until one does, no more are read: they would wait as long, and each time cost one of their deliveries.
         """
-        owner, work, now, exchange = self._owner, self._work, self.clock(), self.consumer._exchange
+        owner, work, now, exchange = self._owner, self._work, self.clock(), self.parts.exchange
         if owner is None or work is None:
             return
         progress, since = self._progressed

@@ -1,0 +1,93 @@
+"""The partitions that are assigned, as calls see them: where each stands, and where it is to go on.
+
+While the call-back of ``unsubscribe`` runs, only it sees the partitions that are given up.
+"""
+
+from collections.abc import Callable, Collection
+
+from ...errors import IllegalStateError
+from ...model import OffsetAndMetadata, TopicPartition
+from ...values import define, field
+from ..arguments import one_partition, partition_set
+from ..reading.cursor import Cursor, PartitionCustody
+from ..reading.unread import Unread
+from .rebalancing import Rebalancing
+
+
+@define(eq=False)
+class AssignedPartitions:
+    """The assignment of one consumer."""
+
+    unread: Unread
+    rebalancing: Rebalancing
+    sought: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
+    """Where the application has sought to, for ``process`` to look at."""
+    on_pause: Callable[[], None] | None = field(default=None, init=False)
+    """Called when partitions were paused or resumed."""
+
+    def _is_given_up(self, cursor: Cursor) -> bool:
+        unsubscribing = self.rebalancing.is_unsubscribing and not self.rebalancing.listening.is_inside
+        return unsubscribing and cursor.custody is PartitionCustody.LEAVING
+
+    def cursors(self) -> dict[TopicPartition, Cursor]:
+        """Return what is assigned. From any thread."""
+        return {tp: cursor for tp, cursor in tuple(self.unread.partitions.items()) if not self._is_given_up(cursor)}
+
+    def cursor(self, partition: TopicPartition) -> Cursor:
+        """Return one partition. Raises ``IllegalStateError`` if it is not assigned."""
+        cursor = self.unread.partitions.get(partition) if isinstance(partition, tuple) else None
+        if cursor is None or self._is_given_up(cursor):
+            raise IllegalStateError(f"{one_partition(partition)} is not assigned")
+        return cursor
+
+    def only(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        """Return the same. Raises ``IllegalStateError`` if one is not assigned."""
+        for partition in partitions:
+            self.cursor(partition)
+        return partitions
+
+    def chosen(self, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+        """Return these partitions, or all if there are none. Raises ``IllegalStateError`` if one, or nothing, is assigned."""
+        chosen = partition_set(partitions) or tuple(self.cursors())
+        if not chosen:
+            raise IllegalStateError("no partitions are assigned")
+        return self.only(chosen)
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the next offset to read of each partition that has a position, as it would be committed."""
+        self.unread.settle()
+        return self.unread.positions(lambda cursor: not self._is_given_up(cursor))
+
+    def next_offset(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """As ``next_offsets``, for one partition, however many there are."""
+        self.unread.settle()
+        cursor = self.unread.partitions.get(partition)
+        return None if cursor is None or self._is_given_up(cursor) else cursor.to_commit
+
+    def seek(self, partition: TopicPartition, target: OffsetAndMetadata) -> None:
+        """Read on from ``target``, in the topic that it belongs to."""
+        cursor = self.cursor(partition)
+        self.unread.settle()
+        known = self.rebalancing.inbox.topic_id
+        cursor.belong(target.topic_id or cursor.meant() or cursor.stored.topic_id or known(cursor.partition.topic))
+        self.unread.move(cursor, (target.offset, target.leader_epoch))
+        self.unread.refetch(cursor, check=target.leader_epoch is not None)
+        self.sought[cursor.partition] = target
+
+    def take_sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return to which offsets partitions were sought, each once, if nothing of them was read since."""
+        found = {}
+        for partition in partitions:
+            target, cursor = self.sought.pop(partition, None), self.unread.partitions.get(partition)
+            if target is not None and cursor is not None and cursor.begun_at == cursor.position == target.offset:
+                found[partition] = target
+        return found
+
+    def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
+        """Hand out nothing of these partitions, or go on. Raises ``IllegalStateError`` if one is not assigned."""
+        self.unread.pause([self.cursor(partition).partition for partition in partitions], paused=paused)
+        if self.on_pause is not None:
+            self.on_pause()
+
+    def paused(self) -> set[TopicPartition]:
+        return {partition for partition, cursor in self.cursors().items() if cursor.paused}
