@@ -362,7 +362,7 @@ class ClassicMembership:
             self._fail(InconsistentGroupProtocolError(f"{text}; this member offers {ours}"), now)
             return
         try:
-            self._division.begin(chosen, response)
+            self._division.begin(chosen, response, now)
         except KafkaError as error:
             self._stumbled("a member's subscription cannot be read", error, now)
             return
@@ -384,8 +384,9 @@ class ClassicMembership:
 
     def _next_plan(self, now: float) -> tuple[UnsentRequest | None, float]:
         """Divide the partitions as soon as the topics are known; what is not known in time makes the group rebalance later."""
-        if now < self._coordinator_request.until and not self._division.is_ready():
-            return None, self._coordinator_request.until
+        ready_at = min(self._division.ready_at(), self._coordinator_request.until)
+        if now < ready_at:
+            return None, ready_at
         try:
             self._division.make_plan()
         except Exception as error:  # the boundary to the user's code

@@ -5,6 +5,7 @@ Must never send anything. What an assignor of the user raises is raised.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from ....model import TopicPartition
 from ....values import define, field
@@ -51,10 +52,10 @@ class Division:
         known = protocol_type in (None, PROTOCOL_TYPE)
         return next((assignor for assignor in self.assignors if known and assignor.name == name), None)
 
-    def begin(self, assignor: Assignor, response: JoinGroupResponse) -> None:
+    def begin(self, assignor: Assignor, response: JoinGroupResponse, now: float) -> None:
         """The group agreed on ``assignor``. Raises ``MalformedResponseError`` for a member's subscription that cannot be read."""
         leads = response.leader == response.member_id
-        self.leadership = Leadership.of(response) if leads else None
+        self.leadership = Leadership.of(response, now) if leads else None
         self.chosen = assignor
         self.plan = ()
 
@@ -63,9 +64,10 @@ class Division:
         if self.leadership is not None:
             self.plan = self.leadership.plan(self.chosen, self.protocol, self.metadata)
 
-    def is_ready(self) -> bool:
-        """Whether the leader knows enough of the group's topics."""
-        return self.leadership is not None and self.leadership.is_informed(self.metadata)
+    def ready_at(self) -> float:
+        """Return when the leader knows enough of the group's topics, if nothing comes; never if it does not know them at all."""
+        leadership = self.leadership
+        return leadership.look_at(self.metadata) if leadership is not None and leadership.is_informed(self.metadata) else inf
 
     def take(self, assignment: bytes, generation: int) -> frozenset[TopicPartition]:
         """Return what the leader gave this member, and have the assignor remember it."""

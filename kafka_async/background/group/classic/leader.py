@@ -9,7 +9,7 @@ KIP-814, KIP-881.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from ....errors import BrokerResponseError, KafkaError
 from ....events import TopicDescription
@@ -27,6 +27,11 @@ from ....wire import (
 from ....wire.messages import ConsumerProtocolTopicPartition, SyncGroupRequestAssignment
 from ...by_topic import by_topic
 from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, checked
+
+FRESH: Final = 1.0
+"""Seconds. Older metadata may lack what has been added since, and the group would rebalance again as soon as newer ones come: the
+leader waits for newer ones, for as long at most.
+"""
 
 
 class MembershipMetadata(Protocol):
@@ -49,6 +54,10 @@ class MembershipMetadata(Protocol):
         ...
 
     def request_update(self, now: float) -> None: ...
+
+    def answered_since(self, moment: float) -> bool:
+        """Whether it is from an answer that came after ``moment``."""
+        ...
 
     def problem(self, topic: str) -> KafkaError | None:
         """Return why a topic is not there."""
@@ -93,11 +102,13 @@ class Leadership:
     """What any of the members subscribes to."""
     skip: bool
     """A static leader that came back must not divide again what the group already has (KIP-814)."""
+    began_at: float
+    """When it became the leader; seconds."""
     counts: Mapping[str, int] = field(factory=dict, init=False)
     """Numbers of partitions that the assignments were made of."""
 
     @classmethod
-    def of(cls, response: JoinGroupResponse) -> "Leadership":
+    def of(cls, response: JoinGroupResponse, now: float) -> "Leadership":
         """Read what the members sent. Raises ``MalformedResponseError``."""
         members = []
         for member in response.members:
@@ -114,11 +125,15 @@ class Leadership:
                 )
             )
         topics: frozenset[str] = frozenset().union(*(member.topics for member in members))
-        return cls(tuple(members), topics, response.skip_assignment)
+        return cls(tuple(members), topics, response.skip_assignment, now)
 
     def is_informed(self, metadata: MembershipMetadata) -> bool:
         """Whether the metadata cover every topic: its partitions, or why it has none."""
         return all(topic in metadata.topics or isinstance(metadata.problem(topic), BrokerResponseError) for topic in self.topics)
+
+    def look_at(self, metadata: MembershipMetadata) -> float:
+        """Return when to divide the partitions if nothing newer has come; in the past if the metadata are new enough."""
+        return self.began_at + (0.0 if self.skip or metadata.answered_since(self.began_at - FRESH) else FRESH)
 
     def plan(
         self, assignor: Assignor, protocol: RebalanceProtocol, metadata: MembershipMetadata

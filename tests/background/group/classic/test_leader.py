@@ -29,7 +29,7 @@ def test_an_assignment_is_read_and_no_bytes_are_no_partitions() -> None:
 
 
 def test_the_leader_reads_what_every_member_sent() -> None:
-    leadership = Leadership.of(joined(members={ME: said("ab", A0, generation=3, user_data=b"u", rack="r1"), "x": said("c")}))
+    leadership = Leadership.of(joined(members={ME: said("ab", A0, generation=3, user_data=b"u", rack="r1"), "x": said("c")}), 0.0)
     assert leadership.members[0] == GroupMember(
         member_id=ME, topics=frozenset("ab"), owned=(A0,), generation=3, rack="r1", user_data=b"u"
     )
@@ -38,7 +38,7 @@ def test_the_leader_reads_what_every_member_sent() -> None:
 
 def test_it_is_informed_when_every_topic_is_described_or_refused() -> None:
     metadata = Metadata()
-    leadership = Leadership.of(joined(members={ME: said("az")}))
+    leadership = Leadership.of(joined(members={ME: said("az")}), 0.0)
     assert not leadership.is_informed(metadata)
     metadata.problems["z"] = KafkaConnectionError("says nothing about the topic")
     assert not leadership.is_informed(metadata)
@@ -47,7 +47,7 @@ def test_it_is_informed_when_every_topic_is_described_or_refused() -> None:
 
 
 def test_a_plan_covers_every_member_even_without_partitions() -> None:
-    leadership = Leadership.of(joined(members={ME: said("a"), "x": said("nothing")}))
+    leadership = Leadership.of(joined(members={ME: said("a"), "x": said("nothing")}), 0.0)
     plan = {
         a.member_id: decode_assignment(a.assignment) for a in leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, Metadata())
     }
@@ -56,7 +56,7 @@ def test_a_plan_covers_every_member_even_without_partitions() -> None:
 
 
 def test_racks_of_replicas_reach_the_assignor() -> None:
-    leadership = Leadership.of(joined(members={"m1": said("a", rack="r2"), "m2": said("a", rack="r1")}))
+    leadership = Leadership.of(joined(members={"m1": said("a", rack="r2"), "m2": said("a", rack="r1")}), 0.0)
     plan = leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, Metadata(topics={"a": topic("a", 2)}))
     mine = {assignment.member_id: read_assignment(assignment.assignment) for assignment in plan}
     assert mine == {"m1": {A1}, "m2": {A0}}
@@ -64,7 +64,7 @@ def test_racks_of_replicas_reach_the_assignor() -> None:
 
 def test_only_topics_and_counts_are_changes() -> None:
     metadata = Metadata()
-    leadership = Leadership.of(joined(members={ME: said("abz")}))
+    leadership = Leadership.of(joined(members={ME: said("abz")}), 0.0)
     leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, metadata)
     metadata.nodes = {}
     metadata.update(topic("other", 3))
@@ -75,13 +75,13 @@ def test_only_topics_and_counts_are_changes() -> None:
 
 def test_skipping_the_assignment_still_watches_the_topics() -> None:
     metadata = Metadata()
-    leadership = Leadership.of(joined(members={ME: said("a")}, skip_assignment=True))
+    leadership = Leadership.of(joined(members={ME: said("a")}, skip_assignment=True), 0.0)
     assert leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, metadata) == ()
     metadata.update(topic("a", 4))
     assert leadership.changes(metadata) == ("a",)
 
 
 def test_partitions_are_those_of_the_metadata() -> None:
-    leadership = Leadership.of(joined(members={ME: said("a")}))
+    leadership = Leadership.of(joined(members={ME: said("a")}), 0.0)
     (assignment,) = leadership.plan(RangeAssignor(), RebalanceProtocol.EAGER, Metadata())
     assert read_assignment(assignment.assignment) == {A0, A1, A2} == {TopicPartition("a", n) for n in range(3)}

@@ -1,6 +1,7 @@
 """One member in the classic protocol with everything around it in the test's hand: coordinator, metadata, application, clock."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from attrs import define, evolve, field
@@ -60,6 +61,11 @@ class Metadata:
     covers_all: bool = True
     updates: int = 0
     problems: dict[str, KafkaError] = field(factory=dict)
+    answered_at: float = inf
+    """When the last answer came."""
+
+    def answered_since(self, moment: float) -> bool:
+        return self.answered_at > moment
 
     def request_update(self, now: float) -> None:
         self.updates += 1
