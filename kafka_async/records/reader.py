@@ -23,6 +23,8 @@ class RecordReader:
     """
 
     decoder: ClassVar[type[Decoder]] = ChosenDecoder
+    decoding: Decoder
+    """The decoder of the data. For compiled loops alone, in which a call of ``read`` would cost more than what it does."""
 
     def __init__(
         self,
@@ -37,17 +39,17 @@ class RecordReader:
         max_decompressed_bytes: int = 256 * 2**20,
     ) -> None:
         transactions = AbortedTransactions(aborted) if read_committed and aborted else None
-        self._decoder = self.decoder(topic, partition, data, fetch_offset, transactions, check_crcs, max_decompressed_bytes)
+        self.decoding = self.decoder(topic, partition, data, fetch_offset, transactions, check_crcs, max_decompressed_bytes)
 
     @property
     def next_offset(self) -> int:
         """Offset after what was handed out and after what needs no handing out. It never goes back."""
-        return self._decoder.next_offset
+        return self.decoding.next_offset
 
     @property
     def leader_epoch(self) -> int | None:
         """Epoch of the last batch that was handed out, if only in part, or passed; ``None`` if unknown."""
-        epoch = self._decoder.epoch
+        epoch = self.decoding.epoch
         return epoch if epoch >= 0 else None
 
     @property
@@ -56,12 +58,12 @@ class RecordReader:
 
         Before the first read this is ``False``, although that read may return nothing.
         """
-        return self._decoder.exhausted
+        return self.decoding.exhausted
 
     @property
     def held(self) -> int:
         """Bytes that the compressed batch in which the reader stands became; 0 if it stands in none."""
-        return self._decoder.held
+        return self.decoding.held
 
     def read(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
         """Return the next records in offset order, at most ``max_records``; none if the reader is exhausted.
@@ -71,9 +73,9 @@ class RecordReader:
         interrupt, the reader stands where it stood before the call.
         """
         try:
-            return self._decoder.read(max_records)
+            return self.decoding.read(max_records)
         except (CorruptRecordException, UnsupportedCodecError) as found:
-            error = self._located(found)
+            error = self.located(found)
         raise error
 
     def read_columns(self, max_records: int, into: ColumnBuilder) -> int:
@@ -82,13 +84,14 @@ class RecordReader:
         Fewer rows, or none, are also appended if ``into`` is full; ``exhausted`` shows the difference.
         """
         try:
-            return self._decoder.read_columns(max_records, into)
+            return self.decoding.read_columns(max_records, into)
         except (CorruptRecordException, UnsupportedCodecError) as found:
-            error = self._located(found)
+            error = self.located(found)
         raise error
 
-    def _located(self, error: CorruptRecordException | UnsupportedCodecError) -> CorruptRecordException | UnsupportedCodecError:
-        topic, partition, offset = self._decoder.topic, self._decoder.partition, self._decoder.next_offset
+    def located(self, error: CorruptRecordException | UnsupportedCodecError) -> CorruptRecordException | UnsupportedCodecError:
+        """Return what ``read`` raises for an error of the decoder."""
+        topic, partition, offset = self.decoding.topic, self.decoding.partition, self.decoding.next_offset
         text = f"{at_offset(topic, partition, offset)}: {error.args[0]}"
         located: CorruptRecordException | UnsupportedCodecError
         if isinstance(error, UnsupportedCodecError):

@@ -1,12 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, freethreading_compatible=True
-"""``async for`` in Cython: the fast half of a pair; ``iteration.py`` is the readable half and documents the contract.
+"""``async for``, and turns, in Cython: the fast half of a pair; ``iteration.py`` and ``turns.py`` are the readable half and document
+the contract.
 
 Decides, owns and must never do what is written there. Only the way is different: a generator suspends a frame for each record,
-while a ``Step`` returns the record at once. If there is none, it stands for the coroutine that waits for more, so rare cases use the
-same Python code.
+while a ``Step`` returns the record at once; and a turn in which records are only decoded stays in C. Rare cases use the same Python
+code: a step without a record stands for the coroutine that waits for more, and whatever is unusual in a turn is what
+``turns.Supply`` does.
 """
 
+from collections import OrderedDict
 from threading import get_ident
+
+from ...errors import CorruptRecordException, UnsupportedCodecError
 
 cimport cython
 from cpython.object cimport PyObject
@@ -294,3 +299,344 @@ cdef PySendResult step_send(Step step, object value, PyObject** result) except P
 
 
 set_am_send(Step, <void*>step_send)
+
+
+# Turns.
+
+cdef enum:
+    ROUND = 8000  # as in turns.py
+    READY = 1000
+    TURN_BYTES = 1024 * 1024
+
+cdef object OURS  # PartitionCustody.OURS: cursor.py imports this module
+
+
+cdef class Turn:
+    """See ``turns.Turn``."""
+
+    cdef public Py_ssize_t records
+    cdef public Py_ssize_t bytes
+    cdef public Py_ssize_t held
+    cdef public bint counted
+
+
+cdef bint is_readable(cursor, only) except -1:
+    return cursor.custody is OURS and not cursor.paused and (not only or cursor.partition in only)
+
+
+cdef object front(cursor):
+    """As ``Cursor.front``, without a call for the usual pieces."""
+    cdef Portion portion
+    ahead = cursor.ahead
+    while ahead:
+        piece = ahead[0]
+        if type(piece) is not Portion:
+            return piece
+        portion = <Portion>piece
+        if portion.place < len(portion.records):
+            return piece
+        ahead.popleft()
+        cursor.passed_records += portion.place
+    return None
+
+
+cdef object end_of(decoding, before):
+    """Return the position past what was decoded; ``before``: the position before it."""
+    epoch = decoding.epoch
+    return decoding.next_offset, epoch if epoch >= 0 else before[1]
+
+
+@cython.final
+cdef class _Walk:
+    """The partitions that may be read, in the order of their turns, each once: ``Turns.readable``, one after the other."""
+
+    cdef Turns turns
+    cdef object only
+    cdef list order
+    cdef Py_ssize_t at
+    cdef list ended
+    cdef object first
+    cdef object second
+    cdef bint begun
+    cdef bint alone  # whether the one that ``next`` returned is the only one
+
+    cdef object search(self):
+        while self.at < len(self.order):
+            cursor = self.order[self.at]
+            self.at += 1
+            if is_readable(cursor, self.only):
+                return cursor
+        return None
+
+    cdef int begin(self) except -1:
+        self.begun = True
+        if len(self.order) > 1 and self.turns.rounds_left <= 0:
+            self.turns.begin_round()
+        self.first, self.second = self.search(), self.search()
+        self.alone = self.second is None
+        # Records that were decoded in a turn belong to it, so it has not ended before they are handed out.
+        while not self.alone and self.first is not None and front(self.first) is None and self.turns.end_turn(self.first):
+            self.ended.append(self.first)
+            self.first, self.second = self.second, self.search()
+        return 0
+
+    cdef object next(self):
+        """Return the next partition; ``None``: there are no more."""
+        if not self.begun:
+            self.begin()
+        cursor = self.first
+        if cursor is not None:
+            self.first, self.second = self.second, None
+            return cursor
+        cursor = self.search()
+        if cursor is None and self.ended:
+            self.order, self.at, self.ended = self.ended, 0, []
+            cursor = self.search()
+        return cursor
+
+
+cdef class Turns:
+    """See ``turns.Turns``."""
+
+    cdef public object line
+    cdef object supply
+    cdef Py_ssize_t most_held
+    cdef Py_ssize_t held
+    cdef Py_ssize_t most
+    cdef Py_ssize_t longest
+    cdef Py_ssize_t longest_before
+    cdef Py_ssize_t rounds_left
+
+    def __init__(self, supply, Py_ssize_t most_held):
+        global OURS
+        from .cursor import PartitionCustody
+
+        OURS = PartitionCustody.OURS
+        self.line = OrderedDict()
+        self.supply = supply
+        self.most_held = most_held
+        self.held = 0
+        self.most = ROUND
+        self.longest = 1
+        self.longest_before = 1
+        self.rounds_left = 0
+
+    def join(self, cursor):
+        """See ``turns.Turns.join``."""
+        cdef Py_ssize_t length
+        if cursor not in self.line:
+            self.line[cursor] = Turn()
+            length = len(self.line)
+            if length > self.longest:
+                self.longest = length
+                self.share_out()
+
+    def leave(self, cursor):
+        """See ``turns.Turns.leave``."""
+        cdef Turn turn = self.line.pop(cursor, None)
+        if turn is not None:
+            self.rounds_left -= turn.counted
+            self.held -= turn.held
+
+    def rejoin(self, cursor):
+        """See ``turns.Turns.rejoin``."""
+        cdef Turn turn = self.line.get(cursor)
+        if turn is not None:
+            self.line.move_to_end(cursor)
+            turn.records = turn.bytes = 0
+            self.rounds_left -= turn.counted
+            turn.counted = False
+
+    cdef _Walk walk(self, only):
+        cdef _Walk walk = _Walk.__new__(_Walk)
+        walk.turns = self
+        walk.only = only
+        walk.order = list(self.line)
+        walk.ended = []
+        return walk
+
+    def readable(self, only):
+        """See ``turns.Turns.readable``."""
+        cdef _Walk walk = self.walk(only)
+        while (cursor := walk.next()) is not None:
+            yield cursor, walk.alone
+
+    cdef int begin_round(self) except -1:
+        cdef Turn turn
+        self.rounds_left = 0
+        for cursor, turn in self.line.items():
+            turn.counted = is_readable(cursor, ())
+            self.rounds_left += turn.counted
+        self.longest_before, self.longest = self.longest, len(self.line)
+        self.share_out()
+        return 0
+
+    cdef void share_out(self):
+        self.most = max(1, ROUND // max(self.longest, self.longest_before))
+
+    cdef Py_ssize_t left_of(self, Turn turn):
+        return max(1, self.most - turn.records)
+
+    def left(self, Turn turn):
+        """See ``turns.Turns.left``."""
+        return self.left_of(turn)
+
+    @staticmethod
+    def is_long(Turn turn, read):
+        """See ``turns.Turns.is_long``."""
+        return turn.bytes + (0 if read is None else read.size) >= TURN_BYTES
+
+    def end_if_over(self, cursor):
+        """See ``turns.Turns.end_if_over``."""
+        return bool(self.end_turn(cursor))
+
+    cdef bint end_turn(self, cursor) except -1:
+        cdef PyObject* found = PyDict_GetItem(self.line, cursor)
+        cdef Turn turn
+        cdef Py_ssize_t held
+        if found == NULL:
+            return False
+        turn = <Turn>found
+        if turn.records < self.most and turn.bytes < TURN_BYTES:
+            return False
+        self.line.move_to_end(cursor)
+        turn.records = turn.bytes = 0
+        reader = cursor.reader
+        held = 0 if reader is None else reader.decoding.held
+        if held or turn.held:
+            self.hold(turn, held)
+            if self.held > self.most_held and turn.held:
+                cursor.reader = None
+                self.hold(turn, 0)
+        self.rounds_left -= 1
+        turn.counted = False
+        return True
+
+    cdef void hold(self, Turn turn, Py_ssize_t held):
+        self.held += held - turn.held
+        turn.held = held
+
+    def take(self, Py_ssize_t max_records, only, dict before, dict batch, of=None):
+        """See ``turns.Turns.take``."""
+        cdef Py_ssize_t left = max_records, wanted
+        cdef _Walk walk
+        cdef list records
+        while left > 0:
+            wanted = left
+            walk = self.walk(only)
+            while (cursor := walk.next()) is not None:
+                if of is None and not cursor.ahead and cursor.taken_to is not None:
+                    if PyDict_GetItem(before, cursor) == NULL:
+                        before[cursor] = (cursor.taken_to, cursor.passed_records)
+                    records = self.decoded(cursor, left, walk.alone)
+                else:
+                    if PyDict_GetItem(before, cursor) == NULL:
+                        before[cursor] = self.supply.stand(cursor)
+                    if of is None:
+                        records = self.supply.decode(cursor, left, [], alone=walk.alone)
+                    else:
+                        records = of(cursor, left, walk.alone)
+                if records:
+                    partition = cursor.partition
+                    known = batch.get(partition)
+                    batch[partition] = records if known is None else known + records
+                    left -= len(records)
+                self.settle(cursor)
+                if left <= 0:
+                    return
+            if left == wanted:
+                return
+
+    cdef list decoded(self, cursor, Py_ssize_t max_records, bint alone):
+        """As ``Supply.decode`` if nothing is ahead: what one read of the data brings, and only then more."""
+        cdef PyObject* found = PyDict_GetItem(self.line, cursor)
+        cdef Py_ssize_t most = max_records, count
+        cdef Turn turn
+        cdef list records
+        reader = cursor.reader
+        decoding = None if reader is None else reader.decoding
+        if found == NULL or decoding is None or decoding.exhausted:
+            return self.supply.decode(cursor, max_records, [], alone=alone)
+        turn = <Turn>found
+        if not alone:
+            most = min(most, self.left_of(turn))
+        try:
+            records = decoding.read(most)
+        except (CorruptRecordException, UnsupportedCodecError) as error:
+            self.supply.corrupt(cursor, reader.located(error))
+            return []
+        count = len(records)
+        turn.records += count
+        cursor.taken_to = end_of(decoding, cursor.taken_to)
+        cursor.passed_records += count
+        if count == most or (
+            count and decoding.exhausted and (not cursor.parcels or (not alone and Turns.is_long(turn, cursor.data)))
+        ):
+            return records
+        return self.supply.decode(cursor, max_records, records, alone=alone)
+
+    cdef int settle(self, cursor) except -1:
+        """As ``Supply.settle_turn`` while there is more of what is being read."""
+        reader = cursor.reader
+        if reader is None or cursor.data is None or cursor.ahead or reader.decoding.exhausted:
+            self.supply.settle_turn(cursor)
+        else:
+            self.end_turn(cursor)
+        return 0
+
+    def portions(self, Py_ssize_t max_records, only, dict before, *, bint decode, bint alone):
+        """See ``turns.Turns.portions``."""
+        cdef Py_ssize_t left = max_records
+        cdef _Walk walk = self.walk(only)
+        cdef list found = []
+        cdef Portion portion
+        while (cursor := walk.next()) is not None:
+            piece = front(cursor)
+            if piece is None and decode and (cursor.data is not None or cursor.parcels):
+                self.put_ahead(cursor, min(left, READY), before, walk.alone)
+                piece = front(cursor)
+            if piece is None:
+                self.settle(cursor)
+            elif (reader := cursor.reader) is not None and reader.decoding.exhausted:
+                self.supply.settle_turn(cursor)
+            if type(piece) is Portion:
+                portion = <Portion>piece
+                portion.beginning = cursor.beginning
+                found.append(portion)
+                left -= len(portion.records) - portion.place
+                if alone or left <= 0:
+                    break
+        return found
+
+    cdef int put_ahead(self, cursor, Py_ssize_t max_records, dict before, bint alone) except -1:
+        """As ``Supply.put_ahead`` if the next records follow those before them in what is being read."""
+        cdef Portion portion
+        cdef list records
+        cdef PyObject* found = PyDict_GetItem(self.line, cursor)
+        cdef Turn turn
+        reader, start = cursor.reader, cursor.taken_to
+        decoding = None if reader is None else reader.decoding
+        if found == NULL or decoding is None or start is None or decoding.exhausted or cursor.ahead:
+            self.supply.put_ahead(cursor, max_records, before, alone=alone, ready=True)
+            return 0
+        turn = <Turn>found
+        if not alone:
+            max_records = min(max_records, self.left_of(turn))
+        before[cursor] = (start, cursor.passed_records)
+        try:
+            records = decoding.read(max_records)
+        except (CorruptRecordException, UnsupportedCodecError) as error:
+            self.supply.corrupt(cursor, reader.located(error))
+            before.pop(cursor, None)
+            return 0
+        turn.records += len(records)
+        cursor.taken_to = end_of(decoding, start)
+        if records:
+            portion = Portion.__new__(Portion)
+            portion.records = portion.raw = records
+            portion.start, portion.end = start, cursor.taken_to
+            cursor.ahead.append(portion)
+        before.pop(cursor, None)
+        if not records:  # what was left are records that are not handed out
+            self.supply.put_ahead(cursor, max_records, before, alone=alone, ready=True)
+        return 0

@@ -200,11 +200,15 @@ HANDOUT: type[HandOut[Any]] = HandOut
 ITERATOR: type[RecordIterator[Any]] = RecordIterator
 """The half of the pair that is used: chosen once, with the decoder."""
 
+COMPILED: Any = None
+"""The compiled half, if there is one."""
+
 if IMPLEMENTATION == "cython":
     try:
         from . import _iteration
     except ImportError:
         pass  # built without a compiler
     else:
+        COMPILED = _iteration
         HANDOUT, ITERATOR = _iteration.HandOut, _iteration.RecordIterator
         PORTION, HAND = _iteration.Portion, _iteration.Hand

@@ -7,17 +7,22 @@ is always there before the last one is used up, so a turn that ended with the da
 A turn has its part of ``ROUND`` records: as many as there were partitions in line at most, in this round or the one before.
 Whoever joins the line waits for one turn of each partition that is there already, and for no longer turns than those that
 began with it in line, however many leave meanwhile: after ``ROUND`` records, and what was ready before it came, it is its turn.
+
+The classes here are the readable half of a pair; ``_iteration.pyx`` is the compiled one, under the same contract. With a hundred
+partitions in line a turn has no more than eighty records, so what a turn costs counts.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
-from typing import Final
+from typing import Any, Final, Protocol
 
 from ...background.boundary import FetchedData
-from ...model import TopicPartition
+from ...errors import KafkaError
+from ...model import ConsumerRecord, TopicPartition
 from ...values import define, field
-from .cursor import Cursor, PartitionCustody
+from .cursor import OTHER_PIECES, Cursor, PartitionCustody, Standing
+from .iteration import COMPILED, Portion
 
 ROUND: Final = 8000
 """Records of one turn of each partition."""
@@ -25,6 +30,35 @@ READY: Final = 1000
 """Records of a partition that may be made ready for an iteration at once, since nothing comes before what is ready."""
 TURN_BYTES: Final = 1024 * 1024
 """Fetched bytes after which a turn ends, if the parcel that holds them is used up: records can be large."""
+
+
+Record = ConsumerRecord[Any, Any]
+Taken = dict[Cursor, tuple[Standing | None, int]]
+"""How partitions stood before a take, and how many of their records were handed out."""
+
+
+class Supply(Protocol):
+    """What becomes of one partition in its turn. ``alone``: no other one waits for its turn."""
+
+    def stand(self, cursor: Cursor) -> tuple[Standing | None, int]:
+        """Return the position, and how many records were handed out, before anything is taken."""
+        ...
+
+    def decode(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
+        """Return ``records`` with more that are decoded, up to ``max_records`` in all."""
+        ...
+
+    def corrupt(self, cursor: Cursor, error: KafkaError) -> None:
+        """The next record cannot be decoded."""
+        ...
+
+    def put_ahead(self, cursor: Cursor, max_records: int, before: Taken, *, alone: bool, ready: bool) -> None:
+        """Turn the next data into a piece: a portion if it is ``ready``, or what call-backs still have to see."""
+        ...
+
+    def settle_turn(self, cursor: Cursor) -> None:
+        """Let the partition keep its turn, or end it."""
+        ...
 
 
 @define(eq=False)
@@ -43,6 +77,7 @@ class Turn:
 class Turns:
     """The partitions with something to read, in the order of their turns."""
 
+    supply: Supply = field(repr=False)
     most_held: int
     """Bytes that batches may be decompressed to of partitions whose turn it is not. A batch past that is decompressed again."""
     _held: int = field(default=0, init=False)
@@ -146,6 +181,68 @@ class Turns:
         turn.counted = False
         return True
 
+    # --- what is taken in turns ------------------------------------------------------------------------------------------------
+
+    def take(
+        self,
+        max_records: int,
+        only: Collection[TopicPartition],
+        before: Taken,
+        batch: dict[TopicPartition, list[Record]],
+        of: Callable[[Cursor, int, bool], list[Record]] | None = None,
+    ) -> None:
+        """Put up to ``max_records`` records into ``batch``, and how their partitions stood into ``before``.
+
+        ``of``: what takes records of one partition; ``None``: they are decoded if nothing of it is ahead.
+        """
+        take = self._decoded if of is None else of
+        left = max_records
+        while left > 0:
+            wanted = left
+            for cursor, alone in self.readable(only):
+                if cursor not in before:
+                    before[cursor] = self.supply.stand(cursor)
+                records = take(cursor, left, alone)
+                if records:
+                    known = batch.get(cursor.partition)
+                    batch[cursor.partition] = records if known is None else known + records
+                    left -= len(records)
+                self.supply.settle_turn(cursor)
+                if left <= 0:
+                    return
+            if left == wanted:  # nobody had anything
+                return
+
+    def _decoded(self, cursor: Cursor, max_records: int, alone: bool) -> list[Record]:
+        return self.supply.decode(cursor, max_records, [], alone=alone)
+
+    def portions(
+        self, max_records: int, only: Collection[TopicPartition], before: Taken, *, decode: bool, alone: bool
+    ) -> list[Portion[Record]]:
+        """Return the portions that come next, with about ``max_records`` in all, or the first one ``alone``; decodes them if none
+        are ready.
+        """
+        found: list[Portion[Record]] = []
+        left = max_records
+        for cursor, is_only in self.readable(only):
+            piece = cursor.front()
+            if piece is None and decode and (cursor.data is not None or cursor.parcels):
+                self.supply.put_ahead(cursor, left if left < READY else READY, before, alone=is_only, ready=True)
+                piece = cursor.front()
+            if piece is None or (cursor.reader is not None and cursor.reader.exhausted):
+                self.supply.settle_turn(cursor)
+            if piece is not None and not isinstance(piece, OTHER_PIECES):
+                piece.beginning = cursor.beginning
+                found.append(piece)
+                left -= len(piece.records) - piece.place
+                if alone or left <= 0:
+                    break
+        return found
+
     def _hold(self, turn: Turn, held: int) -> None:
         self._held += held - turn.held
         turn.held = held
+
+
+TURNS: type[Turns] = Turns if COMPILED is None else COMPILED.Turns
+"""The half of the pair that is used."""

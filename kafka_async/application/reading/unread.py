@@ -14,6 +14,7 @@ before.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from ...values import define, field
 from ..outbox import Outbox
 from .cursor import OTHER_PIECES, Cursor, Failure, Halted, PartitionCustody, Piece, Raw, Refusal, Standing, standing_in
 from .iteration import PORTION, HandOut, Portion
-from .turns import READY, Turns
+from .turns import READY, TURNS, Taken, Turns
 
 Record = ConsumerRecord[Any, Any]
 Batch = dict[TopicPartition, list[Record]]
@@ -81,11 +82,13 @@ class Unread:
     partitions: dict[TopicPartition, Cursor] = field(factory=dict)
     set_aside: dict[TopicPartition, Cursor] = field(factory=dict)
     """Given up for an eager rebalance; what the next assignment brings back goes on where it was."""
-    taken: dict[Cursor, tuple[Standing | None, int]] | None = None
+    taken: Taken | None = None
     """The take that is not delivered: how each partition stood before, and how many records of it were handed out.
 
     ``None``: all is delivered. Only the frame that hands the records to the caller may set that.
     """
+    half: type[Turns] = TURNS
+    """Which half of the pair takes turns."""
     _turns: Turns = field(init=False)
     failing: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
@@ -94,7 +97,7 @@ class Unread:
     """Records handed out of partitions that have left."""
 
     def __attrs_post_init__(self) -> None:
-        self._turns = Turns(self.config.fetch_buffer_bytes)
+        self._turns = self.half(self, self.config.fetch_buffer_bytes)
 
     @property
     def consumed_records(self) -> int:
@@ -289,9 +292,9 @@ class Unread:
             if standing is not None and (past := cursor.position) is not None
         ]
 
-    def _begin(self) -> dict[Cursor, tuple[Standing | None, int]]:
+    def _begin(self) -> Taken:
         self.settle()
-        taken: dict[Cursor, tuple[Standing | None, int]] = {}
+        taken: Taken = {}
         self.taken = taken
         return taken
 
@@ -404,7 +407,7 @@ class Unread:
                     return cursor.reader
                 if cursor.data is not None and cursor.reader.next_offset <= cursor.data.fetch_offset:
                     # The background suspended the partition behind such data: passing over it would be silence for ever.
-                    self._corrupt(cursor, _without_a_batch(cursor.partition, cursor.data.fetch_offset))
+                    self.corrupt(cursor, _without_a_batch(cursor.partition, cursor.data.fetch_offset))
                     return None
                 self._close(cursor)
             if not cursor.parcels or self._fails(cursor):
@@ -472,7 +475,7 @@ class Unread:
             epoch = cursor.taken_to[1]
         return reader.next_offset, epoch
 
-    def _corrupt(self, cursor: Cursor, error: KafkaError) -> None:
+    def corrupt(self, cursor: Cursor, error: KafkaError) -> None:
         """Fetch once more: a disk or a network may have flipped a bit on the way. The second time the partition stops."""
         at = self._end_of(cursor, cursor.reader) if cursor.reader is not None else cursor.taken_to
         cursor.taken_to = at
@@ -493,8 +496,8 @@ class Unread:
     def may_read(cursor: Cursor, only: Collection[TopicPartition] = ()) -> bool:
         return cursor.is_readable and (not only or cursor.partition in only)
 
-    def _settle_turn(self, cursor: Cursor) -> None:
-        """Let a partition keep its turn while it has not had its part, and while pieces are ahead."""
+    def settle_turn(self, cursor: Cursor) -> None:
+        """Let a partition keep its turn while it has not had its part, and while pieces are ahead. See ``Supply``."""
         if cursor.reader is not None and cursor.reader.exhausted:
             self._close(cursor)
         if not cursor.ahead or cursor.front() is None:
@@ -520,34 +523,29 @@ class Unread:
         self.receive()
         before = self._begin()
         batch: Batch = {}
-        left = max_records
-        while left > 0:
-            wanted = left
-            for cursor, alone in self._turns.readable(only):
-                if cursor not in before:
-                    if cursor.taken_to is None:
-                        self.locate(cursor)
-                    is_behind = bool(cursor.ahead)
-                    standing = cursor.standing if is_behind else cursor.taken_to
-                    before[cursor] = (standing, cursor.consumed_records if is_behind else cursor.passed_records)
-                if cursor.ahead or raw is not None or not decode:
-                    records = self._take_from(cursor, left, alone=alone, decode=decode, raw=raw)
-                else:  # nearly always: with a hundred partitions in line, a turn has no more than eighty records
-                    records = self._take_data(cursor, left, [], alone=alone)
-                    cursor.passed_records += len(records)
-                if records:
-                    known = batch.get(cursor.partition)
-                    batch[cursor.partition] = records if known is None else known + records
-                    left -= len(records)
-                self._settle_turn(cursor)
-                if left <= 0:
-                    break
-            if left == wanted:  # nobody had anything
-                break
+        of = None if decode and raw is None else partial(self._take_from, decode=decode, raw=raw)
+        self._turns.take(max_records, only, before, batch, of)
         self._end(bool(batch))
         return batch
 
-    def _take_from(self, cursor: Cursor, max_records: int, *, alone: bool, decode: bool, raw: Batch | None) -> list[Record]:
+    def stand(self, cursor: Cursor) -> tuple[Standing | None, int]:
+        """See ``Supply.stand``."""
+        if cursor.taken_to is None:
+            self.locate(cursor)
+        if cursor.ahead:
+            return cursor.standing, cursor.consumed_records
+        return cursor.taken_to, cursor.passed_records
+
+    def decode(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
+        """See ``Supply.decode``."""
+        if cursor.ahead and not records:
+            return self._take_from(cursor, max_records, alone, decode=True, raw=None)
+        ready = len(records)
+        records = self._take_data(cursor, max_records, records, alone=alone)
+        cursor.passed_records += len(records) - ready
+        return records
+
+    def _take_from(self, cursor: Cursor, max_records: int, alone: bool, *, decode: bool, raw: Batch | None) -> list[Record]:
         """Take records of one partition. ``alone``: no other one waits for its turn."""
         undecoded: list[Record] | None = None if raw is None else []
         records = self._take_portions(cursor, max_records, undecoded) if cursor.ahead else []
@@ -587,7 +585,7 @@ class Unread:
             try:
                 more = reader.read(max_records - len(records))
             except _OF_A_READ as error:
-                self._corrupt(cursor, error)
+                self.corrupt(cursor, error)
                 break
             turn.records += len(more)
             cursor.taken_to = self._end_of(cursor, reader)
@@ -611,24 +609,11 @@ class Unread:
         """Return the portions whose records come next, in order, with about ``max_records`` in all, or the first one ``alone``;
         decodes them if none are ready. Hands nothing out.
         """
-        found: list[Portion[Record]] = []
         if self.is_empty:
-            return found
+            return []
         self.receive()
-        left = max_records
-        for cursor, is_only in self._turns.readable(only):
-            piece = cursor.front()
-            if piece is None and decode and (cursor.data is not None or cursor.parcels):
-                self._stage(cursor, left if left < READY else READY, alone=is_only, ready=True)
-                piece = cursor.front()
-            if piece is None or (cursor.reader is not None and cursor.reader.exhausted):
-                self._settle_turn(cursor)
-            if piece is not None and not isinstance(piece, OTHER_PIECES):
-                piece.beginning = cursor.beginning
-                found.append(piece)
-                left -= len(piece.records) - piece.place
-                if alone or left <= 0:
-                    break
+        found = self._turns.portions(max_records, only, self._begin(), decode=decode, alone=alone)
+        self.taken = None
         return found
 
     def stage(self, max_records: int, only: Collection[TopicPartition] = ()) -> dict[Cursor, Raw]:
@@ -636,22 +621,23 @@ class Unread:
         already.
         """
         self.receive()
+        before = self._begin()
         staged: dict[Cursor, Raw] = {}
         for cursor, alone in self._turns.readable(only):
             if max_records <= 0:
                 break
             if cursor.front() is None:
-                self._stage(cursor, min(max_records, READY), alone=alone, ready=False)
+                self.put_ahead(cursor, min(max_records, READY), before, alone=alone, ready=False)
             piece = cursor.front()
             if isinstance(piece, Raw):
                 staged[cursor] = piece
                 max_records -= len(piece.records)
-            self._settle_turn(cursor)
+            self.settle_turn(cursor)
+        self.taken = None
         return staged
 
-    def _stage(self, cursor: Cursor, max_records: int, *, alone: bool, ready: bool) -> None:
-        """Turn the next data of a partition into a piece."""
-        before = self._begin()
+    def put_ahead(self, cursor: Cursor, max_records: int, before: Taken, *, alone: bool, ready: bool) -> None:
+        """See ``Supply.put_ahead``."""
         if cursor.taken_to is None:
             self.locate(cursor)
         if cursor.parcels and isinstance(cursor.parcels[0], Repositioned):
@@ -667,7 +653,7 @@ class Unread:
             cursor.ahead.append(piece)
             if failed is not None:
                 cursor.ahead.append(failed)
-        self.taken = None
+        before.pop(cursor, None)
 
     def replace(self, cursor: Cursor, raw: Raw, pieces: Iterable[Piece]) -> bool:
         """Put into the line what call-backs made of ``raw``; ``False``: the position was moved elsewhere meanwhile."""
@@ -678,7 +664,7 @@ class Unread:
             cursor.ahead.appendleft(piece)
             if isinstance(piece, Refusal):
                 self.failing.add(cursor.partition)
-        self._settle_turn(cursor)
+        self.settle_turn(cursor)
         return True
 
     # --- handing out columns ---------------------------------------------------------------------------------------------------
@@ -699,7 +685,7 @@ class Unread:
                 left -= rows
                 if is_full:
                     break
-                self._settle_turn(cursor)
+                self.settle_turn(cursor)
                 if left <= 0:
                     break
             if left == wanted:  # nobody had anything
@@ -725,7 +711,7 @@ class Unread:
             try:
                 count = reader.read_columns(max_records - rows, into)
             except _OF_A_READ as error:
-                self._corrupt(cursor, error)
+                self.corrupt(cursor, error)
                 break
             if count == 0 and not reader.exhausted:
                 return rows, True
