@@ -8,7 +8,6 @@ code: a step without a record stands for the coroutine that waits for more, and 
 ``turns.Supply`` does.
 """
 
-from collections import OrderedDict
 from threading import get_ident
 
 from ...errors import CorruptRecordException, UnsupportedCodecError
@@ -312,12 +311,15 @@ cdef object OURS  # PartitionCustody.OURS: cursor.py imports this module
 
 
 cdef class Turn:
-    """See ``turns.Turn``."""
+    """See ``turns.Turn``. Knows who comes before and after in line."""
 
     cdef public Py_ssize_t records
     cdef public Py_ssize_t bytes
     cdef public Py_ssize_t held
     cdef public bint counted
+    cdef object cursor
+    cdef Turn before
+    cdef Turn after
 
 
 cdef bint is_readable(cursor, only) except -1:
@@ -340,65 +342,62 @@ cdef object front(cursor):
     return None
 
 
-cdef object end_of(decoding, before):
-    """Return the position past what was decoded; ``before``: the position before it."""
-    epoch = decoding.epoch
-    return decoding.next_offset, epoch if epoch >= 0 else before[1]
-
-
 @cython.final
 cdef class _Walk:
     """The partitions that may be read, in the order of their turns, each once: ``Turns.readable``, one after the other."""
 
     cdef Turns turns
     cdef object only
-    cdef list order
-    cdef Py_ssize_t at
+    cdef Turn at
+    cdef Turn last
     cdef list ended
-    cdef object first
-    cdef object second
+    cdef Turn first
+    cdef Turn second
     cdef bint begun
     cdef bint alone  # whether the one that ``next`` returned is the only one
 
-    cdef object search(self):
-        while self.at < len(self.order):
-            cursor = self.order[self.at]
-            self.at += 1
-            if is_readable(cursor, self.only):
-                return cursor
+    cdef Turn search(self):
+        cdef Turn turn
+        while (turn := self.at) is not None:
+            # Whoever has had its turn goes to the end of the line, past the one that was last.
+            self.at = None if turn is self.last else turn.after
+            if is_readable(turn.cursor, self.only):
+                return turn
         return None
 
     cdef int begin(self) except -1:
         self.begun = True
-        if len(self.order) > 1 and self.turns.rounds_left <= 0:
+        if self.at is not self.last and self.turns.rounds_left <= 0:
             self.turns.begin_round()
         self.first, self.second = self.search(), self.search()
         self.alone = self.second is None
         # Records that were decoded in a turn belong to it, so it has not ended before they are handed out.
-        while not self.alone and self.first is not None and front(self.first) is None and self.turns.end_turn(self.first):
+        while not self.alone and self.first is not None and front(self.first.cursor) is None and self.turns.end_turn(self.first):
             self.ended.append(self.first)
             self.first, self.second = self.second, self.search()
         return 0
 
-    cdef object next(self):
-        """Return the next partition; ``None``: there are no more."""
+    cdef Turn next(self):
+        """Return the next one in line; ``None``: there are no more."""
+        cdef Turn turn
         if not self.begun:
             self.begin()
-        cursor = self.first
-        if cursor is not None:
+        turn = self.first
+        if turn is not None:
             self.first, self.second = self.second, None
-            return cursor
-        cursor = self.search()
-        if cursor is None and self.ended:
-            self.order, self.at, self.ended = self.ended, 0, []
-            cursor = self.search()
-        return cursor
+            return turn
+        turn = self.search()
+        if turn is None and self.ended:
+            turn = self.ended.pop(0)
+        return turn
 
 
 cdef class Turns:
     """See ``turns.Turns``."""
 
-    cdef public object line
+    cdef readonly dict line
+    cdef Turn head
+    cdef Turn tail
     cdef object supply
     cdef Py_ssize_t most_held
     cdef Py_ssize_t held
@@ -412,7 +411,8 @@ cdef class Turns:
         from .cursor import PartitionCustody
 
         OURS = PartitionCustody.OURS
-        self.line = OrderedDict()
+        self.line = {}
+        self.head = self.tail = None
         self.supply = supply
         self.most_held = most_held
         self.held = 0
@@ -421,11 +421,39 @@ cdef class Turns:
         self.longest_before = 1
         self.rounds_left = 0
 
+    cdef void put_last(self, Turn turn):
+        turn.before, turn.after = self.tail, None
+        if self.tail is None:
+            self.head = turn
+        else:
+            self.tail.after = turn
+        self.tail = turn
+
+    cdef void take_out(self, Turn turn):
+        if turn.before is None:
+            self.head = turn.after
+        else:
+            turn.before.after = turn.after
+        if turn.after is None:
+            self.tail = turn.before
+        else:
+            turn.after.before = turn.before
+        turn.before = turn.after = None
+
+    cdef void move_to_end(self, Turn turn):
+        if turn is not self.tail:
+            self.take_out(turn)
+            self.put_last(turn)
+
     def join(self, cursor):
         """See ``turns.Turns.join``."""
+        cdef Turn turn
         cdef Py_ssize_t length
         if cursor not in self.line:
-            self.line[cursor] = Turn()
+            turn = Turn.__new__(Turn)
+            turn.cursor = cursor
+            self.line[cursor] = turn
+            self.put_last(turn)
             length = len(self.line)
             if length > self.longest:
                 self.longest = length
@@ -435,6 +463,7 @@ cdef class Turns:
         """See ``turns.Turns.leave``."""
         cdef Turn turn = self.line.pop(cursor, None)
         if turn is not None:
+            self.take_out(turn)
             self.rounds_left -= turn.counted
             self.held -= turn.held
 
@@ -442,7 +471,7 @@ cdef class Turns:
         """See ``turns.Turns.rejoin``."""
         cdef Turn turn = self.line.get(cursor)
         if turn is not None:
-            self.line.move_to_end(cursor)
+            self.move_to_end(turn)
             turn.records = turn.bytes = 0
             self.rounds_left -= turn.counted
             turn.counted = False
@@ -451,21 +480,22 @@ cdef class Turns:
         cdef _Walk walk = _Walk.__new__(_Walk)
         walk.turns = self
         walk.only = only
-        walk.order = list(self.line)
+        walk.at, walk.last = self.head, self.tail
         walk.ended = []
         return walk
 
     def readable(self, only):
         """See ``turns.Turns.readable``."""
         cdef _Walk walk = self.walk(only)
-        while (cursor := walk.next()) is not None:
-            yield cursor, walk.alone
+        cdef Turn turn
+        while (turn := walk.next()) is not None:
+            yield turn.cursor, walk.alone
 
     cdef int begin_round(self) except -1:
         cdef Turn turn
         self.rounds_left = 0
-        for cursor, turn in self.line.items():
-            turn.counted = is_readable(cursor, ())
+        for turn in self.line.values():
+            turn.counted = is_readable(turn.cursor, ())
             self.rounds_left += turn.counted
         self.longest_before, self.longest = self.longest, len(self.line)
         self.share_out()
@@ -488,25 +518,21 @@ cdef class Turns:
 
     def end_if_over(self, cursor):
         """See ``turns.Turns.end_if_over``."""
-        return bool(self.end_turn(cursor))
+        cdef Turn turn = self.line.get(cursor)
+        return turn is not None and bool(self.end_turn(turn))
 
-    cdef bint end_turn(self, cursor) except -1:
-        cdef PyObject* found = PyDict_GetItem(self.line, cursor)
-        cdef Turn turn
+    cdef bint end_turn(self, Turn turn) except -1:
         cdef Py_ssize_t held
-        if found == NULL:
-            return False
-        turn = <Turn>found
         if turn.records < self.most and turn.bytes < TURN_BYTES:
             return False
-        self.line.move_to_end(cursor)
+        self.move_to_end(turn)
         turn.records = turn.bytes = 0
-        reader = cursor.reader
+        reader = turn.cursor.reader
         held = 0 if reader is None else reader.decoding.held
         if held or turn.held:
             self.hold(turn, held)
             if self.held > self.most_held and turn.held:
-                cursor.reader = None
+                turn.cursor.reader = None
                 self.hold(turn, 0)
         self.rounds_left -= 1
         turn.counted = False
@@ -516,48 +542,48 @@ cdef class Turns:
         self.held += held - turn.held
         turn.held = held
 
-    def take(self, Py_ssize_t max_records, only, dict before, dict batch, of=None):
+    def take(self, Py_ssize_t max_records, only, dict before, dict batch, of, *, bint plain):
         """See ``turns.Turns.take``."""
         cdef Py_ssize_t left = max_records, wanted
         cdef _Walk walk
+        cdef Turn turn
         cdef list records
         while left > 0:
             wanted = left
             walk = self.walk(only)
-            while (cursor := walk.next()) is not None:
-                if of is None and not cursor.ahead and cursor.taken_to is not None:
-                    if PyDict_GetItem(before, cursor) == NULL:
-                        before[cursor] = (cursor.taken_to, cursor.passed_records)
-                    records = self.decoded(cursor, left, walk.alone)
-                else:
-                    if PyDict_GetItem(before, cursor) == NULL:
+            while (turn := walk.next()) is not None:
+                cursor = turn.cursor
+                if PyDict_GetItem(before, cursor) == NULL:
+                    if cursor.ahead or cursor.taken_to is None:
                         before[cursor] = self.supply.stand(cursor)
-                    if of is None:
-                        records = self.supply.decode(cursor, left, [], alone=walk.alone)
                     else:
-                        records = of(cursor, left, walk.alone)
+                        before[cursor] = (cursor.taken_to, cursor.passed_records)
+                if plain and not cursor.ahead:
+                    records = self.decode(turn, left, walk.alone)
+                    cursor.passed_records += len(records)
+                else:
+                    records = of(cursor, left, walk.alone)
                 if records:
                     partition = cursor.partition
-                    known = batch.get(partition)
-                    batch[partition] = records if known is None else known + records
+                    known = batch.setdefault(partition, records)
+                    if known is not records:
+                        batch[partition] = known + records
                     left -= len(records)
-                self.settle(cursor)
+                self.settle(turn)
                 if left <= 0:
                     return
             if left == wanted:
                 return
 
-    cdef list decoded(self, cursor, Py_ssize_t max_records, bint alone):
-        """As ``Supply.decode`` if nothing is ahead: what one read of the data brings, and only then more."""
-        cdef PyObject* found = PyDict_GetItem(self.line, cursor)
+    cdef list decode(self, Turn turn, Py_ssize_t max_records, bint alone):
+        """As ``Supply.decode``: what one read of the data brings, and then more if that is not enough."""
         cdef Py_ssize_t most = max_records, count
-        cdef Turn turn
         cdef list records
-        reader = cursor.reader
-        decoding = None if reader is None else reader.decoding
-        if found == NULL or decoding is None or decoding.exhausted:
+        cursor = turn.cursor
+        reader, before = cursor.reader, cursor.taken_to
+        decoding = None if reader is None or before is None else reader.decoding
+        if decoding is None or decoding.exhausted:
             return self.supply.decode(cursor, max_records, [], alone=alone)
-        turn = <Turn>found
         if not alone:
             most = min(most, self.left_of(turn))
         try:
@@ -567,21 +593,22 @@ cdef class Turns:
             return []
         count = len(records)
         turn.records += count
-        cursor.taken_to = end_of(decoding, cursor.taken_to)
-        cursor.passed_records += count
+        epoch = decoding.epoch
+        cursor.taken_to = (decoding.next_offset, epoch if epoch >= 0 else before[1])
         if count == most or (
             count and decoding.exhausted and (not cursor.parcels or (not alone and Turns.is_long(turn, cursor.data)))
         ):
             return records
         return self.supply.decode(cursor, max_records, records, alone=alone)
 
-    cdef int settle(self, cursor) except -1:
+    cdef int settle(self, Turn turn) except -1:
         """As ``Supply.settle_turn`` while there is more of what is being read."""
+        cursor = turn.cursor
         reader = cursor.reader
         if reader is None or cursor.data is None or cursor.ahead or reader.decoding.exhausted:
             self.supply.settle_turn(cursor)
         else:
-            self.end_turn(cursor)
+            self.end_turn(turn)
         return 0
 
     def portions(self, Py_ssize_t max_records, only, dict before, *, bint decode, bint alone):
@@ -590,13 +617,15 @@ cdef class Turns:
         cdef _Walk walk = self.walk(only)
         cdef list found = []
         cdef Portion portion
-        while (cursor := walk.next()) is not None:
+        cdef Turn turn
+        while (turn := walk.next()) is not None:
+            cursor = turn.cursor
             piece = front(cursor)
             if piece is None and decode and (cursor.data is not None or cursor.parcels):
-                self.put_ahead(cursor, min(left, READY), before, walk.alone)
+                self.put_ahead(turn, min(left, READY), before, walk.alone)
                 piece = front(cursor)
             if piece is None:
-                self.settle(cursor)
+                self.settle(turn)
             elif (reader := cursor.reader) is not None and reader.decoding.exhausted:
                 self.supply.settle_turn(cursor)
             if type(piece) is Portion:
@@ -608,35 +637,25 @@ cdef class Turns:
                     break
         return found
 
-    cdef int put_ahead(self, cursor, Py_ssize_t max_records, dict before, bint alone) except -1:
+    cdef int put_ahead(self, Turn turn, Py_ssize_t max_records, dict before, bint alone) except -1:
         """As ``Supply.put_ahead`` if the next records follow those before them in what is being read."""
         cdef Portion portion
         cdef list records
-        cdef PyObject* found = PyDict_GetItem(self.line, cursor)
-        cdef Turn turn
+        cursor = turn.cursor
         reader, start = cursor.reader, cursor.taken_to
-        decoding = None if reader is None else reader.decoding
-        if found == NULL or decoding is None or start is None or decoding.exhausted or cursor.ahead:
+        if reader is None or start is None or cursor.ahead or reader.decoding.exhausted:
             self.supply.put_ahead(cursor, max_records, before, alone=alone, ready=True)
             return 0
-        turn = <Turn>found
-        if not alone:
-            max_records = min(max_records, self.left_of(turn))
         before[cursor] = (start, cursor.passed_records)
-        try:
-            records = decoding.read(max_records)
-        except (CorruptRecordException, UnsupportedCodecError) as error:
-            self.supply.corrupt(cursor, reader.located(error))
-            before.pop(cursor, None)
-            return 0
-        turn.records += len(records)
-        cursor.taken_to = end_of(decoding, start)
+        records = self.decode(turn, max_records, alone)
         if records:
             portion = Portion.__new__(Portion)
             portion.records = portion.raw = records
             portion.start, portion.end = start, cursor.taken_to
-            cursor.ahead.append(portion)
+            ahead = cursor.ahead
+            if ahead:  # a failure that was found after these records, and put into the line first
+                ahead.insert(0, portion)
+            else:
+                ahead.append(portion)
         before.pop(cursor, None)
-        if not records:  # what was left are records that are not handed out
-            self.supply.put_ahead(cursor, max_records, before, alone=alone, ready=True)
         return 0

@@ -45,7 +45,7 @@ class Supply(Protocol):
         ...
 
     def decode(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
-        """Return ``records`` with more that are decoded, up to ``max_records`` in all."""
+        """Return ``records`` with more that are decoded, up to ``max_records`` in all, or to the end of the turn."""
         ...
 
     def corrupt(self, cursor: Cursor, error: KafkaError) -> None:
@@ -189,20 +189,25 @@ class Turns:
         only: Collection[TopicPartition],
         before: Taken,
         batch: dict[TopicPartition, list[Record]],
-        of: Callable[[Cursor, int, bool], list[Record]] | None = None,
+        of: Callable[[Cursor, int, bool], list[Record]],
+        *,
+        plain: bool,
     ) -> None:
         """Put up to ``max_records`` records into ``batch``, and how their partitions stood into ``before``.
 
-        ``of``: what takes records of one partition; ``None``: they are decoded if nothing of it is ahead.
+        ``of``: what takes up to so many records of one partition (alone); ``plain``: it only decodes what is not ahead.
         """
-        take = self._decoded if of is None else of
         left = max_records
         while left > 0:
             wanted = left
             for cursor, alone in self.readable(only):
                 if cursor not in before:
                     before[cursor] = self.supply.stand(cursor)
-                records = take(cursor, left, alone)
+                if plain and not cursor.ahead:
+                    records = self.supply.decode(cursor, left, [], alone=alone)
+                    cursor.passed_records += len(records)
+                else:
+                    records = of(cursor, left, alone)
                 if records:
                     known = batch.get(cursor.partition)
                     batch[cursor.partition] = records if known is None else known + records
@@ -212,9 +217,6 @@ class Turns:
                     return
             if left == wanted:  # nobody had anything
                 return
-
-    def _decoded(self, cursor: Cursor, max_records: int, alone: bool) -> list[Record]:
-        return self.supply.decode(cursor, max_records, [], alone=alone)
 
     def portions(
         self, max_records: int, only: Collection[TopicPartition], before: Taken, *, decode: bool, alone: bool

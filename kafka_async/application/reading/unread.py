@@ -523,8 +523,8 @@ class Unread:
         self.receive()
         before = self._begin()
         batch: Batch = {}
-        of = None if decode and raw is None else partial(self._take_from, decode=decode, raw=raw)
-        self._turns.take(max_records, only, before, batch, of)
+        of = partial(self._take_from, decode=decode, raw=raw)
+        self._turns.take(max_records, only, before, batch, of, plain=decode and raw is None)
         self._end(bool(batch))
         return batch
 
@@ -536,21 +536,12 @@ class Unread:
             return cursor.standing, cursor.consumed_records
         return cursor.taken_to, cursor.passed_records
 
-    def decode(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
-        """See ``Supply.decode``."""
-        if cursor.ahead and not records:
-            return self._take_from(cursor, max_records, alone, decode=True, raw=None)
-        ready = len(records)
-        records = self._take_data(cursor, max_records, records, alone=alone)
-        cursor.passed_records += len(records) - ready
-        return records
-
     def _take_from(self, cursor: Cursor, max_records: int, alone: bool, *, decode: bool, raw: Batch | None) -> list[Record]:
         """Take records of one partition. ``alone``: no other one waits for its turn."""
         undecoded: list[Record] | None = None if raw is None else []
         records = self._take_portions(cursor, max_records, undecoded) if cursor.ahead else []
         if decode and (ready := len(records)) < max_records:
-            records = self._take_data(cursor, max_records, records, alone=alone)
+            records = self.decode(cursor, max_records, records, alone=alone)
             cursor.passed_records += len(records) - ready
         if raw is not None and undecoded is not None and records:
             raw.setdefault(cursor.partition, []).extend(undecoded + records[len(undecoded) :])
@@ -572,8 +563,8 @@ class Unread:
         piece = cursor.front()
         return None if piece is None or isinstance(piece, OTHER_PIECES) else piece
 
-    def _take_data(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
-        """Decode records of one partition, up to the end of its turn unless it is ``alone``, and append them to ``records``."""
+    def decode(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
+        """See ``Supply.decode``."""
         turn = self._turns.line[cursor]
         if not alone:
             most = len(records) + self._turns.left(turn)
@@ -644,7 +635,7 @@ class Unread:
             self._open(cursor)  # a piece begins at the new position, and not at the one before
         start = cursor.taken_to
         before[cursor] = (start, cursor.consumed_records)
-        records = self._take_data(cursor, max_records, [], alone=alone)
+        records = self.decode(cursor, max_records, [], alone=alone)
         end = cursor.taken_to
         if records and end is not None:
             begin = (records[0].offset, end[1]) if start is None else start

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from kafka_async import TopicPartition
+from kafka_async.application.reading.turns import TURNS, Turns
 
 from .unread_world import A, B, World
 
@@ -177,3 +178,40 @@ def test_batches_that_wait_for_their_next_turn_do_not_keep_what_they_were_decomp
             found[partition] += some
     assert found == dict.fromkeys(OTHERS, 1000)
     assert world.buffer.total.unread == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_halves_of_the_pair_take_the_same_turns(seed: int) -> None:
+    """Whatever the parcels are, however they are read, and whoever pauses, seeks or leaves meanwhile."""
+    chance = Random(seed)  # noqa: S311  # not a secret
+    partitions = OTHERS[: chance.choice((1, 2, 10))]
+    worlds = [World(*partitions, half=half, fetch_buffer_bytes=1_000_000) for half in (Turns, TURNS)]
+    for _ in range(300):
+        partition, what = chance.choice(partitions), chance.random()
+        parcel, size, codec = chance.choice((1, 7, 90, 900)), chance.choice((1, 1, 3000)), chance.choice((0, 0, 1))
+        way, count = chance.choice(("take", "take", "portion", "columns", "call-backs")), chance.choice((1, 7, 500, 20_000))
+        at = chance.randrange(50)
+        found = [_step(world, what, partition, (parcel, size, codec), (way, count), at) for world in worlds]
+        assert found[0] == found[1]
+        assert list(found[0]) == list(found[1])  # in the same order, too
+        assert [world.entry(partition).position for world in worlds] == [worlds[0].entry(partition).position] * 2
+    assert worlds[0].unread.consumed_records == worlds[1].unread.consumed_records
+
+
+def _step(
+    world: World, what: float, partition: TopicPartition, data: tuple[int, int, int], read: tuple[str, int], at: int
+) -> dict[TopicPartition, int]:
+    cursor = world.entry(partition)
+    if what < 0.4 or partition not in world.ends:
+        count, size, codec = data
+        world.more(partition, 0, count, 1 + at % 3, size=size if count < 50 else 1, codec=codec)
+    elif what < 0.45:
+        world.unread.pause([partition], paused=not cursor.paused)
+    elif what < 0.48:
+        world.ends[partition] = at
+        world.unread.move(cursor, (at, None))
+    elif what < 0.5:
+        world.fetched(partition, world.ends.setdefault(partition, 0), 3, corrupt=True)
+    else:
+        return world.read(*read)
+    return {}

@@ -7,6 +7,7 @@ from kafka_async import TopicPartition
 from kafka_async.application.outbox import Outbox
 from kafka_async.application.reading.cursor import Cursor, Raw
 from kafka_async.application.reading.iteration import HANDOUT, PORTION
+from kafka_async.application.reading.turns import TURNS, Turns
 from kafka_async.application.reading.unread import Unread
 from kafka_async.background.boundary import EventHandler, FetchBuffer, FetchedData, PartitionFailed
 from kafka_async.config import ConsumerConfig
@@ -30,11 +31,11 @@ def _batch(count: int, size: int, codec: int) -> bytes:
 class World:
     """An ``Unread`` and what it sent."""
 
-    def __init__(self, *partitions: TopicPartition, **options: Any) -> None:
+    def __init__(self, *partitions: TopicPartition, half: type[Turns] = TURNS, **options: Any) -> None:
         config = ConsumerConfig.from_options(options)
         self.buffer = FetchBuffer(config.fetch_buffer_bytes, lambda: None, lambda: None)
         self.handler = EventHandler(lambda: None, lambda: None)
-        self.unread = Unread(config, self.buffer, Outbox(self.handler), HANDOUT())
+        self.unread = Unread(config, self.buffer, Outbox(self.handler), HANDOUT(), half=half)
         self.unread.assign(partitions)
         self.ends: dict[TopicPartition, int] = {}
 
