@@ -77,9 +77,9 @@ def export(
         typer.Option(
             "--schema",
             metavar="TEXT",
-            help="JSON: fields such as 'id BIGINT, at TIMESTAMP', or infer (default), from the first 10,000 values. Avro: the "
-            "schema in JSON. Protobuf: a file that protoc --descriptor_set_out --include_imports made. @FILE takes the text from "
-            "a file.",
+            help="JSON: fields such as 'id BIGINT, at TIMESTAMP', or infer (default without -r), from the first 10,000 values. "
+            "Avro: the schema in JSON. Protobuf: a file that protoc --descriptor_set_out --include_imports made. @FILE takes the "
+            "text from a file.",
         ),
     ] = None,
     message: Annotated[
@@ -156,7 +156,7 @@ def export(
     if values is not None:
         of_values["values"] = values
         of_values["on_bad"] = on_bad or "raise"
-        of_values["schema"] = of_values["schema"] or ("infer" if values == "json" else None)
+        of_values["schema"] = of_values["schema"] or ("infer" if values == "json" and registry is None else None)
     reading = {name: each for name, each in of_values.items() if each is not None}
     reading["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]
     reading["on_loss"] = on_loss

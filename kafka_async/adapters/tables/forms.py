@@ -74,5 +74,5 @@ class ValueForm:
         except ValueError as error:
             raise KafkaConfigurationError(str(error)) from None
         for conflict in found.conflicts:
-            _log.warning("schema='infer': %s", conflict)
+            _log.warning("%s: %s", "schema='infer'" if self.infers else "schema of the registry", conflict)
         return found

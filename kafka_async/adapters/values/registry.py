@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 AVRO: Final = "AVRO"
 PROTOBUF: Final = "PROTOBUF"
+JSON: Final = "JSON"
 TIMEOUT: Final = 10.0
 """Seconds for one step of a request, at most."""
 PATIENCE: Final = 30.0
@@ -86,7 +87,10 @@ class RegistryError(KafkaConnectionError):
 
 @frozen
 class RegisteredSchema:
-    """A schema of the registry, and the others whose types it names; for Protobuf a descriptor in base64, and names and those."""
+    """A schema of the registry, and the others whose types it names.
+
+    For Protobuf a descriptor in base64, for JSON a text; the others are then pairs of a name and such a one.
+    """
 
     schema: Any
     references: tuple[Any, ...] = ()
@@ -209,7 +213,7 @@ class _Questions:
 
     def schema(self, path: str, *, again: bool = True) -> Any:
         """Return the answer about a schema; one of Protobuf as a descriptor, which needs no parser here."""
-        return self.get(path if self.kind == AVRO else f"{path}?format=serialized", again=again)
+        return self.get(f"{path}?format=serialized" if self.kind == PROTOBUF else path, again=again)
 
     def get(self, path: str, *, again: bool = True) -> Any:
         """Return the answer to a request, ``again``: trying again what may pass until the deadline."""

@@ -5,6 +5,7 @@ decided by the decoders, which serve Spark as well. They build the types that Sp
 of these (``large_string``, ``timestamp("ns")``), a column is cast once it is built.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, Final, Self, TypeAlias
@@ -21,6 +22,7 @@ from .ddl import Fields, parse_fields
 from .decoding import CORRUPT, REASON, ValueDecoder, bad_columns
 from .formats import StringDecoder, check_keys, decoder_for
 from .names import REGISTRY, with_names
+from .registry import JSON, Registry
 from .registry import NAMES as REGISTRY_OPTIONS
 from .relatives import built_as, cast_to, relaxed
 from .times import zone
@@ -64,11 +66,12 @@ def decoder(
 
     ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or anything with ``__arrow_c_schema__``, such as polars' schemas), in
     Spark's DDL (``"id BIGINT, at TIMESTAMP"``), or ``"infer"``: they are found in ``sample``, a binary array of values. ``infer``
-    says how, and the decoder's ``conflicts`` say what is doubtful. For Avro a schema in JSON, unless the registry's newest one is
-    meant. For Protobuf, without a registry, the path of a file that ``protoc --descriptor_set_out --include_imports`` made;
-    ``message`` is then the full name of the message.
+    says how, and the decoder's ``conflicts`` say what is doubtful. For Avro a schema, in JSON or as a mapping, unless the
+    registry's newest one is meant. For Protobuf, without a registry, the path of a file that
+    ``protoc --descriptor_set_out --include_imports`` made; ``message`` is then the full name of the message.
 
-    ``registry``: for Avro and Protobuf in Confluent's wire format, the URL of the schema registry, or a mapping of its options.
+    ``registry``: for values in Confluent's wire format, the URL of the schema registry, or a mapping of its options. For JSON it is
+    asked once, for the JSON Schema that names the fields; ``conflicts`` say which of them are texts for want of a type.
     ``topics``: what is read, where that is known: the subject is ``TOPIC-value`` if the registry's options do not name it.
 
     ``on_bad``: ``raise`` ends at the first bad value, with ``DeserializationError``; ``null`` has null in place of the fields that
@@ -91,7 +94,7 @@ def decoder(
             decoder=StringDecoder(columns=(("value", pa.string()),)), kinds=(("value", pa.string()),), on_bad=on_bad
         )
     if values == "json":
-        return _json(schema, timezone, sample, on_bad)
+        return _json(schema, registry, topics, timezone, sample, on_bad)
     try:
         found = decoder_for(_options(values, schema, registry, message), topics=topics)
     except KafkaConfigurationError as error:
@@ -101,7 +104,7 @@ def decoder(
 
 
 _USED: Final[Mapping[str, frozenset[str]]] = {
-    "json": frozenset(("schema",)),
+    "json": frozenset(("schema", "registry")),
     "avro": frozenset(("schema", "registry")),
     "protobuf": frozenset(("schema", "registry", "message")),
     "text": frozenset(),
@@ -117,8 +120,10 @@ def _options(values: str, schema: Any, registry: Registered | None, message: str
     """Return the arguments as the options that Spark's jobs give."""
     options = {"value.format": values}
     if schema is not None:
+        if values == "avro" and isinstance(schema, Mapping):
+            schema = json.dumps(schema)
         if not isinstance(schema, str):
-            expected = "an Avro schema in JSON" if values == "avro" else "the path of a file of descriptors"
+            expected = "an Avro schema, as a mapping or in JSON" if values == "avro" else "the path of a file of descriptors"
             raise ValueError(f"schema: expected {expected}, got {type(schema).__name__}")
         options["value.schema" if values == "avro" else "value.descriptor"] = schema
     if message is not None:
@@ -141,13 +146,19 @@ def _renamed(error: KafkaConfigurationError) -> KafkaConfigurationError:
     return type(error)(with_names(str(error).replace("value.format=", "values="), _ARGUMENTS, _ARGUMENTS.__getitem__))
 
 
-def _json(schema: Any, timezone: str, sample: Any, on_bad: str) -> "FieldsDecoder":
+def _json(
+    schema: Any, registry: Registered | None, topics: Sequence[str], timezone: str, sample: Any, on_bad: str
+) -> "FieldsDecoder":
+    conflicts: tuple[str, ...] = ()
+    if registry is not None:
+        if schema is not None:
+            raise ValueError("values='json' takes schema or registry: in JSON nothing else is read from a registry")
+        schema, conflicts = _registered_fields(registry, topics)
     if schema is None or (isinstance(schema, str) and not schema.strip()):
         raise ValueError(
             "values='json' needs schema: a pyarrow schema, columns in DDL such as 'id BIGINT, item STRING', or 'infer' to find "
-            "them in the first values"
+            "them in the first values; or a registry that has a JSON Schema"
         )
-    conflicts: tuple[str, ...] = ()
     if isinstance(schema, str) and schema == INFER:
         if sample is None:
             raise ValueError("schema='infer' needs a sample of values")
@@ -167,6 +178,21 @@ def _json(schema: Any, timezone: str, sample: Any, on_bad: str) -> "FieldsDecode
         check_keys(kind, "schema")
     own = JsonDecoder(columns=columns, zone=where, framed=True)
     return FieldsDecoder(decoder=own, kinds=kinds, on_bad=on_bad, conflicts=conflicts)
+
+
+def _registered_fields(registry: Registered, topics: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+    """Return the fields of the JSON Schema of a registry, and what is doubtful."""
+    from .json_schema import fields_of
+
+    options = _options("json", None, registry, None)
+    subject = options.get(f"{REGISTRY}subject") or (f"{topics[0]}-value" if len(topics) == 1 else "")
+    if not subject:
+        raise ValueError("registry: the option 'subject' is missing: more than one topic may be read")
+    try:
+        found = Registry.of(options, kind=JSON).newest(subject, options.get(f"{REGISTRY}version", "latest"))
+        return fields_of(found, f"subject {subject!r}")
+    except KafkaConfigurationError as error:
+        raise _renamed(error) from None
 
 
 def _fields_of(schema: Any) -> Fields:

@@ -200,9 +200,10 @@ def test_views_of_values_and_slices_of_batches_are_read_too() -> None:
         ({"values": "json", "schema": pa.schema([("a", pa.int8())] * 2)}, "schema: two fields have the name 'a'"),
         ({"values": "json", "schema": "infer"}, "schema='infer' needs a sample of values"),
         ({"values": "json", "schema": DDL, "timezone": "Mars"}, "timezone='Mars': expected a name such as Europe/Berlin"),
+        ({"values": "text", "registry": "http://h"}, "registry has no meaning with values='text'"),
         ({"values": "json", "schema": DDL, "message": "m"}, "message has no meaning with values='json'"),
         ({"values": "text", "schema": DDL}, "schema has no meaning with values='text'"),
-        ({"values": "avro", "schema": ORDER}, "schema: expected an Avro schema in JSON, got dict"),
+        ({"values": "avro", "schema": 7}, "schema: expected an Avro schema, as a mapping or in JSON, got int"),
         ({"values": "avro", "registry": {"subject": "s"}}, "registry: the option 'url' is missing"),
         ({"values": "avro", "registry": {"url": "http://h", "subjct": "s"}}, "registry: unknown option 'subjct'; did you mean"),
     ],
@@ -275,6 +276,10 @@ def test_each_topic_has_a_subject_of_its_own(server: RegistryServer) -> None:
 
     values: list[bytes | None] = [avro(7, one), avro(8, one, longer), avro(8, one, longer), avro(7, one)]
     assert rows(found, values, topics=["orders", "more", "more", "orders"]) == [one] * 4
+
+
+def test_a_schema_of_avro_may_be_a_mapping() -> None:
+    assert decoder("avro", schema=ORDER) == decoder("avro", schema=json.dumps(ORDER))
 
 
 def test_protobuf_is_read_with_a_file_of_descriptors(tmp_path: Path) -> None:
