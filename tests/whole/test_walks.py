@@ -11,6 +11,7 @@ from .walks import Passed, walks
 UNSEEN = {
     "network/transport.py": "the test kit hands bytes over without a socket",
     "records/_decode.pyx": "compiled",
+    "application/reading/turns.py": "compiled, in _iteration.pyx",
 }
 """Files on a walk in which no code runs here, or none that can be seen."""
 TITLES = {
