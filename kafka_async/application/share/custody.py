@@ -30,12 +30,12 @@ from ...background.share.orders import (
     weight,
 )
 from ...errors import DeserializationError
-from ...model import ConsumerRecord, TopicPartition
+from ...model import ConsumerRecord
 from ...values import define, field
 from ..callbacks import Deserialized
 from ..lifecycle.runtime import Runtime
 from ..task_context import Stay
-from .record import ShareRecord
+from .record import HeldDelivery, ShareRecord
 
 Record = ShareRecord[Any, Any]
 Raw = ConsumerRecord[Any, Any]
@@ -43,22 +43,6 @@ Raw = ConsumerRecord[Any, Any]
 _offset: Final = attrgetter("offset")
 _RENEW: Final = AcknowledgeType.RENEW
 """Looked up once, since it is asked for with each acknowledgement."""
-
-
-@define(eq=False)
-class HeldDelivery:
-    """One delivery: records of a partition that were locked together."""
-
-    partition: TopicPartition
-    number: int
-    deadline: float
-    """When the locks end, except those that were renewed one by one."""
-    gone: set[int] = field(factory=set)
-    """Offsets whose locks have ended."""
-    left: int = 0
-    """Records that are neither settled nor gone."""
-    out: dict[int, Record] = field(factory=dict, repr=False)
-    """Handed out and not settled, by offset."""
 
 
 @define(eq=False)

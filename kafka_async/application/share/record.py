@@ -3,19 +3,19 @@
 Acknowledging never waits: it goes to the brokers with the next request.
 """
 
+from collections.abc import Callable
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
 
 from typing_extensions import TypeVar
 
+from ...background.boundary import Exchange
 from ...background.share.orders import AcknowledgeType
 from ...errors import IllegalStateError, LockLostError
 from ...model import ConsumerRecord, TopicPartition, at_offset
+from ...values import define, field
 from ..arguments import seconds
-
-if TYPE_CHECKING:
-    from .custody import Custody, HeldDelivery
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -26,6 +26,54 @@ _RELEASE: Final = AcknowledgeType.RELEASE
 _REJECT: Final = AcknowledgeType.REJECT
 _RENEW: Final = AcknowledgeType.RENEW
 _SAID: Final = {_ACCEPT: "accepted", _RELEASE: "released", _REJECT: "rejected"}
+
+
+@define(eq=False)
+class HeldDelivery:
+    """One delivery: records of a partition that were locked together."""
+
+    partition: TopicPartition
+    number: int
+    deadline: float
+    """When the locks end, except those that were renewed one by one."""
+    gone: set[int] = field(factory=set)
+    """Offsets whose locks have ended."""
+    left: int = 0
+    """Records that are neither settled nor gone."""
+    out: "dict[int, ShareRecord[Any, Any]]" = field(factory=dict, repr=False)
+    """Handed out and not settled, by offset."""
+
+
+class Blocks(Protocol):
+    """Records that tasks or threads work on within ``async with`` or ``with`` (``custody.Held``)."""
+
+    def is_inside(self, record: "ShareRecord[Any, Any]") -> bool: ...
+
+    def leave_inner(self, record: "ShareRecord[Any, Any]") -> bool: ...
+
+    def leave(self, record: "ShareRecord[Any, Any]", error: BaseException | None) -> bool: ...
+
+
+class Keeper(Protocol):
+    """Who has the records of a consumer (``custody.Custody``), as far as one of them sees it."""
+
+    @property
+    def exchange(self) -> Exchange: ...
+
+    @property
+    def clock(self) -> Callable[[], float]: ...
+
+    @property
+    def held(self) -> Blocks: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def sort(self) -> None: ...
+
+    def acknowledge(self, record: "ShareRecord[Any, Any]", kind: AcknowledgeType, delay: float = 0.0) -> bool: ...
+
+    def enter(self, record: "ShareRecord[Any, Any]") -> bool: ...
 
 
 class ShareRecord(Generic[K, V]):
@@ -62,7 +110,7 @@ class ShareRecord(Generic[K, V]):
         leader_epoch: int | None
     delivery_count: int
 
-    def __init__(self, record: Any, delivery_count: int, custody: "Custody", delivery: "HeldDelivery", raw: Any) -> None:
+    def __init__(self, record: Any, delivery_count: int, custody: Keeper, delivery: HeldDelivery, raw: Any) -> None:
         """Made by the consumer from a ``ConsumerRecord``; ``raw`` is that record as it was before deserializers."""
         self._record = record
         self.delivery_count = delivery_count
