@@ -394,6 +394,20 @@ def _of_descriptor(path: str, message: str, common: Mapping[str, Any]) -> Protob
     return _decoder(schema, message, f"value.descriptor={path!r}", common)
 
 
+def decoder_of_class(message: Any) -> ProtobufDecoder:
+    """Return the decoder of bare values of a message whose class ``protoc`` has made. Raises ``KafkaConfigurationError``."""
+    files: dict[str, Any] = {}
+
+    def add(file: Any) -> None:
+        if file.name not in files:
+            for other in file.dependencies:
+                add(other)
+            files[file.name] = base64.b64encode(file.serialized_pb).decode()
+
+    add(message.DESCRIPTOR.file)
+    return _decoder(json.dumps(list(files.items())), message.DESCRIPTOR.full_name, message.DESCRIPTOR.full_name, {})
+
+
 def _decoder(schema: str, message: str, where: str, common: Mapping[str, Any]) -> ProtobufDecoder:
     built = _fields(schema, message, where)
     return ProtobufDecoder(schema=schema, message=message, built=built, columns=_as_columns(built, where), **common)

@@ -67,8 +67,9 @@ def decoder(
     ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or anything with ``__arrow_c_schema__``, such as polars' schemas), in
     Spark's DDL (``"id BIGINT, at TIMESTAMP"``), or ``"infer"``: they are found in ``sample``, a binary array of values. ``infer``
     says how, and the decoder's ``conflicts`` say what is doubtful. For Avro a schema, in JSON or as a mapping, unless the
-    registry's newest one is meant. For Protobuf, without a registry, the path of a file that
-    ``protoc --descriptor_set_out --include_imports`` made; ``message`` is then the full name of the message.
+    registry's newest one is meant. For Protobuf, without a registry, the class that ``protoc``
+    made of the message, or the path of a file that ``protoc --descriptor_set_out --include_imports`` made; ``message`` is then the
+    full name of the message.
 
     ``registry``: for values in Confluent's wire format, the URL of the schema registry, or a mapping of its options. For JSON it is
     asked once, for the JSON Schema that names the fields; ``conflicts`` say which of them are texts for want of a type.
@@ -96,11 +97,23 @@ def decoder(
     if values == "json":
         return _json(schema, registry, topics, timezone, sample, on_bad)
     try:
-        found = decoder_for(_options(values, schema, registry, message), topics=topics)
+        found: ValueDecoder | None
+        if values == "protobuf" and hasattr(schema, "DESCRIPTOR"):
+            found = _of_class(schema, registry, message)
+        else:
+            found = decoder_for(_options(values, schema, registry, message), topics=topics)
     except KafkaConfigurationError as error:
         raise _renamed(error) from None
     assert found is not None  # noqa: S101  # only "binary" has none
     return FieldsDecoder(decoder=found, kinds=found.columns, on_bad=on_bad)
+
+
+def _of_class(schema: Any, registry: Registered | None, message: str | None) -> ValueDecoder:
+    if registry is not None or message is not None:
+        raise ValueError("schema: a class says which message it is, and takes neither registry nor message beside it")
+    from .protobuf import decoder_of_class  # ptars is another extra
+
+    return decoder_of_class(schema)
 
 
 _USED: Final[Mapping[str, frozenset[str]]] = {
@@ -123,7 +136,11 @@ def _options(values: str, schema: Any, registry: Registered | None, message: str
         if values == "avro" and isinstance(schema, Mapping):
             schema = json.dumps(schema)
         if not isinstance(schema, str):
-            expected = "an Avro schema, as a mapping or in JSON" if values == "avro" else "the path of a file of descriptors"
+            expected = (
+                "an Avro schema, as a mapping or in JSON"
+                if values == "avro"
+                else "the class of a message or the path of a file of descriptors"
+            )
             raise ValueError(f"schema: expected {expected}, got {type(schema).__name__}")
         options["value.schema" if values == "avro" else "value.descriptor"] = schema
     if message is not None:

@@ -11,6 +11,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("ptars", reason="ptars is not installed: pip install '.[protobuf]'")
@@ -20,9 +22,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # 
 from kafka_async.adapters.values import registry as module  # noqa: E402  # beside the others
 from kafka_async.adapters.values.decoding import ValueDecoder  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.typed import decoder as typed  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
 from kafka_async.network.backoff import ExponentialBackoff  # noqa: E402  # beside the others
 
+from .batches import records  # noqa: E402  # needs pyarrow
 from .registry_server import RegistryServer, registry_server  # noqa: E402  # beside the others
 
 T = descriptor_pb2.FieldDescriptorProto
@@ -305,3 +309,44 @@ def test_what_has_no_column_or_is_no_descriptor_is_refused(server: RegistryServe
     server.answers[path] = answer(base64.b64encode(order_file().SerializeToString()).decode())
     with pytest.raises(KafkaConfigurationError, match=r"imports 'money\.proto', which the registry did not send"):
         decoder(schema_registry_url=server.url)
+
+
+# --- without Spark ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_that_protoc_made_is_a_schema() -> None:
+    found = typed("protobuf", schema=CLASSES["Order"], on_bad="column")
+    batch = pickle.loads(pickle.dumps(found)).batch(records([order(id=7, price={"cents": 5}, tags=["a"]), None, b"\xff"]))  # noqa: S301  # ours
+    first, second, third = batch.to_pylist()
+
+    assert (first["id"], first["price"], first["tags"], first["color"]) == (7, {"cents": 5}, ["a"], "RED")
+    assert set(second.values()) == {None}
+    assert (third["id"], third["_corrupt"]) == (None, b"\xff")
+    with pytest.raises(ValueError, match=r"^schema: a class says which message it is"):
+        typed("protobuf", schema=CLASSES["Order"], message="shop.Order")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(
+                order,
+                id=st.integers(-(2**63), 2**63 - 1),
+                item=st.text(max_size=3),
+                large=st.integers(0, 2**64 - 1),
+                tags=st.lists(st.text(max_size=2), max_size=2),
+                counts=st.dictionaries(st.text(max_size=2), st.integers(0, 9), max_size=2),
+                color=st.integers(0, 3),
+            ),
+            st.none(),
+            st.binary(max_size=6),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_what_a_message_means_does_not_depend_on_its_neighbors(values: list[bytes | None]) -> None:
+    found = typed("protobuf", schema=CLASSES["Order"], on_bad="column")
+
+    together = found.batch(records(values)).to_pylist()
+    assert together == [found.batch(records([value])).to_pylist()[0] for value in values]
