@@ -16,6 +16,12 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem not in ("__init__", "job_queue", "mock"))
 
 SAYS = {
+    "table": [
+        r"^1,000 offsets of 4 partitions, about \d+ kB, about \d+ s$",
+        r"^{'item': '.*', 'quantity': \d, 'cents': \d+, '_kafka_partition': 0, '_kafka_offset': 0}$",
+        r"^1000 orders, [\d,.]+ in total$",
+        r"^ +[\d,.]+ oat milk$",
+    ],
     "arrow": [
         r"1000 rows in .*orders\.parquet",
         "columns: topic, partition, offset, timestamp, key, value$",
