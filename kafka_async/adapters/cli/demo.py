@@ -21,6 +21,8 @@ from ...model import ConsumerRecord, TopicPartition
 from ...testing.clusters import Cluster, murmur2
 from ...testing.threaded import ThreadedCluster
 
+GROUP: Final = "demo"
+"""The group that reads."""
 MAX_PARTITIONS: Final = 4
 """Partitions of a topic."""
 PATIENCE: Final = 10.0
@@ -272,11 +274,14 @@ async def demonstrate(plan: DemoPlan, cluster: MockCluster, view: View) -> DemoO
     cluster.create(plan.topic)
     orders = Orders(cluster, plan)
     await asyncio.to_thread(orders.fill)
-    partitions = [TopicPartition(plan.topic, number) for number in range(plan.partitions)]
     consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", client_id="kafka-async-demo"
+        plan.topic,
+        bootstrap_servers=cluster.bootstrap,
+        group_id=GROUP,  # so that there is something to see in ``kafka-async top``
+        auto_commit_interval_ms=1000,
+        auto_offset_reset="earliest",
+        client_id="kafka-async-demo",
     )
-    consumer.assign(partitions)
     arrivals = Arrivals()
     async with consumer:
         backlog_seconds = await _catch_up(consumer, orders, arrivals)
@@ -293,7 +298,7 @@ async def demonstrate(plan: DemoPlan, cluster: MockCluster, view: View) -> DemoO
         seconds=seconds,
         backlog=plan.backlog,
         backlog_seconds=backlog_seconds,
-        partitions=len(partitions),
+        partitions=plan.partitions,
         brokers=brokers,
         error=orders.error,
     )

@@ -104,6 +104,10 @@ def demo(
             f"produced; {outcome.partitions} partitions on {outcome.brokers} brokers"
         )
         console.print(outcome.verdict, markup=False)
+        if outcome.complete:
+            console.print(
+                "To watch it: 'kafka-async demo --seconds 60', and 'kafka-async top -b' with its brokers in another terminal"
+            )
         return 0 if outcome.complete else FAILED
 
     run(work(), output)

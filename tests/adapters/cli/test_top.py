@@ -117,6 +117,23 @@ def test_in_a_pipe_it_looks_once(cluster: ThreadedCluster) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_the_demo_can_be_watched() -> None:
+    demo = [sys.executable, "-m", "kafka_async", "demo", "--seconds", "60"]
+    with subprocess.Popen(demo, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:  # noqa: S603  # ours
+        try:
+            assert process.stdout is not None
+            brokers = process.stdout.readline().split()[-1]
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until:  # until it has committed something
+                rows = CliRunner().invoke(app, ["top", "--once", "-J", "-b", brokers]).stdout.splitlines()
+                groups = {row["group"]: row["members"] for row in map(json.loads, rows) if row["lag"] is not None}
+                if groups:
+                    break
+            assert groups == {"demo": 1}
+        finally:
+            process.terminate()
+
+
 # --- a terminal ----------------------------------------------------------------------------------------------------------------
 
 
