@@ -34,6 +34,7 @@ from benchmarks.report import Group, judge, save, table
 from benchmarks.share import share
 from benchmarks.spark import SHAPES as SPARK_SHAPES
 from benchmarks.spark import VARIANTS, spark
+from benchmarks.watching import watching
 from benchmarks.workers import CLIENTS
 from tests.brokers import CURRENT
 
@@ -240,13 +241,14 @@ COMMANDS: Final = {
     "processing": processing,
     "share": share,
     "imports": imports,
+    "watching": watching,
     "spark": spark,
 }
 
 OF_THEIR_OWN: Final = ("faults", "distance", "share", "imports")
 """Commands that start what they need: brokers behind proxies, with settings of their own, or none."""
 
-ROUNDS: Final = {"faults": 1, "share": 3, "processing": 3, "imports": 15}
+ROUNDS: Final = {"faults": 1, "share": 3, "processing": 3, "imports": 15, "watching": 3}
 """Where it is not 5."""
 
 
