@@ -1,6 +1,7 @@
 """The page and its pictures, made from the numbers of one run that are kept beside them.
 
     python -m benchmarks.page keep FOLDER      # keeps the numbers of FOLDER/*.json in pictures/figures.json, and writes
+    python -m benchmarks.page watch            # draws kafka-async top anew
     python -m benchmarks.page                  # the tables of the pages and the pictures from what is kept
 
 A run is all commands at one commit, on one machine, with the same versions: ``keep`` refuses anything else, so that no two numbers
@@ -18,12 +19,13 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from benchmarks import lanes, svg
+from benchmarks import lanes, svg, watched
 
 HERE: Final = Path(__file__).parent
 PICTURES: Final = HERE / "pictures"
 KEPT: Final = PICTURES / "figures.json"
 RUN: Final = PICTURES / "lanes.json"
+WATCHED: Final = PICTURES / "top.json"
 PEERS: Final = ("kafka_async", "aiokafka", "confluent-kafka", "kafka-python", "Java")
 Series = Mapping[str, list[float]]
 
@@ -506,17 +508,20 @@ def outputs() -> dict[Path, str]:
         PICTURES / "throughput.svg": throughput(figures),
         PICTURES / "latency.svg": latency(figures),
         PICTURES / "lanes.svg": svg.lanes(lanes.timeline(json.loads(RUN.read_text()))),
+        PICTURES / "top.svg": svg.terminal([(text, style) for text, style in json.loads(WATCHED.read_text())], watched.WIDTH),
         readme: page,
         front: row.sub(lambda _: headline(figures), front.read_text(), count=1),
     }
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the pages and the pictures; with ``keep FOLDER``, from new numbers."""
+    """Write the pages and the pictures; with ``keep FOLDER``, from new numbers, and with ``watch`` from a new look at groups."""
     PICTURES.mkdir(exist_ok=True)
     if arguments[:1] == ["keep"]:
         KEPT.write_text(dump(gather(sorted(Path(arguments[1]).rglob("*.json")))))
     RUN.write_text(dump(lanes.recorded()))
+    if not WATCHED.exists() or arguments[:1] == ["watch"]:  # not the same each time: brokers and members are chosen at random
+        WATCHED.write_text(json.dumps(watched.recorded(), indent=1) + "\n")
     for path, content in outputs().items():
         path.write_text(content)
 

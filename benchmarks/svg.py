@@ -153,3 +153,41 @@ def lanes(drawn: Timeline) -> str:
     points.append((left + drawn.seconds * scale, floor - level * step))
     parts += [line(points, "step"), text(left - 10, floor - 4, "committed", "", "end")]
     return page(bottom + deep + 30, f"{drawn.title}. {drawn.note}", parts)
+
+
+def terminal(lines: Sequence[tuple[str, str]], columns: int) -> str:
+    """Return lines of a terminal, each with its style: ``bold``, ``dim``, ``reverse``, or the colour of its status."""
+    letter, row = 8.45, 20
+    width, height = columns * letter + 32, len(lines) * row + 32
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}" '
+        'role="img" aria-label="kafka-async top">',
+        _SCREEN,
+        f'<rect class="screen" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="6"/>',
+    ]
+    for place, (text, style) in enumerate(lines):
+        top = 16 + place * row
+        if style == "reverse":
+            parts.append(f'<rect class="chosen" x="12" y="{top}" width="{columns * letter + 8:.0f}" height="{row}"/>')
+        if not text:
+            continue
+        name = style.replace("bold red", "red")
+        length = f' textLength="{len(text) * letter:.1f}"'
+        parts.append(
+            f'<text class="{name}" x="16" y="{top + 15}" text-anchor="start"{length} xml:space="preserve">{escape(text)}</text>'
+        )
+    return "\n".join([*parts, "</svg>", ""])
+
+
+_SCREEN: Final = """<style>
+text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2328; white-space: pre }
+.screen { fill: #ffffff; stroke: #d1d9e0 } .chosen { fill: #1f2328 }
+.bold { font-weight: 600 } .dim { fill: #59636e } .reverse { fill: #ffffff }
+.red { fill: #cf222e } .yellow { fill: #7d4e00 } .green { fill: #1a7f37 } .magenta { fill: #8250df }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.screen { fill: #0d1117; stroke: #3d444d } .chosen { fill: #e6edf3 }
+.dim { fill: #9198a1 } .reverse { fill: #0d1117 }
+.red { fill: #ff7b72 } .yellow { fill: #e3b341 } .green { fill: #7ee787 } .magenta { fill: #d2a8ff }
+}
+</style>"""

@@ -118,10 +118,13 @@ class _Sample:
     seen: Seen
     readers: int | None
     """Members of the group."""
+    left: int | None
+    """Records that were there at the poll before, and are not done: the lag of a commit, which Burrow takes from the last end that
+    it knew before. A group that has read all of them has caught up, whatever came since."""
 
     @property
     def commit(self) -> rules.CommitSeen:
-        return rules.CommitSeen(self.seen.committed or 0, self.time, self.seen.waiting)
+        return rules.CommitSeen(self.seen.committed or 0, self.time, self.left)
 
 
 @define
@@ -131,8 +134,10 @@ class Window:
     allowed: int = 0
     """Records of lag that are none: for programs that never commit the marker after a transaction (Burrow's issue 570)."""
     _samples: "deque[_Sample]" = field(factory=lambda: deque(maxlen=INTERVALS))
-    _moves: "deque[rules.CommitSeen]" = field(factory=lambda: deque(maxlen=INTERVALS))
-    """The polls at which the committed offset was seen to have changed, as if they were the commits."""
+    _moves: "deque[float]" = field(factory=lambda: deque(maxlen=INTERVALS))
+    """The polls at which the committed offset was seen to have changed."""
+    _alone: "deque[rules.CommitSeen]" = field(factory=lambda: deque(maxlen=INTERVALS))
+    """Those of them at which the group had no members, as if they were the commits."""
     _since: float | None = None
     """Since when it has been what it is, as far as we have seen."""
     _begun: float | None = None
@@ -151,17 +156,31 @@ class Window:
 
     def add(self, now: float, seen: Seen, members: Members, interval: float) -> None:
         """Add what a poll has found. ``interval``: seconds between polls."""
-        before = self._samples[-1] if self._samples else None
-        if before is not None and now - before.time > GAP * interval:
+        if self._samples and now - self._samples[-1].time > GAP * interval:
             self._begin_anew()
             self._gaps += 1
-            before = None
+        self._take_topic(seen)
+        before = self._samples[-1] if self._samples else None
+        if self._begun is None:
+            self._begun = now
+        if self._since is None:
+            self._since = now
+        elif before is not None and _moved(before.seen, seen):
+            self._moves.append(now)
+            if before.readers == members.count == 0:
+                self._alone.append(rules.CommitSeen(seen.committed or 0, now, seen.waiting))
+            self._since = now
+        self._samples.append(_Sample(now, seen, members.count, _left(before, seen)))
+        if seen.start is not None and (not self._starts or seen.start > self._starts[-1][1]):
+            self._starts.append((now, seen.start))
+
+    def _take_topic(self, seen: Seen) -> None:
+        """Find out whether the topic is another one than before, and what of it is done."""
         anew = seen.committed not in (None, self._committed, self._former) and not seen.beyond
         if None not in (self._topic_id, seen.topic_id) and self._topic_id != seen.topic_id:
             self._former = None if anew else self._committed
             self._done = 0
             self._begin_anew()
-            before = None
         elif anew:
             self._former = None
         if seen.share and seen.lag == 0 and seen.end is not None:
@@ -170,19 +189,11 @@ class Window:
             self._done = 0  # it was set back
         self._topic_id = seen.topic_id or self._topic_id
         self._committed = self._committed if seen.committed is None else seen.committed
-        if self._begun is None:
-            self._begun = now
-        if self._since is None or (before is not None and _moved(before.seen, seen)):
-            if self._since is not None:
-                self._moves.append(rules.CommitSeen(seen.committed or 0, now, seen.waiting))
-            self._since = now
-        self._samples.append(_Sample(now, seen, members.count))
-        if seen.start is not None and (not self._starts or seen.start > self._starts[-1][1]):
-            self._starts.append((now, seen.start))
 
     def _begin_anew(self) -> None:
         self._samples.clear()
         self._moves.clear()
+        self._alone.clear()
         self._starts.clear()
         self._since = self._begun = None
 
@@ -220,8 +231,10 @@ class Window:
         return max(now - self._since, 0.0) if self._since is not None and len(self._samples) > 1 else None
 
     def rates(self, since: float = float("-inf")) -> Rates:
-        """Return how fast records come, and are done, over the window; samples before ``since`` are left out."""
+        """Return how fast records come and are done, over half a minute or three polls; what was before ``since`` is left out."""
         used = [sample for sample in self._samples if sample.time >= since]
+        while len(used) > FEWEST and used[-1].time - used[0].time > PATIENCE:
+            used.pop(0)
         if len(used) < 2 or (span := used[-1].time - used[0].time) <= 0:
             return Rates()
         first, last = used[0].seen, used[-1].seen
@@ -289,9 +302,9 @@ class Window:
 
     def _without_members(self, now: float) -> Judgement:
         """Nobody reads: that is certain. A restart has a moment without members, so a group that had some is looked at twice."""
-        if self._moves:  # it commits without being a member: a program with ``assign``
-            status = rules.burrow(self._moves, self._ends(), now, self._samples[-1].seen.waiting or 0, self.allowed)
-            judged = self._is_quiet(now, PATIENCE) if status is Status.STOP else len(self._moves) >= FEWEST
+        if self._alone:  # it commits without being a member: a program with ``assign``
+            status = rules.burrow(self._alone, self._ends(), now, self._samples[-1].seen.waiting or 0, self.allowed)
+            judged = self._is_quiet(now, PATIENCE) if status is Status.STOP else len(self._alone) >= FEWEST
             return Judgement(status if judged else Status.OK, "no members (assign?)")
         first = len(self._samples) == 1
         twice = len(self._samples) > 1 and self._samples[-1].readers == self._samples[-2].readers == 0
@@ -323,7 +336,7 @@ class Window:
 
     def _usual(self) -> float:
         """Return the seconds that usually lie between two moves."""
-        return median(later.time - earlier.time for earlier, later in pairwise(self._moves)) if len(self._moves) > 1 else 0.0
+        return median(later - earlier for earlier, later in pairwise(self._moves)) if len(self._moves) > 1 else 0.0
 
     def _ends(self) -> list[int]:
         return [sample.seen.end for sample in self._samples if sample.seen.end is not None]
@@ -340,6 +353,12 @@ class Window:
             and bool(last.waiting)
             and all(sample.seen.committed == last.committed for sample in recent)
         )
+
+
+def _left(before: _Sample | None, seen: Seen) -> int | None:
+    if before is None or seen.waiting is None or seen.end is None or before.seen.end is None:
+        return None if seen.waiting else seen.waiting
+    return max(0, seen.waiting - max(0, seen.end - before.seen.end))
 
 
 def _moved(before: Seen, after: Seen) -> bool:
