@@ -83,3 +83,17 @@ async def test_members_that_commit_by_themselves_and_die_leave_no_new_partition_
     new = {(partition, offset) for partition, offset in new if partition != GROWN - 1}
     async with group.member(topic, **by_hand) as consumer:
         assert await _seen(consumer, new) == new
+
+
+@both
+async def test_static_members_that_were_all_away_find_what_was_added(kafka44: KafkaCluster, protocol: str) -> None:
+    """In the classic protocol the brokers leave such members what they had, and the leader divides nothing (KIP-814)."""
+    topic = new_topic(kafka44, 2)
+    group = new_group(kafka44, protocol)
+    async with group.member(topic, group_instance_id="a", **LATEST) as consumer:
+        old = await asyncio.to_thread(_written, kafka44, topic, range(2))
+        await _seen(consumer, old)
+    await asyncio.to_thread(kafka44.add_partitions, topic, GROWN)
+    new = await asyncio.to_thread(_written, kafka44, topic, range(2, GROWN))
+    async with group.member(topic, group_instance_id="a", **LATEST) as consumer:
+        assert await _seen(consumer, new) == new

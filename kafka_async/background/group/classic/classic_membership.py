@@ -21,7 +21,8 @@ Sources: KIP-62, 345, 394, 429, 559, 792, 800, 814; Java's ``AbstractCoordinator
 """
 
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from ....config import ConsumerConfig
 from ....errors import (
@@ -51,9 +52,12 @@ from .coordinator_request import CoordinatorRequest
 from .division import Division
 from .leader import MembershipMetadata
 from .member_topics import MemberTopics
-from .requests import heartbeat, join, leave, must_leave, sync
+from .requests import describe, heartbeat, join, leave, must_leave, sync
 from .session import MemberSession
 from .states import HEARTBEATING, PROPOSING, ClassicInput, ClassicStanding, ClassicState
+
+if TYPE_CHECKING:
+    from ....wire.messages.admin import DescribeGroupsResponse
 
 _S, _I = ClassicState, ClassicInput
 
@@ -426,6 +430,23 @@ class ClassicMembership:
             self._move(_I.REJOIN, now)
         else:
             self._propose(partitions, now)
+            if self._division.is_taken_over:
+                self._look_at_group(now)
+
+    def _look_at_group(self, now: float) -> None:
+        """Find out what was divided before we came, to compare the topics with it: nobody else notices that they have grown."""
+        node, identity = self._lookup.known, self._session.identity
+        if node is not None:
+            withdrawn = lambda: identity != self._session.identity  # noqa: E731
+            done = lambda outcome, at: self._looked_at_group(identity, outcome)  # noqa: E731
+            self._outbox.append(describe(self.config, node, now, on_done=done, withdrawn=withdrawn))
+
+    def _looked_at_group(self, identity: Identity, outcome: "DescribeGroupsResponse | KafkaError") -> None:
+        if identity != self._session.identity or isinstance(outcome, KafkaError) or len(outcome.groups) != 1:
+            return
+        with suppress(KafkaError):  # an assignment that cannot be read is another client's
+            self._division.learn(outcome.groups[0])
+        self._member_topics.compare_anew()
 
     def _propose(self, partitions: frozenset[TopicPartition], now: float) -> None:
         if not self._division.is_cooperative:

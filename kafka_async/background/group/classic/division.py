@@ -6,6 +6,7 @@ Must never send anything. What an assignor of the user raises is raised.
 
 from collections.abc import Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from ....model import TopicPartition
 from ....values import define, field
@@ -15,6 +16,9 @@ from .assignment import Assignor, RebalanceProtocol
 from .assignors import common_protocol
 from .leader import Leadership, MembershipMetadata, read_assignment
 from .requests import PROTOCOL_TYPE, offers
+
+if TYPE_CHECKING:
+    from ....wire.messages.admin import DescribedGroup
 
 
 @define(eq=False)
@@ -83,6 +87,16 @@ class Division:
     def changes(self) -> tuple[str, ...]:
         """Return the topics that have changed since the leader divided them."""
         return self.leadership.changes(self.metadata) if self.leadership is not None else ()
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether we lead a group whose partitions were divided before we came (KIP-814)."""
+        return self.leadership is not None and self.leadership.skip
+
+    def learn(self, group: "DescribedGroup") -> None:
+        """Take in what the members of the group that we lead have. Raises ``MalformedResponseError``."""
+        if self.leadership is not None and not group.error_code and group.group_state == "Stable":
+            self.leadership.learn(member.member_assignment for member in group.members)
 
     def forget(self) -> None:
         """We lead no more."""

@@ -101,7 +101,9 @@ class Leadership:
     topics: frozenset[str]
     """What any of the members subscribes to."""
     skip: bool
-    """A static leader that came back must not divide again what the group already has (KIP-814)."""
+    """A static leader that came back must not divide again what the group already has (KIP-814). What that is, the group says: the
+    topics may have grown while the leader was away.
+    """
     began_at: float
     """When it became the leader; seconds."""
     counts: Mapping[str, int] = field(factory=dict, init=False)
@@ -152,6 +154,11 @@ class Leadership:
             )
             for member_id, mine in given.items()
         )
+
+    def learn(self, assignments: Iterable[bytes]) -> None:
+        """Take what the members have as what was divided. Raises ``MalformedResponseError``."""
+        had = by_topic(sorted(frozenset[TopicPartition]().union(*map(read_assignment, assignments))))
+        self.counts = {topic: len(numbers) for topic, numbers in had.items()}
 
     def changes(self, metadata: MembershipMetadata) -> tuple[str, ...]:
         """Return the topics that have changed since the assignments were made."""

@@ -134,6 +134,15 @@ def heartbeat(
     )
 
 
+def describe(config: ConsumerConfig, node: Node, now: float, *, on_done: OnDone, withdrawn: Callable[[], bool]) -> UnsentRequest:
+    """Ask what each member of the group has been given."""
+    from ....wire.messages.admin import DescribeGroupsRequest  # few members ever ask this
+
+    message = DescribeGroupsRequest(groups=(config.group_id or "",))
+    expires_at = now + config.request_timeout_ms / 1000
+    return UnsentRequest(message=message, on_done=on_done, expires_at=expires_at, node_id=node.id, withdrawn=withdrawn)
+
+
 def must_leave(who: Identity) -> bool:
     """Whether there is a member to take out of the group: a static member stays until its session ends (KIP-345)."""
     return bool(who.member_id) and who.instance_id is None

@@ -147,6 +147,7 @@ def test_a_static_leader_that_came_back_hands_nothing_in() -> None:
     assert w.message("SyncGroup").assignments == ()
     w.reply(synced(A0), 0.2)
     w.take_over(0.3)
+    assert w.sent(0.3) == ["DescribeGroups"]
     w.metadata.update(topic("a", 4))
     assert w.sent(0.4) == []  # gives up what it has first
     w.give_up(0.5)

@@ -1,7 +1,14 @@
 """How new the metadata have to be with which the leader of a classic group divides the partitions."""
 
+import pytest
+
 from kafka_async.background.group.classic.leader import read_assignment
-from tests.background.group.classic.world import ME, A, World, joined, said, topic, world
+from kafka_async.errors import KafkaConnectionError, KafkaError
+from kafka_async.model import TopicPartition
+from kafka_async.wire import ConsumerProtocolAssignment, encode_assignment
+from kafka_async.wire.messages import ConsumerProtocolTopicPartition
+from kafka_async.wire.messages.admin import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from tests.background.group.classic.world import A0, ME, A, World, joined, said, synced, topic, world
 
 
 def leader_with_metadata_of(answered_at: float) -> World:
@@ -31,3 +38,61 @@ def test_the_leader_waits_for_no_newer_metadata_than_of_the_last_second_and_no_l
     w = leader_with_metadata_of(8.0)
     assert w.turn(10.0).wake_at == 11.0
     assert w.sent(11.0) == ["SyncGroup"]
+
+
+def returned_leader() -> World:
+    """Return a static leader that came back into its group (KIP-814), with A0, and has asked what the others have."""
+    w = world(group_instance_id="i")
+    w.member.subscribe(A, 0.0)
+    w.turn(0.0)
+    w.reply(joined(leader=ME, members={ME: said("a"), "other": said("a")}, skip_assignment=True), 0.1)
+    w.turn(0.1)
+    w.reply(synced(A0), 0.2)
+    assert w.sent(0.2) == ["DescribeGroups"]
+    w.take_over(0.3)
+    return w
+
+
+def described(*given: TopicPartition, state: str = "Stable", error_code: int = 0) -> DescribeGroupsResponse:
+    mine, others = ({"a": (0,)}, {tp.topic: tuple(each.partition for each in given) for tp in given})
+    members = tuple(
+        DescribedGroupMember(
+            member_id=name,
+            member_assignment=encode_assignment(
+                ConsumerProtocolAssignment(
+                    assigned_partitions=tuple(ConsumerProtocolTopicPartition(topic=t, partitions=n) for t, n in had.items())
+                )
+            ),
+        )
+        for name, had in ((ME, mine), ("other", others))
+    )
+    return DescribeGroupsResponse(groups=(DescribedGroup(group_id="g", group_state=state, error_code=error_code, members=members),))
+
+
+def test_a_leader_that_came_back_finds_that_the_topic_grew_meanwhile() -> None:
+    """The broker leaves each member what it had (KIP-814), so nobody read the new partition until the next rebalance."""
+    w = returned_leader()
+    w.reply(described(TopicPartition("a", 1)), 0.4)
+    w.turn(0.4)
+    assert w.moves()[-1] == "REVOKING"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        described(TopicPartition("a", 1), TopicPartition("a", 2)),
+        described(state="PreparingRebalance"),
+        described(error_code=30),
+        KafkaConnectionError("gone"),
+    ],
+)
+def test_a_leader_that_came_back_leaves_the_group_alone_unless_something_is_nobodys(
+    answer: DescribeGroupsResponse | KafkaError,
+) -> None:
+    w = returned_leader()
+    w.reply(answer, 0.4)
+    w.turn(0.4)
+    assert w.moves()[-1] == "STABLE"
+    w.metadata.update(topic("a", 4))
+    w.turn(0.5)
+    assert w.moves()[-1] == "REVOKING"
