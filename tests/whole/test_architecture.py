@@ -118,7 +118,7 @@ def test_a_package_opens_with_its_map(path: Path) -> None:
     assert all((path.parent / name).exists() or (path.parent.parent / name).exists() for name in files | packages)
 
 
-def test_no_two_classes_have_onename_of() -> None:
+def test_no_two_classes_have_one_name() -> None:
     """A search for a name finds one class. The blocking facade has the names of what it blocks on: one changes the import alone."""
     found: dict[str, list[str]] = {}
     for path in FILES:

@@ -41,7 +41,7 @@ def fields_of(found: RegisteredSchema, where: str) -> tuple[Any, tuple[str, ...]
     """
     schema = _loaded(found.schema, where)
     others = {name: _loaded(text, where) for name, text in found.references}
-    reader = _Reader(others, where)
+    reader = _SchemaReader(others, where)
     parts = reader.properties(*reader.resolved(schema, schema))
     if not parts:
         raise KafkaConfigurationError(f"{where}: expected a JSON Schema of an object with properties")
@@ -57,7 +57,7 @@ def _loaded(text: str, where: str) -> Any:
 
 
 @define(eq=False)
-class _Reader:
+class _SchemaReader:
     others: Mapping[str, Any]
     where: str
     doubts: list[str] = field(factory=list)

@@ -7,7 +7,7 @@ this package that knows the parts of a consumer.
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
@@ -16,14 +16,12 @@ from ...trace import Listener
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..lifecycle.lifecycle import Phase
+from ..lifecycle.ownership import Occupant
 from ..parts import Parts
 from .handling import Assigned
 from .lanes import Lanes, Part, Record
 from .process_settings import ProcessSettings
 from .work import Intake, Offsets, Work
-
-if TYPE_CHECKING:
-    from .processing import Processing
 
 SHORTEST_INTERVAL: Final = 0.1
 """Seconds between two commits, at least."""
@@ -127,6 +125,22 @@ class Account(Assigned, Protocol):
     def running_of(self, partitions: Iterable[TopicPartition]) -> int: ...
 
 
+class Owning(Occupant, Protocol):
+    """Who reads and commits in place of the application: ``Processing``."""
+
+    @property
+    def settings(self) -> ProcessSettings: ...
+    @property
+    def reads_nothing(self) -> bool: ...
+    @property
+    def seconds_in_handlers(self) -> float: ...
+    async def commit(self) -> None: ...
+    def attend_to_pauses(self) -> None: ...
+    def in_handlers(self) -> set[Any]: ...
+    def give_up_lost(self) -> None: ...
+    def look_again(self) -> None: ...
+
+
 class Supplier(Protocol):
     """What processing needs from a consumer: ``Source``, or what share consumers have in its place."""
 
@@ -150,7 +164,7 @@ class Supplier(Protocol):
     @property
     def consequence(self) -> str: ...
     def work(self, settings: ProcessSettings) -> Account: ...
-    def begin(self, chained: Chained, owner: "Processing") -> None: ...
+    def begin(self, chained: Chained, owner: Owning) -> None: ...
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None: ...
     async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]: ...
     def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]: ...
@@ -236,7 +250,7 @@ class Source:
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
-    def begin(self, chained: Chained, owner: "Processing") -> None:
+    def begin(self, chained: Chained, owner: Owning) -> None:
         """Be notified of rebalances, and let nothing else read or commit."""
         parts = self.parts
         parts.guard.check_readable()

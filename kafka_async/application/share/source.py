@@ -7,7 +7,7 @@ stay ours when their partition leaves.
 import time
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from ...background.share.orders import FALL, Flush, in_time
@@ -20,13 +20,10 @@ from ..lifecycle.lifecycle import Phase
 from ..processing.lanes import Lanes
 from ..processing.process_settings import ProcessSettings
 from ..processing.retry import exponential
-from ..processing.source import Account, Chained
+from ..processing.source import Account, Chained, Owning
 from .parts import ShareParts
 from .record import ShareRecord
 from .work import ShareWork
-
-if TYPE_CHECKING:
-    from ..processing.processing import Processing
 
 Record = ShareRecord[Any, Any]
 
@@ -55,7 +52,7 @@ class ShareSource:
 
     parts: ShareParts = field(repr=False)
     _work: ShareWork | None = field(default=None, init=False)
-    _owner: "Processing | None" = field(default=None, init=False)
+    _owner: Owning | None = field(default=None, init=False)
     _refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
     _paced: tuple[int, float] = field(default=(0, 0.0), init=False)
     """Records settled, and seconds that handlers took for them, when their pace was last looked at."""
@@ -113,7 +110,7 @@ class ShareSource:
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
-    def begin(self, chained: Chained, owner: "Processing") -> None:
+    def begin(self, chained: Chained, owner: Owning) -> None:
         """Register the call-backs for lost locks, and block other reads."""
         parts = self.parts
         parts.guard.check_readable()
