@@ -26,6 +26,7 @@ FASTSTREAM = {"faststream"} if importlib.util.find_spec("faststream") else set()
         ("latency", ["--clients", *OURS_AND_PEERS], {*OURS_AND_PEERS}),
         ("processing", [], HANDLERS | FASTSTREAM),
         ("imports", [], COLD),
+        ("watching", [], {"kafka_async.top", "confluent.one_by_one"}),
     ],
 )
 def test_a_command_measures_every_client(

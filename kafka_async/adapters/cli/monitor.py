@@ -45,7 +45,7 @@ def monitor(
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
-    """Serve a page with all groups, and their lag for Prometheus and KEDA.
+    """Serve how far groups are behind, as a page and as numbers.
 
     / is the page, /api/v1/groups, /api/v1/groups/NAME and /api/v1/cluster are JSON, /metrics is for Prometheus, /keda/groups/NAME
     for KEDA's scaler metrics-api (valueLocation: lag), /events tells of each look, /alive and /ready are for supervisors.
