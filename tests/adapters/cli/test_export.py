@@ -233,6 +233,29 @@ def test_other_options_are_refused(brokers: str, tmp_path: Path) -> None:
     assert "was begun with since 'beginning', not since '-1d'; go on with the same options, or give another folder" in result.stderr
 
 
+def test_another_run_does_not_go_on_with_another_topic_of_the_name_or_with_what_is_gone(tmp_path: Path) -> None:
+    def write(cluster: Cluster) -> None:
+        cluster.topic("orders", 1)
+        cluster.produce_many("orders", [b"x"] * 10, partition=0)
+
+    with ThreadedCluster(Cluster(1)) as cluster:
+        cluster.call(write).result()
+        folder = ("-o", f"{tmp_path}/parts/", "--part-size", 4)
+        assert export(cluster.bootstrap, *folder).exit_code == 0
+        first = tmp_path / "parts" / "orders-0-00000000000000000000.parquet"
+        first.unlink()
+        cluster.call(lambda brokers: brokers.delete_before(("orders", 0), 3)).result()
+        gone = export(cluster.bootstrap, *folder)
+        cluster.call(lambda brokers: brokers.recreate("orders")).result()
+        cluster.call(lambda brokers: brokers.produce_many("orders", [b"y"] * 10, partition=0)).result()
+        other = export(cluster.bootstrap, *folder)
+
+    assert (gone.exit_code, other.exit_code) == (1, 1)
+    assert "offsets 0 to 2 of orders-0 are gone: its log begins at 3" in gone.stderr
+    assert "topic 'orders' was deleted and created again since its offsets were pinned" in other.stderr
+    assert not first.exists()
+
+
 # --- what ends the process -------------------------------------------------------------------------------------------------------
 
 
