@@ -161,6 +161,7 @@ class Watching:
     screens: Screens = field(factory=Screens)
     _snapshot: Snapshot | None = field(default=None, init=False)
     _ended: bool = field(default=False, init=False)
+    _failure: KafkaError | None = field(default=None, init=False)
     _changed: anyio.Event = field(factory=anyio.Event, init=False)
 
     async def run(self) -> int:
@@ -177,13 +178,19 @@ class Watching:
                 polls.cancel()
         finally:
             logger.removeHandler(log)
+        if self._failure is not None:
+            raise self._failure
         return 0
 
     async def _poll(self) -> None:
-        async for snapshot in self.survey.snapshots():
-            if not self.screens.paused:
-                self._snapshot = snapshot
-                self._draw_again()
+        try:
+            async for snapshot in self.survey.snapshots():
+                if not self.screens.paused:
+                    self._snapshot = snapshot
+                    self._draw_again()
+        except KafkaError as error:  # raised once the terminal is as it was; a group of tasks would wrap it
+            self._failure, self._ended = error, True
+            self._draw_again()
 
     async def _draw(self, painter: Painter) -> None:
         while not self._ended:

@@ -23,8 +23,10 @@ from attrs import define, field
 from typer.testing import CliRunner, Result
 
 from kafka_async.adapters.cli.commands import app
+from kafka_async.errors import RebootstrapRequiredError
 from kafka_async.sync import KafkaConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.wire import Api
 
 pytestmark = pytest.mark.brokers
 
@@ -302,6 +304,29 @@ def test_a_terminal_that_can_do_nothing_gets_a_table(cluster: ThreadedCluster) -
         screen.read()
         assert ENTERED not in screen.seen
         assert b"billing" in screen.seen
+
+
+def test_a_cluster_that_says_nothing_is_one_line_after_the_page_and_the_code_for_unknown() -> None:
+    """It can be reached, and answers with an error at the first look at where partitions are."""
+
+    def refuse(cluster: Cluster) -> None:
+        asked = []
+
+        def decide(_broker: int, request: Any) -> type[RebootstrapRequiredError] | None:
+            asked.append(request)
+            return RebootstrapRequiredError if len(asked) > 1 else None
+
+        cluster.control(Api.METADATA, decide, keep=True)
+
+    with ThreadedCluster(Cluster(1)) as silent:
+        silent.call(refuse).result()
+        with on_terminal(command(silent)) as screen:
+            before = screen.modes()
+            assert screen.process.wait(PATIENCE) == 3
+            screen.read()
+            assert b"Traceback" not in screen.seen
+            assert screen.seen.count(b"kafka-async: ") == 1
+            assert screen.modes() == before
 
 
 def test_a_terminal_that_goes_away_ends_it(cluster: ThreadedCluster) -> None:
