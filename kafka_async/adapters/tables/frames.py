@@ -68,4 +68,7 @@ def lazy(schema: Callable[[], Any], read: Callable[[Sequence[str] | None], Itera
         return to_polars(schema().empty_table()).schema
 
     options: dict[str, Any] = {"is_pure": True} if "is_pure" in inspect.signature(register_io_source).parameters else {}
-    return register_io_source(frames, schema=columns, **options)
+    try:
+        return register_io_source(frames, schema=columns, **options)
+    except TypeError:  # polars before 1.30 wants to know the columns now
+        return register_io_source(frames, schema=columns(), **options)

@@ -19,7 +19,7 @@ from ...application.reading.arrow import array_of
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import KafkaConfigurationError
-from ...model import TopicPartition
+from ...model import IsolationLevel, TopicPartition
 from ...values import define, evolve, field, frozen
 from ..ranges.planner import OffsetRange, plan
 from . import frames
@@ -137,7 +137,8 @@ def scan(
         )
     asked = _asked(topics, since, until, late, partitions, ranges)
     consumer = _consumer_options(options)
-    asked = evolve(asked, fails=on_loss == "raise", committed_only=consumer["isolation_level"] == "read_committed")
+    isolation = ConsumerConfig.from_options(consumer).isolation_level
+    asked = evolve(asked, fails=on_loss == "raise", committed_only=isolation is IsolationLevel.READ_COMMITTED)
     names = check_columns(columns)
     request = ScanRequest(
         asked=asked,
@@ -210,9 +211,7 @@ def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, why in _REFUSED.items():
         if name in given:
             raise KafkaConfigurationError(f"{name}: {why}")
-    options = _DEFAULTS | dict(given) | _FORCED
-    ConsumerConfig.from_options(options)
-    return options
+    return _DEFAULTS | dict(given) | _FORCED
 
 
 @frozen(kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_async import TopicPartition
+from kafka_async import IsolationLevel, TopicPartition
 from kafka_async.adapters.tables import PinnedRanges
 from kafka_async.adapters.tables.scan import scan
 from kafka_async.errors import (
@@ -196,6 +196,8 @@ def test_what_an_open_transaction_holds_back_is_left_out_with_a_warning(caplog: 
         assert table.held_back == {A0: 3}
         assert "a-0: 0 to 5, 5 offsets, 3 more behind an open transaction" in str(table.plan())
         assert found.scan("a", isolation_level="read_uncommitted").count() == 8
+        assert found.scan("a", isolation_level=IsolationLevel.READ_COMMITTED).held_back == {A0: 3}
+        assert found.scan("a", isolation_level=IsolationLevel.READ_UNCOMMITTED).held_back == {}
 
 
 def test_a_tail_that_compaction_took_is_passed() -> None:
