@@ -59,6 +59,7 @@ EVENTS: Final = (
     "blocked_for_long",
     "idle_for_long",
     "outage",
+    "half_open",
     "produce",
     "new_poison",
     "refused",

@@ -6,6 +6,7 @@ Decides: how a step is done, and what must be true after it. Owns: the consumer.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from math import inf
 from typing import Any, Final, cast
 
 import anyio
@@ -36,6 +37,8 @@ FAIR: Final = 10_000
 """So many records are handed out at most before a partition that has data gets its turn."""
 LONGEST: Final = 7
 """Records that a read of a random program waits for at most."""
+SESSION: Final = 45.0
+"""Seconds without a heartbeat after which the group gives a member's partitions away."""
 NOTICED: Final = 3.5
 """Seconds after which a heartbeat of the consumer's background was answered."""
 
@@ -61,6 +64,8 @@ class Runner:
     """The last read for one record was cancelled: a call-back may have returned, or may yet, after which the next read goes on."""
     _has_read: bool = False
     """The last step was an undisturbed read."""
+    _read_at: float = -inf
+    """When the last read began."""
     _kind: str = ""
     """Whether records were read one by one or in batches; a change may show call-backs a record again."""
     _due: dict[TopicPartition, int] | None = None
@@ -178,8 +183,7 @@ class Runner:
                 self.world.model.breach("a read says that the consumer was stopped")
             except Exception as error:  # noqa: BLE001,RUF100  # from a task of its own it would come in a group
                 self.world.model.breach(f"{type(error).__name__}: {error}")
-            if self.program.backend != "trio":
-                self.world.model.another_task_done()
+            self.world.model.another_task_done()  # on trio too: a task of which nobody knows how it ended holds up no interval
 
         # The one that takes a partition away reads until it is gone.
         if isinstance(step.step, Read) or (isinstance(step.step, Event) and step.step.name == "taken_and_given_back"):
@@ -215,6 +219,7 @@ class Runner:
 
     async def read(self, read: Read) -> None:
         """Read, and notify the model of what came, including errors."""
+        self._read_at = anyio.current_time()
         only = () if read.only is None else (self.world.partitions[read.only],)
         ways: dict[str, Callable[[Read, tuple[TopicPartition, ...]], Awaitable[None]]] = {
             "getone": self._getone,
@@ -567,6 +572,20 @@ class Runner:
         for each in self.world.partitions:  # the commit of what was given up just now may not get through
             self.world.model.commit_refused(each, self.world.start_of(each))
         await self.world.outage()
+
+    async def _event_half_open(self, partition: TopicPartition) -> None:
+        """A load balancer forgets all connections. Heartbeats and records go on within one session."""
+        world = self.world
+        settled = not world.program.manual and not world.by_hand and world.is_settled_with(world.model.cursors.keys())
+        before, world.troubled = world.member, True
+        for each in world.partitions:
+            world.model.commit_refused(each, world.start_of(each))
+        await anyio.sleep(NOTICED)  # the loop may have been blocked until now: the session counts from a heartbeat
+        world.half_open()
+        await anyio.sleep(SESSION + 5)
+        in_time = anyio.current_time() < self._read_at + MAX_POLL
+        if settled and in_time and not world.outside and world.member != before:
+            world.model.breach(f"half-open connections cost the membership: {before} is now {world.member}")
 
     async def _event_produce(self, partition: TopicPartition) -> None:
         self.world.produce(partition, 3, {})

@@ -65,6 +65,25 @@ FOUND = {
         records=6,
         schedule=51985,
     ),
+    "a task whose end nobody can see holds up no interval": Program(
+        (Read("iterate", 2, 1), Read("getone", 7, 0), During(Read("getarrow", only=0), Read("iterate"), 0.3)),
+        records=6,
+        backend="trio",
+    ),
+    "half-open connections cost no membership": Program(
+        (Read("getmany", 3), Event("half_open"), Read("iterate", 2), Event("half_open"), Call("commit")), protocol="consumer"
+    ),
+    "a leave that nobody answers keeps nobody awake": Program((Call("reassign", offset=5), Event("half_open"))),
+    "a commit that was given up for a later one does not arrive after it by another connection": Program(
+        (
+            Read("getmany"),
+            Event("half_open", wait=0.1),
+            During(Read(only=1), Call("enforce_rebalance", offset=1)),
+            Call("commit", offset=7),
+        ),
+        protocol="cooperative",
+        schedule=179,
+    ),
     "what a task has in hand of a topic that was made anew is not committed by another one that stops": Program(
         (
             Read("getmany"),

@@ -124,6 +124,15 @@ class World:
         """The broker is away for a moment."""
         raise NotImplementedError
 
+    def half_open(self) -> None:
+        """Let the connections carry nothing any more."""
+        raise NotImplementedError
+
+    @property
+    def member(self) -> str | None:
+        """The consumer's member, if it is in the group."""
+        raise NotImplementedError
+
     async def rebalance(self) -> None:
         """Make the group rebalance."""
         raise NotImplementedError
@@ -246,7 +255,8 @@ class FakeWorld(World):
     others: Others = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.cluster = Cluster(seed=self.program.schedule)
+        # Where one broker has all roles, a single timeout finds all dead connections.
+        self.cluster = Cluster(seed=self.program.schedule, brokers=3 if "half_open" in repr(self.program.steps) else 1)
         self.others = Others(self.cluster)
         self.cluster.simulated.handlers[Api.OFFSET_COMMIT] = self._store
         self.model = Model(eager=self.program.protocol == "classic")
@@ -290,6 +300,13 @@ class FakeWorld(World):
         self.cluster.stop(0)
         await anyio.sleep(2)
         self.cluster.start(0)
+
+    def half_open(self) -> None:
+        self.cluster.half_open()
+
+    @property
+    def member(self) -> str | None:
+        return self.others.me
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
 

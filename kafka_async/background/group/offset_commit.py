@@ -48,7 +48,7 @@ from ...errors import (
 )
 from ...events import Call, Refusals
 from ...model import OffsetAndMetadata, TopicPartition
-from ...network import UnsentRequest
+from ...network import Channel, UnsentRequest
 from ...trace import CommitFailed, Fault, Listener, Notice, Recovered
 from ...values import define, field
 from ...wire.messages import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
@@ -128,6 +128,14 @@ class _Commit:
 
 
 @define(eq=False)
+class _Flight:
+    """A request that was made and not answered yet, whoever still waits for it."""
+
+    channel: Channel
+    partitions: frozenset[TopicPartition]
+
+
+@define(eq=False)
 class OffsetCommitManager:
     """Stores offsets in the group. Poll it after the membership and before ``FindCoordinatorManager``."""
 
@@ -138,6 +146,7 @@ class OffsetCommitManager:
     by_id: Callable[[], bool] = field(default=lambda: True, repr=False)
     """Returns whether the brokers take offsets under the ids of topics."""
     _commits: list[_Commit] = field(factory=list, init=False)
+    _flights: list[_Flight] = field(factory=list, init=False)
 
     def commit(
         self, call: Call[Refusals], offsets: Mapping[TopicPartition, OffsetAndMetadata], now: float, *, once: bool = False
@@ -250,7 +259,9 @@ class OffsetCommitManager:
     def _due(self, node_id: int, now: float) -> Poll:
         requests: list[UnsentRequest] = []
         wake_at = NEVER
-        ahead: dict[TopicPartition, KafkaError | None] = {}
+        ahead: dict[TopicPartition, KafkaError | None] = dict.fromkeys(self._elsewhere())
+        if ahead:
+            wake_at = now + self.config.retry_backoff  # one that its caller gave up before it was sent is never answered
         for commit in self._commits:
             if commit.once:
                 self._refuse_behind(commit, ahead)
@@ -264,6 +275,19 @@ class OffsetCommitManager:
             else:
                 wake_at = min(wake_at, due_at)
         return Poll(tuple(requests), wake_at)
+
+    def _elsewhere(self) -> set[TopicPartition]:
+        """Return partitions with a commit under way on another connection than the next one.
+
+        The sequence that takes a committed offset back: a commit is given up for a later one while it is on its way; the later one
+        goes by another connection, since a JoinGroup waits on the first; and the broker reads that connection first.
+        """
+        channel = self.group.channel
+        return {tp for flight in self._flights if flight.channel is not channel for tp in flight.partitions}
+
+    def _land(self, flight: _Flight) -> None:
+        if flight in self._flights:
+            self._flights.remove(flight)
 
     def _refuse_behind(self, commit: _Commit, ahead: Mapping[TopicPartition, KafkaError | None]) -> None:
         """Partitions that an earlier commit keeps trying are refused for a commit with one attempt: it would wait just as long."""
@@ -307,15 +331,26 @@ class OffsetCommitManager:
         commit.request.sent()
         commit.sent = asked = frozenset(partitions)
         commit.stale = None
+        flight = _Flight(self.group.channel, asked)
+        self._flights.append(flight)
+        answered = partial(self._answered, commit, asked, identity, {id_: name for name, id_ in topics if id_ is not None}, node_id)
+
+        def landed(outcome: OffsetCommitResponse | KafkaError, at: float) -> None:
+            self._land(flight)
+            answered(outcome, at)
+
+        def withdrawn() -> bool:
+            if commit.call.done:
+                self._land(flight)  # asked before it is sent: now it never is
+            return commit.call.done
+
         return UnsentRequest(
             message=message,
             node_id=node_id,
-            channel=self.group.channel,
-            on_done=partial(
-                self._answered, commit, asked, identity, {id_: name for name, id_ in topics if id_ is not None}, node_id
-            ),
+            channel=flight.channel,
+            on_done=landed,
             expires_at=now + self.config.request_timeout_ms / 1000,
-            withdrawn=lambda: commit.call.done,
+            withdrawn=withdrawn,
             lowest_version=MEMBER_EPOCH if identity.consumer_protocol and identity.generation >= 0 else 0,
             final=final,
         )

@@ -226,6 +226,36 @@ def test_a_commit_that_was_given_up_holds_nobody_up(manager: OffsetCommitManager
     assert _sent(only(manager.poll(0.1))) == {A: 2}
 
 
+def test_a_commit_waits_for_one_that_was_given_up_on_another_connection(world: World, manager: OffsetCommitManager) -> None:
+    """The broker may read the connections in any order, and would store the older offset last."""
+    member = world.join(CLASSIC)
+    given_up = _commit(manager, A, offset=5)
+    first = only(manager.poll(0.0))
+    given_up.withdraw()
+    member.channel = Channel.MAIN  # a JoinGroup waits on the other one
+    _commit(manager, A, offset=7)
+    _commit(manager, B, offset=7)
+    poll = manager.poll(0.0)
+    assert [(request.channel, _sent(request)) for request in poll.requests] == [(Channel.MAIN, {B: 7})]
+    assert 0.0 < poll.wake_at < 1.0
+    first.on_done(_answer({A: 0}), 0.2)
+    assert _sent(only(manager.poll(0.2))) == {A: 7}
+
+
+def test_a_commit_that_was_given_up_before_it_was_sent_holds_up_none_on_another_connection(
+    world: World, manager: OffsetCommitManager
+) -> None:
+    member = world.join(CLASSIC)
+    given_up = _commit(manager, A, offset=5)
+    first = only(manager.poll(0.0))
+    given_up.withdraw()
+    member.channel = Channel.MAIN
+    _commit(manager, A, offset=7)
+    assert manager.poll(0.0).requests == ()
+    assert first.withdrawn()  # the network asks that before it sends, and drops the request
+    assert _sent(only(manager.poll(0.1))) == {A: 7}
+
+
 def test_a_commit_that_timed_out_is_not_sent_later(world: World, manager: OffsetCommitManager) -> None:
     call = _commit(manager, A)
     only(manager.poll(0.0)).on_done(_answer({A: 14}), 0.0)

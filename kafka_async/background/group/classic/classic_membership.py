@@ -523,7 +523,7 @@ class ClassicMembership:
     def _next_leave(self, now: float) -> tuple[UnsentRequest | None, float]:
         until = self._parting.until
         if self._coordinator_request.in_flight:
-            return None, until
+            return None, until if now < until else NEVER  # a request that was sent late ends by itself
         node = self._lookup.node(now)
         if now >= until or (node is None and self._lookup.coordinator.is_out_of_reach):
             self._left(now)

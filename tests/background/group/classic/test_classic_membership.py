@@ -865,6 +865,20 @@ def test_unsubscribing_leaves_and_answers_the_call() -> None:
     assert (w.member.identity, w.turn(2.0).wake_at) == (identity(-1, ""), inf)
 
 
+def test_a_leave_that_was_sent_late_keeps_nobody_awake_until_it_ends() -> None:
+    """The time for leaving is over, and the request, which was sent when a coordinator was found, still waits for its answer."""
+    w = world(request_timeout_ms=30_000).settle(0.0, A0)
+    found, w.coordinator.coordinator = w.coordinator.coordinator, None
+    w.member.leave(None, 1.0)
+    w.turn(1.0)
+    w.coordinator.coordinator = found
+    assert w.sent(20.0) == ["LeaveGroup"]
+    assert w.turn(30.0).wake_at == 31.0
+    assert w.turn(31.0).wake_at == inf
+    w.reply(KafkaConnectionError("no answer"), 50.0)
+    assert w.moves()[-1] == "UNSUBSCRIBED"
+
+
 def test_leaving_without_a_coordinator_ends_with_the_call() -> None:
     w = world().settle(0.0, A0)
     w.coordinator.coordinator = None
