@@ -59,6 +59,8 @@ class EventHandler(Generic[E]):
     """Read calls that wait right now."""
     subscription: int = field(default=0, init=False, metadata=_BACKGROUND)
     """Number of the last subscribe, unsubscribe or assign that was carried out; events carry it."""
+    denied: frozenset[str] = field(default=frozenset(), init=False, metadata=_BACKGROUND)
+    """Subscribed or assigned topics to which the cluster refuses access. A group may have taken their partitions away."""
     session_deadline: float = field(default=inf, init=False, metadata=_BACKGROUND)
     """Until when the partitions are certainly ours. After that no buffered record is handed out."""
     wakes_at: float = field(default=inf, init=False, metadata=_BACKGROUND)

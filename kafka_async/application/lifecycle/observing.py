@@ -101,7 +101,8 @@ class Observer:
 
     @property
     def ready(self) -> bool:
-        return self.state is ConsumerState.STEADY and not self._stopped(self.unread.partitions.copy())
+        is_denied = bool(self.inbox.handler.denied)
+        return self.state is ConsumerState.STEADY and not is_denied and not self._stopped(self.unread.partitions.copy())
 
     def _stopped(self, cursors: Mapping[TopicPartition, Cursor]) -> dict[TopicPartition, KafkaError]:
         """Return the partitions of which nothing can be read, and why."""

@@ -364,6 +364,8 @@ class MetadataManager:
         concerned = {name: error for name, error in concerned.items() if followed is not None and name in followed}
         for error_type in (TopicAuthorizationFailedError, InvalidTopicError):
             names = sorted(name for name, error in concerned.items() if isinstance(error, error_type))
+            if error_type is TopicAuthorizationFailedError:
+                self.handler.denied = frozenset(names)
             if names:
                 self.handler.publish_error(error_type(f"topics {', '.join(map(repr, names))}: {error_type.description}"))
         self._report_unknown({name for name, error in concerned.items() if isinstance(error, UnknownTopicOrPartitionError)}, now)

@@ -5,7 +5,13 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async.errors import BrokerResponseError, CorruptRecordException, KafkaError, OffsetOutOfRangeError
+from kafka_async.errors import (
+    BrokerResponseError,
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire import Api
 
@@ -142,3 +148,25 @@ async def test_the_end_of_a_stopped_partition_is_looked_up_now_and_then_and_not_
         await anyio.sleep(5)
         (request,) = (entry.request for entry in cluster.asked(Api.LIST_OFFSETS, since=begin))
         assert len(request.topics[0].partitions) == 1
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@virtual
+async def test_a_consumer_is_not_ready_while_access_to_one_of_its_topics_is_refused(protocol: str) -> None:
+    """Also once its group has taken the partitions away, so that none of what it still has is stopped."""
+    cluster, (tp,) = filled(10)
+    (other,) = cluster.create_topic("u")
+    async with consumer_on(cluster, "t", "u", group_id="g", group_protocol=protocol) as consumer:
+        await read_values(consumer, 10)
+        assert consumer.ready
+        cluster.topics["t"].error = TopicAuthorizationFailedError.errno
+        cluster.changed()
+        raised = await errors_of(consumer, 20)
+        assert {type(error) for _, error in raised} == {TopicAuthorizationFailedError}
+        assert (tp in consumer.assignment()) is (protocol == "classic")
+        assert (other in consumer.assignment(), consumer.ready, consumer.alive) == (True, False, True)
+        cluster.topics["t"].error = 0
+        cluster.changed()
+        await errors_of(consumer, 20)
+        assert tp in consumer.assignment()
+        assert consumer.ready
